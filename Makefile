@@ -1,0 +1,48 @@
+# Every target sets up what it needs first; a fresh machine needs only Python 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## make .venv with bayplan and all that tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("bayplan needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	touch $@
+
+demo: $(STAMP) ## run the main job on a small example and print where each pod went and why
+	$(BIN)/bayplan demo
+
+test: $(STAMP) ## run the tests (under ten minutes on two cores)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not kube" tests
+
+test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler and etcd
+	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -m kube tests
+
+kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
+	hack/kube-assets
+
+lint: $(STAMP) ## ruff, mypy strict, import contracts
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## let ruff rewrite the sources
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
+
+bench: $(STAMP) ## decide-only benchmark of the engine
+	$(BIN)/python bench/decide.py
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Kubernetes objects as data: what scheduling reads of them, quantities, selectors, taints, defaults."""

@@ -1,0 +1,1 @@
+"""The embedded, kubectl-compatible API server on a store."""

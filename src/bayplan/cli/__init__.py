@@ -1,0 +1,1 @@
+"""The bayplan command, one module a sub-command."""

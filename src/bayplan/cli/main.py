@@ -1,0 +1,72 @@
+"""The root of the command line: finds a sub-command's module only when it is asked for.
+
+Heavy imports stay out of start-up: a command's module is imported when the command runs or its
+help is shown, and by name from the table below. Each module defines `command`, a click command.
+"""
+
+import importlib
+import sys
+
+import click
+
+from bayplan import __version__
+from bayplan.errors import BayplanError
+
+COMMANDS = {
+    "apiserver": "serve the Kubernetes API from an embedded store",
+    "bench": "measure the engine",
+    "config": "print, validate and convert scheduler configuration",
+    "conformance": "replay recorded answers of the real parts and compare",
+    "demo": "place a small workload and tell why",
+    "extender": "serve, check or start a scheduler extender",
+    "global": "place stacks over regions and zones",
+    "learn": "seven lessons that grow a scheduler",
+    "nodes": "add simulated nodes to a cluster",
+    "scenario": "run a cluster's life in virtual time",
+    "scheduler": "schedule pods; takes kube-scheduler's place",
+    "up": "start a whole cluster on this machine",
+}
+
+MODULES = {"global": "global_"}
+
+
+class LazyGroup(click.Group):
+    """Imports the module of a sub-command when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"bayplan.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bayplan")
+def bayplan() -> None:
+    """A Kubernetes scheduler that explains itself."""
+
+
+def main() -> None:
+    """Run the command line; usage errors exit 1, as kubectl's do."""
+    try:
+        sys.exit(bayplan.main(standalone_mode=False))
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(1)
+    except BayplanError as problem:
+        click.echo(f"error: {problem}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

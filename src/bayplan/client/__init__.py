@@ -1,0 +1,1 @@
+"""Talks to an API server: kubeconfig, auth, list, watch, bind, informers, leader election."""

@@ -1,0 +1,1 @@
+"""Cache, snapshot, queue, scheduling cycle, preemption: events in, decisions out."""

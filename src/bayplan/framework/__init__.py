@@ -1,0 +1,1 @@
+"""The contract that plugin authors import: extension points, statuses, verdicts, tables, registry."""

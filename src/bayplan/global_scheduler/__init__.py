@@ -1,0 +1,1 @@
+"""Sites, stacks and allocations: the same framework with sites as targets."""

@@ -1,0 +1,1 @@
+"""The seven steps, each a small readable scheduler and a scenario."""

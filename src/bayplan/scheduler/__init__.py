@@ -1,0 +1,1 @@
+"""The live scheduler: feeds the engine from informers and carries its decisions out."""

@@ -1,0 +1,1 @@
+"""Virtual time, scenarios, simulated kubelets, workloads."""

@@ -1,0 +1,1 @@
+"""Revisioned key-value stores: memory, SQLite, etcd."""

@@ -1,0 +1,1 @@
+"""Builders, fakes and strategies: shipped, because users test plugins too."""
