@@ -1,1 +1,1 @@
-"""The embedded, kubectl-compatible API server on a store."""
+"""The embedded, kubectl-compatible API server on a revisioned store."""
