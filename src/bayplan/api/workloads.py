@@ -1,0 +1,159 @@
+# ruff: noqa: RUF012 - msgspec copies empty mutable defaults
+"""Services and controllers (whose selectors give default spreading), budgets and priorities."""
+
+from typing import ClassVar
+
+from bayplan.api.meta import LabelSelector, Model, Object
+
+
+class MapSelectorSpec(Model, frozen=True):
+    """`spec` of kinds that select by a plain map; a missing map selects nothing."""
+
+    selector: dict[str, str] | None = None
+
+
+class SelectorSpec(Model, frozen=True):
+    """`spec` of kinds that select by a label selector."""
+
+    selector: LabelSelector | None = None
+
+
+class Service(Object, kw_only=True, frozen=True):
+    """A service."""
+
+    KIND: ClassVar[str] = "Service"
+    RESOURCE: ClassVar[str] = "services"
+
+    spec: MapSelectorSpec = MapSelectorSpec()
+
+
+class ReplicationController(Object, kw_only=True, frozen=True):
+    """A replication controller."""
+
+    KIND: ClassVar[str] = "ReplicationController"
+    RESOURCE: ClassVar[str] = "replicationcontrollers"
+
+    spec: MapSelectorSpec = MapSelectorSpec()
+
+
+class ReplicaSet(Object, kw_only=True, frozen=True):
+    """A replica set."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "ReplicaSet"
+    RESOURCE: ClassVar[str] = "replicasets"
+
+    spec: SelectorSpec = SelectorSpec()
+
+
+class StatefulSet(Object, kw_only=True, frozen=True):
+    """A stateful set."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "StatefulSet"
+    RESOURCE: ClassVar[str] = "statefulsets"
+
+    spec: SelectorSpec = SelectorSpec()
+
+
+class PodDisruptionBudgetStatus(Model, frozen=True):
+    """`status` of a budget: what may still be disrupted, and what already is."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] = {}
+
+
+class PodDisruptionBudget(Object, kw_only=True, frozen=True):
+    """How many of a set of pods may be taken away at once."""
+
+    API_VERSION: ClassVar[str] = "policy/v1"
+    KIND: ClassVar[str] = "PodDisruptionBudget"
+    RESOURCE: ClassVar[str] = "poddisruptionbudgets"
+
+    spec: SelectorSpec = SelectorSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(Object, kw_only=True, frozen=True):
+    """A name for a priority."""
+
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
+    KIND: ClassVar[str] = "PriorityClass"
+    RESOURCE: ClassVar[str] = "priorityclasses"
+    NAMESPACED: ClassVar[bool] = False
+
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+class GangPolicy(Model, frozen=True):
+    """All or nothing: so many pods of the group at once."""
+
+    min_count: int = 0
+
+
+class BasicPolicy(Model, frozen=True):
+    """Pod by pod, as without a group."""
+
+
+class SchedulingPolicy(Model, frozen=True):
+    """How the pods of a group are scheduled: one of the two."""
+
+    basic: BasicPolicy | None = None
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Model, frozen=True):
+    """The pods of a group must share one value of this node label."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Model, frozen=True):
+    """Where the pods of a group may go together."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(Model, frozen=True):
+    """`spec` of a pod group."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    priority: int | None = None
+
+
+class PodGroup(Object, kw_only=True, frozen=True):
+    """Pods that are scheduled together."""
+
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1alpha2"
+    KIND: ClassVar[str] = "PodGroup"
+    RESOURCE: ClassVar[str] = "podgroups"
+
+    spec: PodGroupSpec = PodGroupSpec()
+
+
+class PodGroupTemplate(Model, frozen=True):
+    """A kind of pod group that a workload makes."""
+
+    name: str = ""
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    priority: int | None = None
+
+
+class WorkloadSpec(Model, frozen=True):
+    """`spec` of a workload."""
+
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+
+
+class Workload(Object, kw_only=True, frozen=True):
+    """An application made of pod groups."""
+
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1alpha2"
+    KIND: ClassVar[str] = "Workload"
+    RESOURCE: ClassVar[str] = "workloads"
+
+    spec: WorkloadSpec = WorkloadSpec()
