@@ -1,1 +1,50 @@
-"""Talks to an API server: kubeconfig, auth, list, watch, bind, informers, leader election."""
+"""Talks to an API server: kubeconfig, auth, list, watch, bind, informers, leader election.
+
+client = connect(load_kubeconfig())                 # sockets (see `connect`)
+client = Client(AsgiTransport(app, token=token))    # an application of this process
+pods = Informer(client, PODS, Pod)
+pods.add_handler(lambda changes: ...)
+task = asyncio.create_task(pods.run()); await pods.wait_synced()
+"""
+
+from bayplan.client.asgi_transport import AsgiTransport
+from bayplan.client.errors import (
+    AlreadyExists,
+    ApiError,
+    ClientError,
+    Conflict,
+    Forbidden,
+    Gone,
+    KubeconfigError,
+    NotFound,
+    TransportError,
+    Unauthorized,
+)
+from bayplan.client.informer import Change, Informer
+from bayplan.client.limiter import RateLimiter
+from bayplan.client.resources import Resource
+from bayplan.client.rest import Client, is_retriable
+from bayplan.client.transport import Response, StreamResponse, Transport
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "AsgiTransport",
+    "Change",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Forbidden",
+    "Gone",
+    "Informer",
+    "KubeconfigError",
+    "NotFound",
+    "RateLimiter",
+    "Resource",
+    "Response",
+    "StreamResponse",
+    "Transport",
+    "TransportError",
+    "Unauthorized",
+    "is_retriable",
+]

@@ -1,0 +1,333 @@
+"""A local copy of one resource, kept up to date by list and watch.
+
+The informer lists once, then watches from the list's version. A watch that ends is resumed from
+the last version seen (an object's or a bookmark's); when the server no longer knows that version (410)
+the resource is listed again, and the difference to the copy becomes updates and deletes, so
+handlers never miss that an object went. An event that is not newer than what the copy holds, or
+than the deletion of that object, is dropped: duplicates and late arrivals do no harm.
+
+Handlers are called with batches: all changes of one network read (or of a list) in one call,
+because the cost per call, not per change, is what a busy scheduler feels. They must not block; what they
+raise is logged and counted, and stops nothing.
+
+Decoding goes straight into the given msgspec struct; fields it lacks (managedFields) are skipped by
+the parser without being built. Retry delays grow from 0.8 s to 30 s as in client-go, on the
+running loop's clock; `jitter` is injected so that simulations can be exact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from bayplan.client.errors import ApiError, ClientError, Gone, error_from
+from bayplan.client.resources import Resource
+from bayplan.client.rest import Client
+
+log = structlog.get_logger(__name__)
+
+
+class Meta(Protocol):
+    """What an informer reads of an object's metadata."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+
+
+class HasMeta(Protocol):
+    """An API object."""
+
+    @property
+    def metadata(self) -> Meta: ...
+
+
+T = TypeVar("T", bound=HasMeta)
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Change(NamedTuple, Generic[T]):
+    """One change of the copy: `old` is None for ADDED; for DELETED `new` is the last state seen."""
+
+    type: ChangeType
+    new: T
+    old: T | None
+
+
+Handler = Callable[[Sequence[Change[T]]], None]
+
+BACKOFF_FIRST = 0.8
+BACKOFF_LIMIT = 30.0
+TOMBSTONES = 10_000
+PAGE = 500
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _BareMeta(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
+class _Bookmark(msgspec.Struct, frozen=True):
+    object: _BareMeta
+
+
+class _ErrorEvent(msgspec.Struct, frozen=True):
+    object: msgspec.Raw
+
+
+class _TypeOnly(msgspec.Struct, frozen=True):
+    type: str
+
+
+_bookmark_decoder = msgspec.json.Decoder(_Bookmark)
+_error_decoder = msgspec.json.Decoder(_ErrorEvent)
+_type_decoder = msgspec.json.Decoder(_TypeOnly)
+
+
+class _Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    type: str
+    object: T
+
+
+class _List(msgspec.Struct, Generic[T], frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[T] | None = None
+
+
+class Informer(Generic[T]):
+    """Keeps `store` (key `namespace/name`, or `name`) equal to the server's objects."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        type_: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        jitter: Callable[[], float] = lambda: 0.0,
+        optional: bool = False,
+    ) -> None:
+        """`optional`: a server without this resource (404, 403) counts as synced and empty."""
+        self.resource = resource
+        self.store: dict[str, T] = {}
+        self.has_synced = False
+        self.relists = 0
+        self.handler_errors = 0
+        self.last_version = ""
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._jitter = jitter
+        self._optional = optional
+        self._handlers: list[Handler[T]] = []
+        self._synced = asyncio.Event()
+        self._graves: OrderedDict[str, int] = OrderedDict()
+        self._fresh_list = False
+        self._decode_event = msgspec.json.Decoder(_Event[type_]).decode  # type: ignore[valid-type]
+        self._decode_list = msgspec.json.Decoder(_List[type_]).decode  # type: ignore[valid-type]
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Call `handler` with every batch of changes; one added late first gets the whole copy."""
+        self._handlers.append(handler)
+        if self.store:
+            self._notify([Change("ADDED", item, None) for item in self.store.values()], [handler])
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """Return an object of the copy."""
+        return self.store.get(f"{namespace}/{name}" if namespace else name)
+
+    async def wait_synced(self) -> None:
+        """Return once the first list has been handed to the handlers."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Keep the copy up to date until cancelled."""
+        backoff = 0.0
+        while True:
+            try:
+                if not self.last_version:
+                    await self._relist()
+                version = self.last_version
+                await self._follow()
+                backoff = 0.0 if self.last_version != version else BACKOFF_FIRST
+            except Gone:
+                log.debug("watch expired, listing again", resource=self.resource.plural)
+                self.last_version, self._fresh_list = "", True
+                backoff = 0.0 if self.relists < 2 else BACKOFF_FIRST
+            except ClientError as problem:
+                if self._absent(problem):
+                    self._mark_synced()
+                log.debug("watch failed", resource=self.resource.plural, err=str(problem))
+                backoff = min(max(backoff * 2, BACKOFF_FIRST), BACKOFF_LIMIT)
+            if backoff:
+                await asyncio.sleep(backoff * (1.0 + self._jitter()))
+
+    def _absent(self, problem: ClientError) -> bool:
+        return self._optional and isinstance(problem, ApiError) and problem.code in (403, 404)
+
+    # -- list
+
+    async def _relist(self) -> None:
+        """List all objects and turn the difference to the copy into changes."""
+        fresh: dict[str, T] = {}
+        version = token = ""
+        while True:
+            raw = await self._client.list(
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                # Version 0 lets the server answer from its cache; after a 410 that could be the
+                # very state that has expired.
+                resource_version=None if self._fresh_list or token else "0",
+                limit=PAGE if self._fresh_list or token else 0,
+                continue_=token,
+            )
+            page = self._decode_list(raw)
+            for item in page.items or ():
+                fresh[_key(item)] = item
+            version = version or page.metadata.resource_version
+            token = page.metadata.continue_
+            if not token:
+                break
+        self._replace(fresh, version)
+
+    def _replace(self, fresh: dict[str, T], version: str) -> None:
+        changes: list[Change[T]] = []
+        for key, item in fresh.items():
+            old = self.store.get(key)
+            if old is None:
+                changes.append(Change("ADDED", item, None))
+            elif old.metadata.uid != item.metadata.uid:
+                changes.append(Change("DELETED", old, old))
+                changes.append(Change("ADDED", item, None))
+            elif old.metadata.resource_version != item.metadata.resource_version:
+                changes.append(Change("MODIFIED", item, old))
+            else:
+                fresh[key] = old
+        changes += [
+            Change("DELETED", old, old) for key, old in self.store.items() if key not in fresh
+        ]
+        self.store = fresh
+        self._graves.clear()
+        self.last_version = version
+        self._fresh_list = False
+        self.relists += 1
+        self._notify(changes, self._handlers)
+        self._mark_synced()
+
+    def _mark_synced(self) -> None:
+        self.has_synced = True
+        self._synced.set()
+
+    # -- watch
+
+    async def _follow(self) -> None:
+        """Apply watch events until the stream ends."""
+        # Between five and ten minutes, as client-go: spreads the load of many watchers.
+        timeout = int(300 * (1.0 + min(self._jitter(), 1.0)))
+        events = self._client.watch(
+            self.resource,
+            self._namespace,
+            resource_version=self.last_version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=timeout,
+        )
+        async for lines in events:
+            self._apply(lines)
+
+    def _apply(self, lines: list[bytes]) -> None:
+        changes: list[Change[T]] = []
+        try:
+            for line in lines:
+                # Servers put the type first; bookmarks and errors are not objects of the kind.
+                head = line[:24]
+                if b"BOOKMARK" in head or b"ERROR" in head:
+                    self._control(line)
+                    continue
+                try:
+                    event = self._decode_event(line)
+                except msgspec.ValidationError:
+                    if _type_decoder.decode(line).type not in ("BOOKMARK", "ERROR"):
+                        raise
+                    self._control(line)
+                    continue
+                self._change(event, changes)
+        finally:
+            if changes:
+                self._notify(changes, self._handlers)
+
+    def _control(self, line: bytes) -> None:
+        if _type_decoder.decode(line).type == "BOOKMARK":
+            self.last_version = _bookmark_decoder.decode(line).object.metadata.resource_version
+            return
+        failure = error_from(500, bytes(_error_decoder.decode(line).object))
+        raise failure
+
+    def _change(self, event: _Event[T], changes: list[Change[T]]) -> None:
+        """Apply one event to the copy, unless it tells nothing new, and note what changed."""
+        item = event.object
+        key = _key(item)
+        version = _number(item.metadata.resource_version)
+        old = self.store.get(key)
+        if old is not None and version <= _number(old.metadata.resource_version):
+            # A deletion can carry the version of the last write on servers other than Kubernetes'.
+            if event.type != "DELETED" or version < _number(old.metadata.resource_version):
+                return
+        elif old is None and version <= self._graves.get(key, -1):
+            return
+        if version > _number(self.last_version):
+            self.last_version = item.metadata.resource_version
+        if event.type == "DELETED":
+            self._bury(key, version)
+            if old is not None:
+                del self.store[key]
+                changes.append(Change("DELETED", item, old))
+            return
+        self.store[key] = item
+        if old is not None and old.metadata.uid != item.metadata.uid:
+            changes.append(Change("DELETED", old, old))  # its own event was lost
+            old = None
+        changes.append(Change("ADDED" if old is None else "MODIFIED", item, old))
+
+    def _bury(self, key: str, version: int) -> None:
+        self._graves[key] = version
+        if len(self._graves) > TOMBSTONES:
+            self._graves.popitem(last=False)
+
+    def _notify(self, changes: list[Change[T]], handlers: Sequence[Handler[T]]) -> None:
+        if not changes:
+            return
+        for handler in handlers:
+            try:
+                handler(changes)
+            except Exception:  # one handler's bug must not starve the others of changes
+                self.handler_errors += 1
+                log.exception("informer handler failed", resource=self.resource.plural)
+
+
+def _key(item: HasMeta) -> str:
+    meta = item.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def _number(version: str) -> int:
+    return int(version) if version else 0
