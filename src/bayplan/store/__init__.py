@@ -11,6 +11,7 @@ from bayplan.store.errors import (
     StoreError,
     Unavailable,
 )
+from bayplan.store.memory import MemoryStore
 from bayplan.store.protocol import (
     Check,
     Delete,
@@ -35,6 +36,7 @@ __all__ = [
     "FutureRevision",
     "KeyValue",
     "Locked",
+    "MemoryStore",
     "NotFound",
     "Op",
     "Put",
