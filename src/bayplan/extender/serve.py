@@ -1,0 +1,101 @@
+"""Serves an extender with uvicorn: address, TLS, client certificates, a clean stop on SIGTERM."""
+
+import importlib
+import ssl
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from bayplan.errors import ConfigError
+from bayplan.extender.kit import Extender
+
+
+class Listen(msgspec.Struct, frozen=True):
+    """Where and how to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split `HOST:PORT`, also with an IPv6 host in brackets."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f'address "{address}": expected HOST:PORT, for example 127.0.0.1:8080')
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def load(target: str) -> Extender:
+    """Import `module:name` (or a `file.py:name`) and return the extender found there."""
+    where, _, attribute = target.partition(":")
+    if where.endswith(".py"):
+        path = Path(where).resolve()
+        sys.path.insert(0, str(path.parent))
+        where = path.stem
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(where)
+    except ImportError as cause:
+        raise ConfigError(f'loading extender "{target}": {cause}') from cause
+    found = getattr(module, attribute or "app", None)
+    if found is None:
+        raise ConfigError(f'loading extender "{target}": {where} has no "{attribute or "app"}"')
+    if isinstance(found, type):
+        found = found()
+    return found if isinstance(found, Extender) else Extender(found, name=where)
+
+
+def uvicorn_config(app: Extender, listen: Listen) -> uvicorn.Config:
+    """The server's settings; a bad certificate is reported here, before listening."""
+    tls: dict[str, object] = {}
+    if listen.cert_file:
+        tls = {"ssl_certfile": listen.cert_file, "ssl_keyfile": listen.key_file or None}
+        if listen.client_ca_file:
+            tls |= {
+                "ssl_ca_certs": listen.client_ca_file,
+                "ssl_cert_reqs": int(ssl.CERT_REQUIRED),
+            }
+    elif listen.client_ca_file:
+        raise ConfigError("a client CA needs TLS: give a certificate and its key too")
+    config = uvicorn.Config(
+        app,
+        host=listen.host,
+        port=listen.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        **tls,  # type: ignore[arg-type]
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as cause:
+        raise ConfigError(f'loading certificate "{listen.cert_file}": {cause}') from cause
+    return config
+
+
+class _Announcing(uvicorn.Server):
+    """Says where it listens once it does; port 0 gets its real number only then."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._tell = started
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.started and self.servers:
+            self._tell(self.servers[0].sockets[0].getsockname()[1])
+
+
+def serve(app: Extender, listen: Listen, started: Callable[[int], None]) -> None:
+    """Serve until SIGINT or SIGTERM; calls are finished first."""
+    server = _Announcing(uvicorn_config(app, listen), started)
+    server.run()
+    if not server.started:
+        raise ConfigError(f"cannot listen on {listen.host}:{listen.port}; is the port taken?")
