@@ -24,6 +24,7 @@ from bayplan.store.protocol import (
     Store,
     Watcher,
 )
+from bayplan.store.sqlite import SqliteStore
 
 __all__ = [
     "Check",
@@ -42,6 +43,7 @@ __all__ = [
     "Put",
     "RangeResult",
     "RevisionError",
+    "SqliteStore",
     "Store",
     "StoreError",
     "Unavailable",

@@ -1,0 +1,232 @@
+"""The durable store of one process: SQLite is the journal, memory serves the reads.
+
+A write is checked in the event loop against memory and the writes still on their way, takes
+its revision, and goes to the one writer thread. That thread takes all that has come meanwhile (at
+most 256 requests), commits it as one SQLite transaction and reports back; only then do readers
+and watchers see it and the caller returns. So nothing that anybody saw can be lost in a crash,
+and the cost of the sync to disk is shared by everyone who waits for it.
+
+A write that loses against one still on its way waits for that one first: a conflict is only
+reported against what can be read. When a commit fails (disk full), all writes on their way fail
+with it, since they may build on it; their revisions are skipped, and the store goes on.
+
+It does not serve several processes: the directory is locked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayplan.store.errors import Closed, Conflict, FutureRevision, NotFound, StoreError
+from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History, HistoryWatcher
+from bayplan.store.memory import FIRST_REVISION
+from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, RangeResult, Store
+from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
+from bayplan.store.sqlite_writer import Compact, Request, Write, Writer
+from bayplan.store.table import Table, build
+
+MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
+COMPACT_EVERY = 10_000  # revisions that fell out of memory before the file is compacted too
+
+
+class SqliteStore:
+    """A store in a directory; acknowledged means on disk. Open it with `SqliteStore.open`."""
+
+    def __init__(self, file: SqliteFile, loaded: Loaded, history: History) -> None:
+        self._history = history
+        self._table = Table(history, loaded.items)
+        self._next = history.revision + 1
+        self._on_disk_compacted = loaded.compacted
+        self._loop = asyncio.get_running_loop()
+        self._overlay: dict[str, tuple[Event, Write]] = {}  # the newest write on its way, by key
+        self._batch: list[Request] = []
+        self._in_flight = 0
+        self._epoch = 0
+        self._closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self._writer = Writer(file, self._loop, self._finish)
+        self.get_now = self._table.get
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path | str,
+        *,
+        synchronous: str = "FULL",
+        max_events: int = MAX_EVENTS,
+        max_bytes: int = MAX_BYTES,
+        max_lag: int = MAX_LAG,
+    ) -> SqliteStore:
+        """Open or create the store in `directory`. Raises `Locked` if a process has it open."""
+
+        def read() -> tuple[SqliteFile, Loaded]:
+            file = SqliteFile(Path(directory), synchronous=synchronous)
+            try:
+                return file, file.load()
+            except BaseException:
+                file.close()
+                raise
+
+        file, loaded = await asyncio.to_thread(read)
+        history = History(
+            revision=max(loaded.revision, FIRST_REVISION),
+            compacted=loaded.compacted,
+            max_events=max_events,
+            max_bytes=max_bytes,
+            max_lag=max_lag,
+        )
+        history.record(loaded.events)
+        return cls(file, loaded, history)
+
+    @property
+    def revision(self) -> int:
+        return self._history.revision
+
+    @property
+    def compacted(self) -> int:
+        return self._history.compacted
+
+    def range_now(
+        self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
+    ) -> RangeResult:
+        return self._table.range(prefix, start_after, limit, revision)
+
+    def count_now(self, prefix: str) -> int:
+        return self._table.count(prefix)
+
+    async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
+        return self._table.get_at(key, revision) if revision else self._table.get(key)
+
+    async def range(
+        self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
+    ) -> RangeResult:
+        return self._table.range(prefix, start_after, limit, revision)
+
+    async def put(self, key: str, value: bytes, *, expect: int | None = None) -> KeyValue:
+        return (await self.transact((Put(key, value, expect),)))[0]
+
+    async def delete(self, key: str, *, expect: int | None = None) -> KeyValue:
+        return (await self.transact((Delete(key, expect),)))[0]
+
+    async def transact(self, ops: Sequence[Op]) -> list[KeyValue]:
+        if len(ops) > MAX_OPS:
+            raise StoreError(f"a transaction of {len(ops)} operations; at most {MAX_OPS} fit")
+        while True:
+            if self._closed:
+                raise Closed
+            try:
+                events = build(ops, self._lookup, self._next)
+                break
+            except (Conflict, NotFound) as error:
+                rival = self._overlay.get(error.key)
+                if rival is None:
+                    raise
+            # What we lost against cannot be read yet, and may still fail: look again after it.
+            await rival[1].settled()
+        if events:
+            await self._submit(events)
+        return [event.kv for event in events]
+
+    def watch(self, prefix: str, *, after: int) -> HistoryWatcher:
+        if self._closed:
+            raise Closed
+        return self._history.watch(prefix, after=after)
+
+    async def compact(self, revision: int) -> None:
+        if self._closed:
+            raise Closed
+        if revision > self._history.revision:
+            raise FutureRevision(asked=revision, current=self._history.revision)
+        if revision > self._on_disk_compacted:
+            await asyncio.shield(self._compact_file(revision))
+        self._history.compact(revision)
+
+    async def wait_for(self, revision: int) -> None:
+        await self._history.wait_for(revision)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._in_flight:
+                self._idle = self._loop.create_future()
+                await self._idle
+            await self._writer.stop()
+            self._history.close()
+
+    def _lookup(self, key: str) -> KeyValue | None:
+        pending = self._overlay.get(key)
+        if pending is None:
+            return self._table.get(key)
+        return None if pending[0].deleted else pending[0].kv
+
+    def _submit(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        write = Write(self._next, events, self._epoch)
+        self._next += 1
+        for event in events:
+            self._overlay[event.kv.key] = (event, write)
+        self._enqueue(write)
+        return write.done
+
+    def _enqueue(self, request: Request) -> None:
+        self._in_flight += 1
+        self._batch.append(request)
+        if len(self._batch) == 1:
+            # At the end of this turn of the loop, so that all writes of the turn go together.
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, []
+        self._writer.submit(batch)
+
+    def _finish(self, requests: Sequence[Request], problem: str) -> None:
+        """Take the writer's report: show what is on disk, wake those who wait."""
+        self._in_flight -= len(requests)
+        for request in requests:
+            if isinstance(request, Write):
+                self._finish_write(request, problem)
+            _settle(request.done, problem)
+        if self._history.compacted - self._on_disk_compacted >= COMPACT_EVERY and not self._closed:
+            self._compact_file(self._history.compacted)
+        if self._idle is not None and not self._in_flight:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def _finish_write(self, write: Write, problem: str) -> None:
+        if not problem:
+            self._table.commit(write.revision, write.events)
+            self._drop_overlay(write)
+        elif write.epoch == self._epoch:
+            # All that is on its way may build on this, and the writer refuses it.
+            self._epoch += 1
+            self._overlay.clear()
+        if write.rivals is not None:
+            write.rivals.set_result(None)
+
+    def _drop_overlay(self, write: Write) -> None:
+        for event in write.events:
+            pending = self._overlay.get(event.kv.key)
+            if pending is not None and pending[1] is write:
+                del self._overlay[event.kv.key]
+
+    def _compact_file(self, revision: int) -> asyncio.Future[None]:
+        self._on_disk_compacted = revision
+        request = Compact(revision)
+        self._enqueue(request)
+        return request.done
+
+
+def _settle(done: asyncio.Future[None], problem: str) -> None:
+    if done.done():
+        return  # the caller was cancelled meanwhile
+    if problem:
+        done.set_exception(StoreError(f"writing to disk: {problem}"))
+        done.exception()  # nobody has to wait for it
+    else:
+        done.set_result(None)
+
+
+def _proof(store: SqliteStore) -> tuple[Store, FastReads]:
+    """Let mypy prove that the protocols are met."""
+    return store, store

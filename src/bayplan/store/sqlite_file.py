@@ -1,0 +1,237 @@
+"""The SQLite file behind the durable store: schema, loading, writing a batch.
+
+    objects  the current value of each key
+    events   an undo log of the kept past: what each change replaced, in revision order
+    meta     the revision up to which the past was compacted
+
+An event row holds the *previous* value, because the new one is in `objects` or in the next event of
+the same key. So a create writes its value once, an update writes old and new, and the file alone
+rebuilds the whole kept history after a restart: watches resume and past revisions stay readable.
+
+A batch becomes three statements with many rows each, not many statements: each statement
+gives up the interpreter lock once, and getting it back from a busy event loop is what costs.
+
+Everything here blocks and belongs to one thread at a time. It knows no futures and no watchers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from bayplan.store.errors import Locked, StoreError
+from bayplan.store.protocol import Event, KeyValue
+
+FILE_NAME = "bayplan.db"
+LOCK_NAME = "lock"
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x42415950  # "BAYP"
+SEQUENCE_BITS = 20  # an event's id is its revision and its place in the transaction
+MAX_ROWS = 1024  # in one statement; SQLite allows 32,766 bound values
+
+_SCHEMA = f"""
+CREATE TABLE objects (
+  key TEXT NOT NULL PRIMARY KEY,
+  rv INTEGER NOT NULL,
+  create_rv INTEGER NOT NULL,
+  value BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY,
+  key TEXT NOT NULL,
+  deleted INTEGER NOT NULL,
+  create_rv INTEGER NOT NULL,
+  prev_rv INTEGER,
+  prev_value BLOB
+);
+CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('compacted', 0);
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+_Row: TypeAlias = tuple[str | int | bytes | None, ...]
+# Each statement is given as what stands before the rows, one row, and what stands after.
+_PUT = ("INSERT OR REPLACE INTO objects VALUES ", "(?,?,?,?)", "")
+_DELETE = ("DELETE FROM objects WHERE key IN (", "?", ")")
+_EVENT = ("INSERT INTO events VALUES ", "(?,?,?,?,?,?)", "")
+
+
+class Loaded(msgspec.Struct):
+    """All that a file holds."""
+
+    items: list[KeyValue]
+    events: list[Event]
+    revision: int
+    compacted: int
+
+
+class SqliteFile:
+    """One open data directory."""
+
+    def __init__(self, directory: Path, *, synchronous: str = "FULL") -> None:
+        if synchronous not in ("FULL", "NORMAL"):
+            raise StoreError(f'opening store: synchronous "{synchronous}" is not FULL or NORMAL')
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = _lock(directory)
+        try:
+            self._db = sqlite3.connect(
+                directory / FILE_NAME,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=512,
+            )
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise StoreError(f'opening "{directory / FILE_NAME}": {error}') from error
+        try:
+            self._prepare(directory, synchronous)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, directory: Path, synchronous: str) -> None:
+        path = directory / FILE_NAME
+        try:
+            execute = self._db.execute
+            (version,) = execute("PRAGMA user_version").fetchone()
+            (application,) = execute("PRAGMA application_id").fetchone()
+            (tables,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables and application != APPLICATION_ID:
+                raise StoreError(f'opening "{path}": a SQLite file, but not one of Bayplan\'s')
+            if version > SCHEMA_VERSION:
+                raise StoreError(
+                    f'opening "{path}": schema version {version} is newer than '
+                    f"{SCHEMA_VERSION}; use a newer Bayplan"
+                )
+            execute("PRAGMA journal_mode = WAL")
+            execute(f"PRAGMA synchronous = {synchronous}")
+            execute("PRAGMA journal_size_limit = 67108864")
+            execute("PRAGMA wal_autocheckpoint = 4000")
+            if not tables:
+                self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+                path.chmod(0o600)
+        except sqlite3.Error as error:
+            raise StoreError(f'opening "{path}": {error}') from error
+
+    def load(self) -> Loaded:
+        """Read everything, and rebuild the events from the undo log."""
+        try:
+            return self._load()
+        except sqlite3.Error as error:
+            raise StoreError(f"loading the store: {error}") from error
+
+    def _load(self) -> Loaded:
+        query = "SELECT key, value, create_rv, rv FROM objects"
+        items = [KeyValue(*row) for row in self._db.execute(query)]
+        (compacted,) = self._db.execute("SELECT value FROM meta").fetchone()
+        now: dict[str, KeyValue] = {item.key: item for item in items}
+        events: list[Event] = []
+        query = (
+            "SELECT id, key, deleted, create_rv, prev_rv, prev_value FROM events ORDER BY id DESC"
+        )
+        for id_, key, deleted, create_rv, prev_rv, prev_value in self._db.execute(query):
+            revision = id_ >> SEQUENCE_BITS
+            prev = None if prev_rv is None else KeyValue(key, prev_value, create_rv, prev_rv)
+            kv = KeyValue(key, prev_value, create_rv, revision) if deleted else now[key]
+            events.append(Event(kv, prev, bool(deleted)))
+            if prev is None:
+                now.pop(key, None)
+            else:
+                now[key] = prev
+        events.reverse()
+        revision = events[-1].kv.mod_revision if events else compacted
+        return Loaded(items, events, revision, compacted)
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Write the events of one or more transactions, all or none, and sync them to disk."""
+        latest = {event.kv.key: event for event in events}
+        execute = self._db.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            # A key created and deleted within the batch was never in the table: no harm.
+            deletes = [(event.kv.key,) for event in latest.values() if event.deleted]
+            puts = [
+                (kv.key, kv.mod_revision, kv.create_revision, kv.value)
+                for kv in (event.kv for event in latest.values() if not event.deleted)
+            ]
+            self._execute_rows(_DELETE, deletes)
+            self._execute_rows(_PUT, puts)
+            self._execute_rows(_EVENT, _event_rows(events))
+            execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def _execute_rows(self, statement: tuple[str, str, str], rows: Sequence[_Row]) -> None:
+        for at in range(0, len(rows), MAX_ROWS):
+            part = rows[at : at + MAX_ROWS]
+            self._db.execute(_sql(statement, len(part)), list(chain.from_iterable(part)))
+
+    def compact(self, revision: int) -> None:
+        """Forget events up to and including `revision`."""
+        execute = self._db.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            execute("DELETE FROM events WHERE id < ?", ((revision + 1) << SEQUENCE_BITS,))
+            execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (revision,))
+            execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the file, then let others have the directory."""
+        self._db.close()
+        os.close(self._lock)
+
+
+def _lock(directory: Path) -> int:
+    """Take the directory for this process; the kernel gives it back however the process ends."""
+    path = directory / LOCK_NAME
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.read(handle, 32).decode(errors="replace").strip()
+        os.close(handle)
+        raise Locked(
+            f'opening store "{directory}": in use by process {owner or "unknown"}; '
+            "stop it or choose another directory"
+        ) from error
+    os.ftruncate(handle, 0)
+    os.write(handle, f"{os.getpid()}\n".encode())
+    return handle
+
+
+@cache
+def _sql(statement: tuple[str, str, str], rows: int) -> str:
+    """Return the statement for a number of rows; the same object each time, so SQLite finds it."""
+    head, row, tail = statement
+    return head + ",".join([row] * rows) + tail
+
+
+def _event_rows(events: Iterable[Event]) -> list[_Row]:
+    rows: list[_Row] = []
+    revision, sequence = 0, 0
+    for event in events:
+        kv, prev = event.kv, event.prev
+        sequence = sequence + 1 if kv.mod_revision == revision else 0
+        revision = kv.mod_revision
+        id_ = revision << SEQUENCE_BITS | sequence
+        if prev is None:
+            rows.append((id_, kv.key, event.deleted, kv.create_revision, None, None))
+        else:
+            before = (prev.mod_revision, prev.value)
+            rows.append((id_, kv.key, event.deleted, kv.create_revision, *before))
+    return rows

@@ -1,0 +1,137 @@
+"""The thread that owns the SQLite file: takes requests in batches, commits, reports back.
+
+While one commit is being synced to disk, requests gather; the next commit takes them all, up to a
+bound. Under load the batches grow by themselves, and a lone writer is never made to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TypeAlias
+
+import structlog
+
+from bayplan.store.protocol import Event
+from bayplan.store.sqlite_file import SqliteFile
+
+log = structlog.get_logger(__name__)
+
+MAX_BATCH = 256  # requests in one commit
+
+
+class Write:
+    """One transaction on its way to disk.
+
+    `epoch` counts failed commits: after one, the writer refuses the requests of that epoch, because
+    they were checked against writes that never happened.
+    """
+
+    __slots__ = ("done", "epoch", "events", "revision", "rivals")
+
+    def __init__(self, revision: int, events: Sequence[Event], epoch: int) -> None:
+        self.revision = revision
+        self.events = events
+        self.epoch = epoch
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # For those who lost against this write. Not `done`: its caller may cancel that.
+        self.rivals: asyncio.Future[None] | None = None
+
+    async def settled(self) -> None:
+        """Return when this write is on disk or has failed."""
+        if self.rivals is None:
+            self.rivals = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self.rivals)
+
+
+class Compact:
+    """A request to compact the file."""
+
+    __slots__ = ("done", "revision")
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+Request: TypeAlias = Write | Compact
+Report: TypeAlias = Callable[[Sequence[Request], str], None]
+
+
+class Writer:
+    """Runs the thread. `report` is called in the event loop with "" or what went wrong."""
+
+    def __init__(self, file: SqliteFile, loop: asyncio.AbstractEventLoop, report: Report) -> None:
+        self._file = file
+        self._loop = loop
+        self._report = report
+        self._queue: queue.SimpleQueue[list[Request] | None] = queue.SimpleQueue()
+        self._failed_epoch = -1
+        self._stopped = loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="bayplan-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, requests: list[Request]) -> None:
+        self._queue.put(requests)
+
+    async def stop(self) -> None:
+        """Finish what was submitted, close the file, end the thread."""
+        self._queue.put(None)
+        await self._stopped
+        self._thread.join()
+
+    def _run(self) -> None:
+        requests: list[Request] | None
+        while (requests := self._queue.get()) is not None:
+            stop = self._gather(requests)
+            for at in range(0, len(requests), MAX_BATCH):
+                part = requests[at : at + MAX_BATCH]
+                self._tell(self._report, part, self._commit(part))
+            if stop:
+                break
+        try:
+            self._file.close()
+        except sqlite3.Error as error:
+            log.error("closing the store failed", err=str(error))
+        self._tell(self._stopped.set_result, None)
+
+    def _gather(self, requests: list[Request]) -> bool:
+        """Add what has come meanwhile; True when the thread is to end after it."""
+        while len(requests) < MAX_BATCH:
+            try:
+                more = self._queue.get_nowait()
+            except queue.Empty:
+                return False
+            if more is None:
+                return True
+            requests += more
+        return False
+
+    def _commit(self, requests: Sequence[Request]) -> str:
+        writes = [request for request in requests if isinstance(request, Write)]
+        try:
+            if writes:
+                if writes[0].epoch <= self._failed_epoch:
+                    self._failed_epoch = writes[-1].epoch
+                    return "a write before it failed"
+                self._file.write(list(chain.from_iterable(write.events for write in writes)))
+            for request in requests:
+                if isinstance(request, Compact):
+                    self._file.compact(request.revision)
+        except sqlite3.Error as error:
+            if writes:
+                self._failed_epoch = writes[-1].epoch
+            log.error("writing the store failed", err=str(error), requests=len(requests))
+            return str(error)
+        return ""
+
+    def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            # The loop was closed without closing the store: nobody is left to tell.
+            log.debug("the event loop is gone")
