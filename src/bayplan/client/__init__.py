@@ -21,9 +21,12 @@ from bayplan.client.errors import (
     Unauthorized,
 )
 from bayplan.client.informer import Change, Informer
+from bayplan.client.kubeconfig import Connection, load_kubeconfig
+from bayplan.client.leaderelection import LeaderElector
 from bayplan.client.limiter import RateLimiter
 from bayplan.client.resources import Resource
 from bayplan.client.rest import Client, is_retriable
+from bayplan.client.socket_transport import connect
 from bayplan.client.transport import Response, StreamResponse, Transport
 
 __all__ = [
@@ -34,10 +37,12 @@ __all__ = [
     "Client",
     "ClientError",
     "Conflict",
+    "Connection",
     "Forbidden",
     "Gone",
     "Informer",
     "KubeconfigError",
+    "LeaderElector",
     "NotFound",
     "RateLimiter",
     "Resource",
@@ -46,5 +51,7 @@ __all__ = [
     "Transport",
     "TransportError",
     "Unauthorized",
+    "connect",
     "is_retriable",
+    "load_kubeconfig",
 ]

@@ -1,14 +1,14 @@
 """A local copy of one resource, kept up to date by list and watch.
 
 The informer lists once, then watches from the list's version. A watch that ends is resumed from
-the last version seen (an object's or a bookmark's); when the server no longer knows that version (410)
-the resource is listed again, and the difference to the copy becomes updates and deletes, so
+the last version seen (an object's or a bookmark's); when the server no longer knows that version
+(410) the resource is listed again, and the difference to the copy becomes updates and deletes, so
 handlers never miss that an object went. An event that is not newer than what the copy holds, or
 than the deletion of that object, is dropped: duplicates and late arrivals do no harm.
 
 Handlers are called with batches: all changes of one network read (or of a list) in one call,
-because the cost per call, not per change, is what a busy scheduler feels. They must not block; what they
-raise is logged and counted, and stops nothing.
+because the cost per call, not per change, is what a busy scheduler feels. They must not block; what
+they raise is logged and counted, and stops nothing.
 
 Decoding goes straight into the given msgspec struct; fields it lacks (managedFields) are skipped by
 the parser without being built. Retry delays grow from 0.8 s to 30 s as in client-go, on the

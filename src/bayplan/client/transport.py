@@ -3,7 +3,8 @@
 A `Transport` carries one request and brings back one answer, whole or as a stream. It knows nothing
 of Kubernetes. There are two: `aiohttp_transport.AiohttpTransport` over sockets, and
 `asgi_transport.AsgiTransport`, which calls an ASGI application in the same event loop, so that
-tests and simulations need no socket and run on virtual time. Tests that want faults wrap either one.
+tests and simulations need no socket and run on virtual time. Tests that want
+faults wrap either one.
 
 A transport does not retry, limit or decode: `rest.Client` does.
 """

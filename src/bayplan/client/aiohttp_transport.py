@@ -1,0 +1,170 @@
+"""The transport over sockets: aiohttp with kept-alive connections.
+
+Connections are capped (64 by default), because more of them buy nothing but memory on both ends; a
+watch holds one of its own, outside the cap. The TLS context is made at the first request and again
+when an exec plugin hands out another certificate.
+
+It does not decode, retry or limit; `rest.Client` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from bayplan.client.auth import Credential, Credentials
+from bayplan.client.errors import KubeconfigError, RequestTimeout, TransportError
+from bayplan.client.kubeconfig import Connection
+from bayplan.client.tls import client_context
+from bayplan.client.transport import Response, StreamResponse
+
+MAX_CONNECTIONS = 64
+CONNECT_TIMEOUT = 30.0
+READ_BUFFER = 1 << 20
+
+
+class AiohttpTransport:
+    """A Transport to the server of a connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        credentials: Credentials | None = None,
+        max_connections: int = MAX_CONNECTIONS,
+        compression: bool | None = None,
+    ) -> None:
+        self._connection = connection
+        self._credentials = credentials or Credentials(connection)
+        self._limit = max_connections
+        gzip = connection.compression if compression is None else compression
+        self._encoding = "gzip" if gzip else "identity"
+        self._session: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._cert = b""
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float | None,
+    ) -> Response:
+        credential = await self._credentials.get()
+        session, _ = await self._sessions(credential)
+        try:
+            async with session.request(
+                method,
+                self._url(target),
+                headers=self._headers(headers, credential),
+                data=body,
+                timeout=aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT),
+                allow_redirects=False,
+                server_hostname=self._connection.tls_server_name or None,
+            ) as answer:
+                return Response(answer.status, _lower(answer.headers), await answer.read())
+        except TimeoutError as cause:
+            raise RequestTimeout(f"{method} {target}: no answer within {timeout} s") from cause
+        except (aiohttp.ClientError, OSError) as cause:
+            raise self._broken(cause) from cause
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, target: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[StreamResponse]:
+        credential = await self._credentials.get()
+        _, streams = await self._sessions(credential)
+        try:
+            answer = await streams.request(
+                method,
+                self._url(target),
+                headers=self._headers(headers, credential),
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
+                allow_redirects=False,
+                server_hostname=self._connection.tls_server_name or None,
+            )
+        except TimeoutError as cause:
+            raise RequestTimeout(f"{method} {target}: cannot connect in time") from cause
+        except (aiohttp.ClientError, OSError) as cause:
+            raise self._broken(cause) from cause
+        try:
+            yield StreamResponse(answer.status, _lower(answer.headers), self._chunks(answer))
+        finally:
+            answer.close()
+
+    async def refresh_credentials(self) -> bool:
+        return await self._credentials.refresh()
+
+    async def close(self) -> None:
+        for session in (self._session, self._streams):
+            if session is not None:
+                await session.close()
+        # aiohttp closes TLS connections in callbacks of the next loop turn.
+        await asyncio.sleep(0)
+        self._session = self._streams = None
+
+    async def _chunks(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in answer.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError, TimeoutError) as cause:
+            raise self._broken(cause) from cause
+
+    async def _sessions(
+        self, credential: Credential
+    ) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+        if self._session is None or self._streams is None or credential.cert != self._cert:
+            await self.close()
+            context = client_context(self._connection, cert=credential.cert, key=credential.key)
+            self._session = self._open(context, self._limit)
+            self._streams = self._open(context, 0)
+            self._cert = credential.cert
+        return self._session, self._streams
+
+    def _open(self, context: ssl.SSLContext | None, limit: int) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=limit, ssl=context if context is not None else True, keepalive_timeout=90
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            read_bufsize=READ_BUFFER,
+            trust_env=not self._connection.proxy_url,
+            proxy=self._connection.proxy_url or None,
+        )
+
+    def _url(self, target: str) -> URL:
+        return URL(self._connection.server + target, encoded=True)
+
+    def _headers(self, headers: Mapping[str, str], credential: Credential) -> CIMultiDict[str]:
+        every = CIMultiDict(headers)
+        every.update(credential.headers)
+        every["accept-encoding"] = self._encoding
+        for name, value in self._connection.impersonate:
+            every.add(name, value)
+        return every
+
+    def _broken(self, cause: BaseException) -> TransportError | KubeconfigError:
+        server = self._connection.server
+        if isinstance(
+            cause, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError
+        ):
+            return TransportError(
+                f"connecting to {server}: its certificate is not trusted ({cause}); set "
+                "certificate-authority or tls-server-name of the cluster in the kubeconfig"
+            )
+        if isinstance(cause, aiohttp.ClientConnectorError):
+            return TransportError(
+                f"connecting to {server}: {cause.strerror or cause}; is the API server running?"
+            )
+        return TransportError(f"talking to {server}: {cause or type(cause).__name__}")
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

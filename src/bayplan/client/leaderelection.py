@@ -1,0 +1,219 @@
+"""Leader election by Lease, as client-go does it.
+
+A candidate tries every `retry_period` to create the Lease, or to take it over once it has not
+changed for `lease_duration` *as seen by its own clock*: clocks of different machines are never
+compared. The leader renews it at the same pace; when no renewal succeeded for `renew_deadline` it
+stops leading before another can have begun. On a requested end the lease is released, so that a
+standby need not wait.
+
+The elapsed-time clock is the running loop's; `wall` only fills the Lease's timestamps. It does
+not fence writes of a leader that hangs: as upstream, safety rests on renew_deadline being
+smaller than lease_duration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from bayplan.client.errors import AlreadyExists, ClientError, NotFound
+from bayplan.client.resources import LEASES
+from bayplan.client.rest import Client
+
+log = structlog.get_logger(__name__)
+
+JITTER = 1.2
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The part of a Lease that elections use."""
+
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: str = ""
+    renew_time: str = ""
+    lease_transitions: int = 0
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    spec: LeaseSpec = LeaseSpec()
+
+
+_decoder = msgspec.json.Decoder(_Lease)
+_FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(LeaseSpec))
+
+
+class LeaderElector:
+    """One candidate for one Lease."""
+
+    def __init__(
+        self,
+        client: Client,
+        identity: str,
+        *,
+        namespace: str = "kube-system",
+        name: str = "kube-scheduler",
+        lease_duration: float = 15.0,
+        renew_deadline: float = 10.0,
+        retry_period: float = 2.0,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        jitter: Callable[[], float] = lambda: 0.0,
+        on_new_leader: Callable[[str], None] = lambda identity: None,
+    ) -> None:
+        """`jitter` returns 0..1 and stretches the retry period by up to 1.2 times that."""
+        self.identity = identity
+        self.is_leader = False
+        self._client = client
+        self._namespace, self._name = namespace, name
+        self._lease_duration = lease_duration
+        self._renew_deadline = renew_deadline
+        self._retry_period = retry_period
+        self._wall = wall
+        self._jitter = jitter
+        self._on_new_leader = on_new_leader
+        self._seen: LeaseSpec | None = None
+        self._raw = b""
+        self._seen_at = 0.0
+        self._reported = ""
+        self._renewed_at = 0.0
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> bool:
+        """Wait for the lease, then run `lead` while it is ours.
+
+        Returns True when `lead` ended by itself and False when the lease was lost, after `lead`
+        has been cancelled. When this call is cancelled while leading, the lease is released.
+        """
+        await self._acquire()
+        work = asyncio.ensure_future(lead())
+        renewing = asyncio.ensure_future(self._renew())
+        try:
+            await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+                return True
+            return False
+        finally:
+            self.is_leader = False
+            for task in (renewing, work):
+                task.cancel()
+            lost = renewing.done() and not renewing.cancelled()
+            await asyncio.gather(work, renewing, return_exceptions=True)
+            if not lost:
+                await self._release()
+
+    def healthy(self, tolerance: float = 20.0) -> bool:
+        """Tell whether a leader has renewed recently enough (client-go's health check)."""
+        if not self.is_leader:
+            return True
+        age = asyncio.get_running_loop().time() - self._renewed_at
+        return age <= self._lease_duration + tolerance
+
+    async def _acquire(self) -> None:
+        log.info("attempting to acquire leader lease", lease=f"{self._namespace}/{self._name}")
+        await self._until_ours()
+        self.is_leader = True
+        log.info("successfully acquired lease", lease=f"{self._namespace}/{self._name}")
+
+    async def _renew(self) -> None:
+        """Renew until it has failed for the whole deadline."""
+        loop = asyncio.get_running_loop()
+        self._renewed_at = loop.time()
+        while True:
+            await asyncio.sleep(self._retry_period)
+            try:
+                async with asyncio.timeout(self._renew_deadline):
+                    await self._until_ours()
+            except TimeoutError:
+                self.is_leader = False
+                log.error("failed to renew lease", lease=f"{self._namespace}/{self._name}")
+                return
+            self._renewed_at = loop.time()
+
+    async def _until_ours(self) -> None:
+        ours = await self._try()
+        while not ours:
+            await asyncio.sleep(self._retry_period * (1.0 + JITTER * self._jitter()))
+            ours = await self._try()
+
+    async def _try(self) -> bool:
+        """Take or renew the lease; return whether it is ours now."""
+        try:
+            return await self._acquire_or_renew()
+        except ClientError as problem:
+            log.warning("leader lease cannot be written", err=str(problem))
+            return False
+
+    async def _acquire_or_renew(self) -> bool:
+        try:
+            raw = await self._client.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            return await self._create()
+        self._note(raw)
+        assert self._seen is not None
+        spec, ours = self._seen, self._seen.holder_identity == self.identity
+        valid = self._seen_at + spec.lease_duration_seconds > asyncio.get_running_loop().time()
+        if spec.holder_identity and valid and not ours:
+            return False
+        record = LeaseSpec(
+            holder_identity=self.identity,
+            lease_duration_seconds=int(self._lease_duration),
+            acquire_time=spec.acquire_time if ours else self._stamp(),
+            renew_time=self._stamp(),
+            lease_transitions=spec.lease_transitions + (0 if ours else 1),
+        )
+        await self._write(record)
+        return True
+
+    async def _create(self) -> bool:
+        stamp = self._stamp()
+        record = LeaseSpec(self.identity, int(self._lease_duration), stamp, stamp)
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": record,
+        }
+        try:
+            raw = await self._client.create(LEASES, lease, self._namespace)
+        except AlreadyExists:
+            return False
+        self._note(raw)
+        return True
+
+    async def _write(self, record: LeaseSpec) -> None:
+        """Replace the record; whatever else stands in the Lease stays."""
+        lease = msgspec.json.decode(self._raw)
+        kept = {key: value for key, value in lease.get("spec", {}).items() if key not in _FIELDS}
+        lease["spec"] = kept | msgspec.to_builtins(record)
+        self._note(await self._client.update(LEASES, self._name, lease, self._namespace))
+
+    def _note(self, raw: bytes) -> None:
+        found = _decoder.decode(raw).spec
+        self._raw = raw
+        if found != self._seen:
+            self._seen, self._seen_at = found, asyncio.get_running_loop().time()
+            self._report(found.holder_identity)
+
+    async def _release(self) -> None:
+        seen = self._seen
+        if seen is None or seen.holder_identity != self.identity:
+            return
+        stamp = self._stamp()
+        free = LeaseSpec("", 1, stamp, stamp, seen.lease_transitions)
+        try:
+            async with asyncio.timeout(self._renew_deadline):
+                await self._write(free)
+        except (ClientError, TimeoutError) as problem:
+            log.warning("lease not released", err=str(problem))
+
+    def _report(self, holder: str) -> None:
+        if holder and holder != self._reported:
+            self._reported = holder
+            self._on_new_leader(holder)
+
+    def _stamp(self) -> str:
+        return self._wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,142 @@
+"""The usual transport to a real server: lean connections for requests, aiohttp for the rest.
+
+Short requests go through `http1.Http1Pool`; streams, and everything when a proxy stands between,
+through aiohttp. Both share the connection's credentials and TLS settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from bayplan import __version__
+from bayplan.client.aiohttp_transport import CONNECT_TIMEOUT, MAX_CONNECTIONS, AiohttpTransport
+from bayplan.client.auth import Credential, Credentials
+from bayplan.client.http1 import Http1Pool
+from bayplan.client.kubeconfig import Connection
+from bayplan.client.limiter import RateLimiter
+from bayplan.client.rest import Client
+from bayplan.client.tls import client_context
+from bayplan.client.transport import Response, StreamResponse
+
+
+class SocketTransport:
+    """A Transport to the server of a connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        compression: bool | None = None,
+    ) -> None:
+        self._connection = connection
+        self._limit = max_connections
+        self._credentials = Credentials(connection)
+        self._general = AiohttpTransport(
+            connection,
+            credentials=self._credentials,
+            max_connections=max_connections,
+            compression=compression,
+        )
+        gzip = connection.compression if compression is None else compression
+        self._extra = {"accept-encoding": "gzip"} if gzip else {}
+        self._proxied = _uses_proxy(connection)
+        self._pool: Http1Pool | None = None
+        self._lock = asyncio.Lock()
+        self._credential: Credential | None = None
+        self._merged: dict[int, tuple[Mapping[str, str], dict[str, str]]] = {}
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float | None,
+    ) -> Response:
+        if self._proxied:
+            return await self._general.request(method, target, headers, body, timeout)
+        credential = await self._credentials.get()
+        if self._pool is None or credential is not self._credential:
+            await self._adopt(credential)
+        assert self._pool is not None
+        return await self._pool.request(method, target, self._with_auth(headers), body, timeout)
+
+    def stream(
+        self, method: str, target: str, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[StreamResponse]:
+        return self._general.stream(method, target, headers)
+
+    async def refresh_credentials(self) -> bool:
+        return await self._credentials.refresh()
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+        await self._general.close()
+
+    async def _adopt(self, credential: Credential) -> None:
+        """Use a new credential; another certificate needs new connections."""
+        async with self._lock:
+            before, self._credential = self._credential, credential
+            self._merged.clear()
+            if self._pool is not None and before is not None and before.cert == credential.cert:
+                return
+            if self._pool is not None:
+                await self._pool.close()
+            self._pool = Http1Pool(
+                self._connection.server,
+                client_context(self._connection, cert=credential.cert, key=credential.key),
+                limit=self._limit,
+                server_hostname=self._connection.tls_server_name,
+                connect_timeout=CONNECT_TIMEOUT,
+            )
+
+    def _with_auth(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers with the credential's; the same object for the same input."""
+        known = self._merged.get(id(headers))
+        if known is not None and known[0] is headers:
+            return known[1]
+        assert self._credential is not None
+        merged = {**headers, **self._credential.headers, **self._extra}
+        if len(self._merged) > 64:
+            self._merged.clear()
+        self._merged[id(headers)] = (headers, merged)
+        return merged
+
+
+def _uses_proxy(connection: Connection) -> bool:
+    # Several impersonation headers of one name also need the general client.
+    names = [name for name, _ in connection.impersonate]
+    if connection.proxy_url or names:
+        return True
+    url = urlsplit(connection.server)
+    return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
+
+
+def connect(
+    connection: Connection,
+    *,
+    qps: float = 50.0,
+    burst: int = 100,
+    user_agent: str = f"bayplan/{__version__}",
+    compression: bool | None = None,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float | None = 60.0,
+) -> Client:
+    """Return a client for a connection; call it on the loop that will use it."""
+    transport = SocketTransport(
+        connection, max_connections=max_connections, compression=compression
+    )
+    limiter = RateLimiter(qps, burst) if qps > 0 else None
+    return Client(
+        transport,
+        limiter=limiter,
+        namespace=connection.namespace,
+        user_agent=user_agent,
+        timeout=timeout,
+    )
