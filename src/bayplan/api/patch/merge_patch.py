@@ -1,0 +1,41 @@
+"""RFC 7386 JSON merge patch. Inputs are never changed; unchanged parts are shared with the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.patch.errors import BadPatch
+
+
+def apply_merge_patch(doc: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """Return the object with the patch merged in; a patch that is not an object is refused."""
+    if not isinstance(patch, dict):
+        raise BadPatch(
+            "error decoding patch: json: cannot unmarshal into Go value of type "
+            "map[string]interface {}"
+        )
+    return _merge(doc, patch)
+
+
+def _merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    result = dict(doc)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            current = result.get(key)
+            result[key] = (
+                _merge(current, value) if isinstance(current, dict) else _without_nulls(value)
+            )
+        else:
+            result[key] = _without_nulls(value) if result.get(key) is None else value
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop null members of objects at any depth; null items of lists stay."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_nulls(v) for v in value]
+    return value

@@ -1,0 +1,305 @@
+"""Turns a decoded JSON or YAML body into the canonical form of its kind.
+
+The real API server reads a body into a Go struct and prints that struct again. Fields it does not
+know are dropped, nulls and empty `omitempty` values vanish, structs that are not pointers appear
+as `{}`, quantities and times get their canonical text, and a value of the wrong type is an error.
+`decode` does the same with a table of small functions compiled from the schema, in one pass over
+the object.
+
+Where the pass meets an unknown field or a wrong type, a second and slower one finds out its path.
+Defaults, validation and admission are not done here. Slices, maps and times that Go would print as
+`null` are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from bayplan.api.schema import scalars
+from bayplan.api.schema.model import Field, Type
+from bayplan.errors import DecodeError
+
+Json = Any
+Unknown = list[str]
+Convert = Callable[[Json, Unknown], Json]
+
+_INT32 = 2**31
+_INT64 = 2**63
+
+
+class FieldTypeError(DecodeError):
+    """A value does not fit its field; the text is the API server's (a 400)."""
+
+
+class _Mismatch(Exception):
+    """A value has the wrong type; the slow pass says where."""
+
+
+def decode(obj: dict[str, Json], type_: Type) -> tuple[dict[str, Json], bool]:
+    """Return the canonical object, and whether unknown fields were dropped.
+
+    Raises FieldTypeError if a value does not fit. `obj` is not changed; parts of it may be shared
+    with the result.
+    """
+    unknown: Unknown = []
+    try:
+        return _converter(type_)(obj, unknown), bool(unknown)
+    except (_Mismatch, ValueError, TypeError, AttributeError) as error:
+        raise FieldTypeError(f"{_prefix(obj)}{_explain(obj, type_)}") from error
+
+
+def _prefix(obj: Json) -> str:
+    if not isinstance(obj, dict):
+        return ""
+    version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    version = version.rsplit("/", 1)[-1] if isinstance(version, str) else version
+    return f'{kind} in version "{version}" cannot be handled as a {kind}: '
+
+
+# -- the fast pass ------------------------------------------------------------------------------
+
+
+@cache
+def _converter(type_: Type) -> Convert:
+    if type_.kind == "struct":
+        return _struct_converter(type_)
+    if type_.kind == "list":
+        assert type_.elem is not None
+        return _list_converter(type_.elem)
+    if type_.kind == "map":
+        assert type_.elem is not None
+        return _map_converter(type_.elem)
+    return _SCALARS[type_.kind]
+
+
+def _struct_converter(type_: Type) -> Convert:
+    # Filled on first use: types may contain themselves.
+    table: dict[str, tuple[Convert, bool]] = {}
+    missing: list[tuple[str, Callable[[], Json]]] = []
+
+    def fill() -> None:
+        for name, field in type_.fields.items():
+            missing.extend(_always(name, field))
+            table[name] = (_converter(field.type), _omits_empty(field))
+
+    def convert(value: Json, unknown: Unknown) -> Json:
+        if type(value) is not dict:
+            raise _Mismatch
+        if not table:
+            fill()
+        out = {}
+        for key, item in value.items():
+            entry = table.get(key)
+            if entry is None:
+                unknown.append(key)
+                continue
+            if item is None:
+                continue
+            item = entry[0](item, unknown)
+            if item or not entry[1]:
+                out[key] = item
+        for key, zero in missing:
+            if key not in out:
+                out[key] = zero()
+        return out
+
+    return convert
+
+
+def _omits_empty(field: Field) -> bool:
+    if field.pointer:
+        return False
+    if field.type.kind == "struct":
+        return field.omitzero
+    return field.omitempty or field.omitzero
+
+
+def _always(name: str, field: Field) -> list[tuple[str, Callable[[], Json]]]:
+    """The zero value that Go prints for an absent field, if it prints one that is not null."""
+    if field.pointer or field.omitzero:
+        return []
+    kind = field.type.kind
+    if kind == "struct":
+        return [(name, lambda: _converter(field.type)({}, []))]
+    if field.omitempty or kind not in _ZERO:
+        return []
+    value = _ZERO[kind]
+    return [(name, lambda: value)]
+
+
+_ZERO: dict[str, Json] = {
+    "string": "",
+    "int32": 0,
+    "int64": 0,
+    "number": 0,
+    "boolean": False,
+    "quantity": "0",
+    "intorstring": 0,
+}
+
+
+def _zero(type_: Type) -> Json:
+    """What null means inside a list or map: Go's zero value."""
+    if type_.kind == "struct":
+        return _converter(type_)({}, [])
+    return _ZERO.get(type_.kind)
+
+
+def _list_converter(elem: Type) -> Convert:
+    def convert(value: Json, unknown: Unknown) -> Json:
+        if type(value) is not list:
+            raise _Mismatch
+        inner = _converter(elem)
+        return [inner(v, unknown) if v is not None else _zero(elem) for v in value]
+
+    return convert
+
+
+def _map_converter(elem: Type) -> Convert:
+    def convert(value: Json, unknown: Unknown) -> Json:
+        if type(value) is not dict:
+            raise _Mismatch
+        inner = _converter(elem)
+        return {k: inner(v, unknown) if v is not None else _zero(elem) for k, v in value.items()}
+
+    return convert
+
+
+def _string(value: Json, _: Unknown) -> Json:
+    if type(value) is not str:
+        raise _Mismatch
+    return value
+
+
+def _int32(value: Json, _: Unknown) -> Json:
+    if type(value) is not int or not -_INT32 <= value < _INT32:
+        raise _Mismatch
+    return value
+
+
+def _int64(value: Json, _: Unknown) -> Json:
+    if type(value) is not int or not -_INT64 <= value < _INT64:
+        raise _Mismatch
+    return value
+
+
+def _boolean(value: Json, _: Unknown) -> Json:
+    if type(value) is not bool:
+        raise _Mismatch
+    return value
+
+
+def _number(value: Json, _: Unknown) -> Json:
+    if type(value) is not int and type(value) is not float:
+        raise _Mismatch
+    return value
+
+
+def _quantity(value: Json, _: Unknown) -> Json:
+    if type(value) is bool:
+        raise _Mismatch
+    return scalars.canonical_quantity(value if type(value) is str else repr(value))
+
+
+def _int_or_string(value: Json, _: Unknown) -> Json:
+    if type(value) is str:
+        return value
+    return _int32(value, _)
+
+
+def _time(value: Json, _: Unknown) -> Json:
+    return scalars.canonical_time(_string(value, _))
+
+
+def _micro_time(value: Json, _: Unknown) -> Json:
+    return scalars.canonical_micro_time(_string(value, _))
+
+
+def _bytes(value: Json, _: Unknown) -> Json:
+    return scalars.checked_base64(_string(value, _))
+
+
+def _as_is(value: Json, _: Unknown) -> Json:
+    return value
+
+
+_SCALARS: dict[str, Convert] = {
+    "string": _string,
+    "int32": _int32,
+    "int64": _int64,
+    "boolean": _boolean,
+    "number": _number,
+    "quantity": _quantity,
+    "intorstring": _int_or_string,
+    "time": _time,
+    "microtime": _micro_time,
+    "duration": _string,
+    "bytes": _bytes,
+    "object": _as_is,
+    "any": _as_is,
+}
+
+
+# -- the slow pass ------------------------------------------------------------------------------
+
+
+def _explain(value: Json, type_: Type, owner: str = "", path: str = "") -> str:
+    """Find the first value that does not fit; say so in Go's words."""
+    if value is None:
+        return ""
+    if type_.kind == "struct" and isinstance(value, dict):
+        for key, item in value.items():
+            field = type_.fields.get(key)
+            if field is None:
+                continue
+            inner = f"{path}.{key}" if path else key
+            if text := _explain(item, field.type, type_.short, inner):
+                return text
+        return ""
+    if type_.kind in ("list", "map") and isinstance(value, list if type_.kind == "list" else dict):
+        assert type_.elem is not None
+        items = value if isinstance(value, list) else value.values()
+        texts = (_explain(item, type_.elem, owner, path) for item in items)
+        return next(filter(None, texts), "")
+    try:
+        _converter(type_)(value, [])
+    except ValueError as error:
+        return str(error)
+    except (_Mismatch, TypeError, AttributeError):
+        where = f"Go struct field {owner}.{path}" if path else "Go value"
+        return f"json: cannot unmarshal {_got(value)} into {where} of type {go_type(type_)}"
+    return ""
+
+
+def _got(value: Json) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, dict):
+        return "object"
+    return f"number {value}" if isinstance(value, float) or abs(value) >= _INT32 else "number"
+
+
+def go_type(type_: Type) -> str:
+    """The Go name of a type, as error messages give it."""
+    if type_.kind == "struct":
+        version, _, short = type_.name.rpartition(".")
+        return f"{version.rsplit('.', 1)[-1]}.{short}"
+    if type_.kind == "list" and type_.elem is not None:
+        return "[]" + go_type(type_.elem)
+    if type_.kind == "map" and type_.elem is not None:
+        return "map[string]" + go_type(type_.elem)
+    return {
+        "boolean": "bool",
+        "number": "float64",
+        "quantity": "resource.Quantity",
+        "intorstring": "intstr.IntOrString",
+        "time": "v1.Time",
+        "microtime": "v1.MicroTime",
+        "bytes": "[]uint8",
+    }.get(type_.kind, type_.kind)
