@@ -18,8 +18,10 @@ _INDEX = re.compile(r"[+-]?[0-9]+")
 
 
 def apply_json_patch(doc: Any, ops: Any) -> Any:
-    """Return the document with all operations applied; raises a PatchError if one does not apply.
-    """
+    """Return the document with all operations applied; a PatchError says which one does not."""
+    check_operations(ops)
+    result = clone(doc)
+    for op in ops:
         result = _apply(result, op)
     return result
 

@@ -1,4 +1,7 @@
-"""RFC 7386 JSON merge patch. Inputs are never changed; unchanged parts are shared with the result."""
+"""RFC 7386 JSON merge patch.
+
+Inputs are never changed; unchanged parts are shared with the result.
+"""
 
 from __future__ import annotations
 

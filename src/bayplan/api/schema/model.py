@@ -106,8 +106,8 @@ class Field:
     """One field of a struct."""
 
     __slots__ = (
-        "default", "enum", "merge_key", "name", "number", "omitempty", "omitzero", "pointer", "required",
-        "strategy", "type",
+        "default", "enum", "merge_key", "name", "number", "omitempty", "omitzero", "pointer",
+        "required", "strategy", "type",
     )  # fmt: skip
 
     def __init__(
