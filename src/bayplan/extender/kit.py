@@ -137,9 +137,8 @@ class Extender:
         """Answer one call: the body of a request in, the body of the answer out."""
         function = self.functions.get(verb)
         if function is None:
-            raise UnknownVerbError(
-                f"this extender has no {verb} function; it has {', '.join(self.functions) or 'none'}"
-            )
+            has = ", ".join(self.functions) or "none"
+            raise UnknownVerbError(f"this extender has no {verb} function; it has {has}")
         return await getattr(self, f"_{verb}")(function, body)  # type: ignore[no-any-return]
 
     async def _filter(self, function: Callable[..., Any], body: bytes) -> bytes:

@@ -259,7 +259,7 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
 
 
 def encode_preemption_args(pod: bytes, victims: Mapping[str, Victims], *, by_uid: bool) -> bytes:
-    """Write ExtenderPreemptionArgs: whole victims, or their UIDs for a node-cache-capable extender."""
+    """Write ExtenderPreemptionArgs: whole victims, or their UIDs where nodeCacheCapable."""
     if by_uid:
         return b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}' % (
             pod,

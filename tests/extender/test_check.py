@@ -1,0 +1,70 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.extender import command
+from bayplan.extender import Extender
+from bayplan.extender.check import Verbs, run
+from tests.extender.servers import plain_server, serving
+
+VERBS = Verbs(preempt="preempt", bind="bind")
+
+
+def good_extender():
+    app = Extender()
+    app.filter(lambda names: names[:1])
+    app.prioritize(lambda names: dict.fromkeys(names, 5))
+    app.preempt(lambda victims: list(victims))
+    app.bind(lambda pod_name: f"no pod {pod_name}")
+    return app
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_an_extender_of_our_kit_passes(names):
+    with serving(good_extender()) as url:
+        problems = [(f.check, f.problem) for f in run(url, VERBS, names=names) if f.problem]
+
+    assert [] == problems
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        pytest.param(b'{"NodeNames":["zz"]}', '"zz", which was not asked about', id="stranger"),
+        pytest.param(b"{}", "neither NodeNames nor Nodes is set", id="empty"),
+        pytest.param(
+            b'{"NodeNames":["check-0"],"FailedNodes":{"check-0":"x"}}', "both kept", id="both"
+        ),
+        pytest.param(b'{"Error":"boom"}', "Error is set: boom", id="error"),
+    ],
+)
+def test_a_wrong_filter_answer_is_explained(answer, says):
+    with plain_server(lambda path, body: (200, answer)) as url:
+        first = next(run(url, Verbs(prioritize="", preempt=""), names=True))
+
+    assert says in first.problem
+
+
+def test_a_malformed_call_that_is_taken_for_good_is_a_finding():
+    with plain_server(lambda path, body: (200, b"[]")) as url:
+        found = {f.check: f.problem for f in run(url, Verbs(filter="", preempt=""), names=True)}
+
+    assert "answered with 200 and no Error" in found["prioritize refuses a body that is no pod"]
+
+
+def test_the_command_says_what_failed_and_exits_1():
+    with plain_server(lambda path, body: (500, b"oops")) as url:
+        result = CliRunner().invoke(command, ["check", url, "--node-cache-capable"])
+
+    assert 1 == result.exit_code
+    assert "FAIL filter 3 names" in result.output
+    assert "answered 500 where 200 was expected: oops" in result.output
+
+
+def test_the_command_prints_json_and_exits_0_when_all_is_well():
+    with serving(good_extender()) as url:
+        result = CliRunner().invoke(command, ["check", url, "-o", "json"])
+
+    assert 0 == result.exit_code
+    assert all(finding["problem"] == "" for finding in json.loads(result.output.splitlines()[-1]))
