@@ -159,7 +159,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""
-        backoff = 0.0
+        backoff, expired = 0.0, -1
         while True:
             try:
                 if not self.last_version:
@@ -169,8 +169,9 @@ class Informer(Generic[T]):
                 backoff = 0.0 if self.last_version != version else BACKOFF_FIRST
             except Gone:
                 log.debug("watch expired, listing again", resource=self.resource.plural)
-                self.last_version, self._fresh_list = "", True
-                backoff = 0.0 if self.relists < 2 else BACKOFF_FIRST
+                # A second 410 in a row waits: the list itself may be too old for a watch.
+                backoff = BACKOFF_FIRST if self.relists == expired else 0.0
+                self.last_version, self._fresh_list, expired = "", True, self.relists + 1
             except ClientError as problem:
                 if self._absent(problem):
                     self._mark_synced()

@@ -1,0 +1,215 @@
+"""Informers: whatever the connection does, the copy equals the server and handlers hear of all."""
+
+import asyncio
+
+from bayplan.api.meta import Object
+from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.client.resources import NODES, PODS
+from bayplan.testing.loop import run_virtual
+from tests.client.fake_api import FakeApi, status
+
+PREFIX = "/api/v1/namespaces/default/pods"
+ALL = "/api/v1/pods"
+
+
+class Watched:
+    """A fake server, an informer on it, and what its handler was told."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.informer = Informer(Client(AsgiTransport(self.api)), NODES, Object)
+        self.heard: list[tuple[str, str]] = []
+        self.informer.add_handler(
+            lambda batch: self.heard.extend((c.type, c.new.metadata.name) for c in batch)
+        )
+
+    async def __aenter__(self):
+        self.task = asyncio.create_task(self.informer.run())
+        await self.informer.wait_synced()
+        await asyncio.sleep(0.1)
+        return self
+
+    async def __aexit__(self, *problem):
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def quiet(self, seconds: float = 60.0):
+        await asyncio.sleep(seconds)
+        want = {
+            key.rsplit("/", 1)[-1]: item["metadata"]["resourceVersion"]
+            for key, item in self.api.objects.items()
+        }
+        have = {key: item.metadata.resource_version for key, item in self.informer.store.items()}
+        assert want == have
+
+
+def test_initial_list_and_later_changes_arrive_in_order():
+    async def main():
+        watched = Watched()
+        await watched.api.put("/api/v1/nodes/a")
+        async with watched:
+            await watched.api.put("/api/v1/nodes/b")
+            await watched.api.put("/api/v1/nodes/a")
+            await watched.api.remove("/api/v1/nodes/b")
+            await watched.quiet()
+            return watched.heard, watched.informer.relists
+
+    heard, relists = run_virtual(main())
+
+    assert [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")] == heard
+    assert relists == 1
+
+
+def test_a_broken_watch_resumes_without_a_new_list():
+    async def main():
+        async with Watched() as watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await asyncio.sleep(1)
+            await watched.api.break_streams()
+            await watched.api.put("/api/v1/nodes/b")
+            await watched.quiet()
+            return watched.heard, watched.informer.relists
+
+    heard, relists = run_virtual(main())
+
+    assert [("ADDED", "a"), ("ADDED", "b")] == heard
+    assert relists == 1
+
+
+def test_expired_version_lists_again_and_tells_the_difference():
+    async def main():
+        async with Watched() as watched:
+            for name in "abc":
+                await watched.api.put(f"/api/v1/nodes/{name}")
+            await asyncio.sleep(1)
+            await watched.api.break_streams()
+            await watched.api.put("/api/v1/nodes/a")
+            await watched.api.remove("/api/v1/nodes/b")
+            await watched.api.remove("/api/v1/nodes/c")
+            await watched.api.put("/api/v1/nodes/c")
+            await watched.api.put("/api/v1/nodes/d")
+            await watched.api.expire()
+            watched.heard.clear()
+            await watched.quiet()
+            return sorted(watched.heard), watched.informer.relists
+
+    heard, relists = run_virtual(main())
+
+    assert [
+        ("ADDED", "c"),
+        ("ADDED", "d"),
+        ("DELETED", "b"),
+        ("DELETED", "c"),
+        ("MODIFIED", "a"),
+    ] == heard
+    assert relists == 2
+
+
+def test_duplicates_and_late_events_change_nothing():
+    async def main():
+        async with Watched() as watched:
+            old = await watched.api.put("/api/v1/nodes/a")
+            await watched.api.put("/api/v1/nodes/a")
+            await watched.api.remove("/api/v1/nodes/a")
+            await asyncio.sleep(1)
+            watched.heard.clear()
+            await watched.api.emit("MODIFIED", "/api/v1/nodes/a", old)
+            await watched.api.emit("ADDED", "/api/v1/nodes/a", old)
+            await watched.quiet()
+            return watched.heard
+
+    assert [] == run_virtual(main())
+
+
+def test_a_new_object_of_an_old_name_is_deletion_and_addition():
+    async def main():
+        async with Watched() as watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await asyncio.sleep(1)
+            meta = {"name": "a", "uid": "other", "resourceVersion": "99"}
+            await watched.api.emit("ADDED", "/api/v1/nodes/a", {"metadata": meta})
+            await asyncio.sleep(1)
+            return watched.heard
+
+    assert [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")] == run_virtual(main())
+
+
+def test_a_bookmark_moves_the_version_to_resume_from():
+    async def main():
+        async with Watched() as watched:
+            watched.api.version = 50
+            await watched.api.emit(
+                "BOOKMARK", "", {"metadata": {"resourceVersion": "50"}, "spec": {"x": None}}
+            )
+            await asyncio.sleep(1)
+            return watched.informer.last_version
+
+    assert run_virtual(main()) == "50"
+
+
+def test_an_error_event_of_410_lists_again():
+    async def main():
+        async with Watched() as watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await asyncio.sleep(1)
+            await watched.api.emit("ERROR", "/api/v1/nodes/a", status(410, "Expired")[1])
+            await asyncio.sleep(0.1)
+            watched.api.log.pop()
+            await watched.quiet()
+            return watched.informer.relists
+
+    assert run_virtual(main()) == 2
+
+
+def test_a_server_that_fails_is_asked_again_later_and_later():
+    async def main():
+        watched = Watched()
+        moments = []
+
+        def fault(method, path):
+            moments.append(asyncio.get_running_loop().time())
+            return (*status(500, "InternalError"), {}) if len(moments) < 5 else None
+
+        watched.api.fault = fault
+        async with watched:
+            return [round(b - a, 1) for a, b in zip(moments, moments[1:5], strict=False)]
+
+    assert [0.8, 1.6, 3.2, 6.4] == run_virtual(main())
+
+
+def test_a_failing_handler_does_not_starve_the_others():
+    async def main():
+        watched = Watched()
+        watched.informer._handlers.insert(0, lambda batch: 1 / 0)
+        async with watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await watched.quiet()
+            return watched.heard, watched.informer.handler_errors
+
+    assert ([("ADDED", "a")], 1) == run_virtual(main())
+
+
+def test_an_optional_resource_that_the_server_lacks_counts_as_synced():
+    async def main():
+        api = FakeApi()
+        api.fault = lambda method, path: (*status(404, "NotFound"), {})
+        informer = Informer(Client(AsgiTransport(api)), PODS, Object, optional=True)
+        task = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return informer.has_synced, informer.store
+
+    assert (True, {}) == run_virtual(main())
+
+
+def test_a_late_handler_gets_the_whole_copy():
+    async def main():
+        async with Watched() as watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await watched.quiet()
+            late = []
+            watched.informer.add_handler(lambda batch: late.extend(c.type for c in batch))
+            return late
+
+    assert ["ADDED"] == run_virtual(main())

@@ -1,0 +1,258 @@
+"""Which server and user a kubeconfig names, in kubectl's order, and what wrong ones say."""
+
+import base64
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bayplan.client import KubeconfigError, load_kubeconfig
+from bayplan.client.auth import Credentials
+from bayplan.client.kubeconfig import Connection, ExecPlugin
+from bayplan.client.tls import client_context
+
+
+def document(name: str, user: dict | None = None, cluster: dict | None = None, **extra) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "clusters": [
+            {"name": name, "cluster": {"server": f"https://{name}:6443", **(cluster or {})}}
+        ],
+        "users": [{"name": name, "user": user or {}}],
+        **extra,
+    }
+
+
+def write(path: Path, tree: dict) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_explicit_file_wins_over_environment(tmp_path):
+    chosen = write(tmp_path / "chosen", document("chosen"))
+    other = write(tmp_path / "other", document("other"))
+
+    found = load_kubeconfig(chosen, env={"KUBECONFIG": str(other), "HOME": str(tmp_path)})
+
+    assert found.server == "https://chosen:6443"
+
+
+def test_listed_files_are_merged_and_the_first_to_name_something_wins(tmp_path):
+    first = write(tmp_path / "first", document("a", {"token": "one"}))
+    tree = document("a", {"token": "two"})
+    tree["contexts"].append({"name": "b", "context": {"cluster": "a", "user": "b"}})
+    tree["users"].append({"name": "b", "user": {"token": "three"}})
+    second = write(tmp_path / "second", {**tree, "current-context": "b"})
+    env = {"KUBECONFIG": f"{tmp_path / 'missing'}:{first}:{second}"}
+
+    assert load_kubeconfig(env=env).token == "one"
+    assert load_kubeconfig(env=env, context="b").token == "three"
+
+
+def test_home_is_used_when_nothing_is_listed(tmp_path):
+    write(tmp_path / ".kube" / "config", document("home"))
+
+    assert load_kubeconfig(env={"HOME": str(tmp_path)}).server == "https://home:6443"
+
+
+def test_service_account_is_the_last_resort(tmp_path):
+    for name, text in (("token", "t"), ("ca.crt", "x"), ("namespace", "apps\n")):
+        (tmp_path / name).write_text(text)
+    env = {"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+    found = load_kubeconfig(env=env, service_account=tmp_path)
+
+    assert found.server == "https://[::1]:443"
+    assert found.namespace == "apps"
+    assert found.token_file == str(tmp_path / "token")
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path):
+    user = {"client-certificate": "c.pem", "client-key": "/k.pem", "tokenFile": "sub/token"}
+    file = write(tmp_path / "deep" / "config", document("a", user, {"certificate-authority": "ca"}))
+
+    found = load_kubeconfig(file)
+
+    assert found.ca_file == str(tmp_path / "deep" / "ca")
+    assert found.cert_file == str(tmp_path / "deep" / "c.pem")
+    assert found.key_file == "/k.pem"
+    assert found.token_file == str(tmp_path / "deep" / "sub" / "token")
+
+
+def test_a_token_of_digits_stays_text(tmp_path):
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(document("a")).replace("user: {}", "user: {token: 0123}"))
+
+    assert load_kubeconfig(file).token == "0123"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        pytest.param({"current-context": "zz"}, 'context "zz" does not exist', id="no context"),
+        pytest.param({"current-context": ""}, "current-context is not set", id="none chosen"),
+        pytest.param({"clusters": []}, 'names cluster "a", which does not exist', id="no cluster"),
+        pytest.param({"users": []}, 'names user "a", which does not exist', id="no user"),
+        pytest.param({"clusters": [{"name": "a", "cluster": {}}]}, "has no server", id="no server"),
+        pytest.param(
+            {"clusters": [{"name": "a", "cluster": {"server": "ftp://x"}}]},
+            "must begin with https://",
+            id="odd scheme",
+        ),
+        pytest.param(
+            {"users": [{"name": "a", "user": {"auth-provider": {"name": "gcp"}}}]},
+            "use an exec plugin",
+            id="removed auth provider",
+        ),
+        pytest.param(
+            {"users": [{"name": "a", "user": {"exec": {"command": "x", "apiVersion": "v9"}}}]},
+            'exec apiVersion "v9"',
+            id="exec version",
+        ),
+        pytest.param(
+            {
+                "clusters": [
+                    {
+                        "name": "a",
+                        "cluster": {
+                            "server": "https://a",
+                            "insecure-skip-tls-verify": True,
+                            "certificate-authority": "x",
+                        },
+                    }
+                ]
+            },
+            "remove one of the two",
+            id="insecure with authority",
+        ),
+    ],
+)
+def test_wrong_files_say_what_to_change(tmp_path, change, text):
+    file = write(tmp_path / "config", {**document("a"), **change})
+
+    with pytest.raises(KubeconfigError, match=text):
+        load_kubeconfig(file)
+
+
+def test_broken_yaml_names_the_line(tmp_path):
+    file = tmp_path / "config"
+    file.write_text("clusters:\n- name: a\n  cluster: {server: [\n")
+
+    with pytest.raises(KubeconfigError, match=r"at line \d"):
+        load_kubeconfig(file)
+
+
+def test_missing_file_and_missing_everything(tmp_path):
+    with pytest.raises(KubeconfigError, match="check --kubeconfig"):
+        load_kubeconfig(tmp_path / "nope")
+    with pytest.raises(KubeconfigError, match="pass --kubeconfig FILE"):
+        load_kubeconfig(env={"HOME": str(tmp_path)}, service_account=tmp_path)
+
+
+def test_wrong_certificates_name_the_field(tmp_path):
+    bad = base64.b64encode(b"not a certificate").decode()
+    file = write(tmp_path / "c", document("a", cluster={"certificate-authority-data": bad}))
+    with pytest.raises(KubeconfigError, match="set it to the CA"):
+        client_context(load_kubeconfig(file))
+    file = write(tmp_path / "d", document("a", {"client-certificate": "gone.pem"}))
+    with pytest.raises(KubeconfigError, match="check client-certificate"):
+        client_context(load_kubeconfig(file))
+
+
+async def test_token_file_is_read_again_after_a_minute(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    clock = [0.0]
+    credentials = Credentials(Connection("https://a", token_file=str(file)), now=lambda: clock[0])
+
+    first = await credentials.get()
+    file.write_text("two")
+    clock[0] = 59.0
+    second = await credentials.get()
+    clock[0] = 61.0
+    third = await credentials.get()
+
+    tokens = [credential.headers["authorization"] for credential in (first, second, third)]
+    assert ["Bearer one", "Bearer one", "Bearer two"] == tokens
+
+
+async def test_basic_auth():
+    credential = await Credentials(Connection("https://a", username="u", password="p")).get()
+
+    assert credential.headers == {"authorization": "Basic dTpw"}
+
+
+def plugin_script(folder: Path, answer: str) -> ExecPlugin:
+    script = folder / "plugin"
+    script.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"open({str(folder / 'runs')!r}, 'a').write(os.environ['KUBERNETES_EXEC_INFO'] + '\\n')\n"
+        f"print({answer!r}.replace('TOKEN', os.environ['WHO'] + sys.argv[1]))\n"
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return ExecPlugin(
+        "./plugin",
+        args=("-arg",),
+        env=(("WHO", "me"),),
+        directory=str(folder),
+        provide_cluster_info=True,
+    )
+
+
+def exec_credential(**fields: str) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": fields,
+        }
+    )
+
+
+async def test_exec_plugin_runs_once_until_it_expires_or_is_refused(tmp_path):
+    answer = exec_credential(token="TOKEN", expirationTimestamp="2030-01-01T00:00:00Z")
+    connection = Connection("https://a", exec_plugin=plugin_script(tmp_path, answer))
+    clock = [0.0]
+    credentials = Credentials(connection, now=lambda: clock[0])
+
+    first = await credentials.get()
+    await credentials.get()
+    assert len((tmp_path / "runs").read_text().splitlines()) == 1
+    clock[0] = 4e9
+    await credentials.get()
+    assert await credentials.refresh()
+    await credentials.get()
+
+    runs = (tmp_path / "runs").read_text().splitlines()
+    assert first.headers == {"authorization": "Bearer me-arg"}
+    assert len(runs) == 3
+    assert json.loads(runs[0])["spec"] == {"interactive": False, "cluster": {"server": "https://a"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param("hello", "did not print an ExecCredential", id="no JSON"),
+        pytest.param(exec_credential(), "neither a token nor", id="empty status"),
+        pytest.param('{"kind": "X"}', "expected client.authentication", id="another kind"),
+    ],
+)
+async def test_exec_plugins_that_answer_nonsense(tmp_path, answer, text):
+    connection = Connection("https://a", exec_plugin=plugin_script(tmp_path, answer))
+
+    with pytest.raises(KubeconfigError, match=text):
+        await Credentials(connection).get()
+
+
+async def test_missing_exec_plugin_shows_the_install_hint():
+    plugin = ExecPlugin("no-such-plugin-anywhere", install_hint="brew install it")
+
+    with pytest.raises(KubeconfigError, match="brew install it"):
+        await Credentials(Connection("https://a", exec_plugin=plugin)).get()

@@ -1,0 +1,109 @@
+"""Leader election on virtual time: one leader at a time, takeover after the lease ran out."""
+
+import asyncio
+
+from bayplan.client import AsgiTransport, Client, LeaderElector
+from bayplan.testing.loop import run_virtual
+from tests.client.fake_api import FakeApi, status
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+
+
+def candidate(api: FakeApi, name: str) -> LeaderElector:
+    return LeaderElector(Client(AsgiTransport(api)), name)
+
+
+async def forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def test_first_candidate_creates_the_lease_and_second_waits():
+    async def main():
+        api = FakeApi()
+        first, second = candidate(api, "a"), candidate(api, "b")
+        tasks = [asyncio.create_task(one.run(forever)) for one in (first, second)]
+        await asyncio.sleep(100)
+        seen = (first.is_leader, second.is_leader, api.objects[LEASE]["spec"])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return seen
+
+    leads, follows, spec = run_virtual(main())
+
+    assert (leads, follows) == (True, False)
+    assert spec["holderIdentity"] == "a"
+    assert spec["leaseDurationSeconds"] == 15
+
+
+def test_release_lets_the_standby_take_over_at_once():
+    async def main():
+        api = FakeApi()
+        first, second = candidate(api, "a"), candidate(api, "b")
+        one = asyncio.create_task(first.run(forever))
+        await asyncio.sleep(1)
+        two = asyncio.create_task(second.run(forever))
+        await asyncio.sleep(10)
+        one.cancel()
+        await asyncio.gather(one, return_exceptions=True)
+        await asyncio.sleep(4.5)
+        seen = second.is_leader, api.objects[LEASE]["spec"]["leaseTransitions"]
+        two.cancel()
+        await asyncio.gather(two, return_exceptions=True)
+        return seen
+
+    assert (True, 1) == run_virtual(main())
+
+
+def test_a_dead_leader_is_replaced_after_the_lease_duration_and_never_before():
+    async def main():
+        api = FakeApi()
+        await api.put(
+            LEASE, spec={"holderIdentity": "dead", "leaseDurationSeconds": 15, "extra": "stays"}
+        )
+        elector = candidate(api, "b")
+        task = asyncio.create_task(elector.run(forever))
+        await asyncio.sleep(14.9)
+        early = elector.is_leader
+        await asyncio.sleep(3)
+        late, spec = elector.is_leader, api.objects[LEASE]["spec"]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return early, late, spec["extra"]
+
+    assert (False, True, "stays") == run_virtual(main())
+
+
+def test_a_leader_that_cannot_renew_stops_before_another_may_begin():
+    async def main():
+        api = FakeApi()
+        elector = candidate(api, "a")
+        cancelled = asyncio.Event()
+
+        async def work():
+            try:
+                await forever()
+            finally:
+                cancelled.set()
+
+        task = asyncio.create_task(elector.run(work))
+        await asyncio.sleep(1)
+        api.fault = lambda method, path: (*status(500, "InternalError"), {})
+        begin = asyncio.get_running_loop().time()
+        kept = await task
+        return kept, cancelled.is_set(), asyncio.get_running_loop().time() - begin
+
+    kept, cancelled, after = run_virtual(main())
+
+    assert not kept
+    assert cancelled
+    assert 10 <= after <= 13
+
+
+def test_work_that_ends_by_itself_releases_the_lease():
+    async def main():
+        api = FakeApi()
+        kept = await candidate(api, "a").run(lambda: asyncio.sleep(5))
+        return kept, api.objects[LEASE]["spec"].get("holderIdentity", "")
+
+    assert (True, "") == run_virtual(main())
