@@ -160,6 +160,7 @@ class RawServer:
     def __init__(self, *answers: bytes | None) -> None:
         self.answers = list(answers)
         self.connections = 0
+        self.tasks: list[asyncio.Task] = []
         self.requests: list[bytes] = []
 
     async def __aenter__(self):
@@ -168,11 +169,13 @@ class RawServer:
         return self
 
     async def __aexit__(self, *problem):
+        await asyncio.gather(*self.tasks)
         self.server.close()
         await self.server.wait_closed()
 
     async def serve(self, reader, writer):
         self.connections += 1
+        self.tasks.append(asyncio.current_task())
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -188,9 +191,10 @@ class RawServer:
                 await writer.drain()
                 if b"connection: close" in answer.lower():
                     break
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
+        await writer.wait_closed()
 
 
 def reply(body: bytes, *extra: bytes, code: bytes = b"200 OK") -> bytes:
