@@ -81,17 +81,17 @@ def test_alias_bomb_is_refused():
 def test_keys_become_strings_and_merge_keys_do_not_clash():
     document = yaml.load("1: one\ntrue: t\nbase: &b {x: 1, z: 0}\nuse: {<<: *b, x: 2}\n")
 
-    assert {"1": "one", "true": "t", "base": {"x": 1, "z": 0}, "use": {"x": 2, "z": 0}} == document
+    assert document == {"1": "one", "true": "t", "base": {"x": 1, "z": 0}, "use": {"x": 2, "z": 0}}
 
 
 def test_empty_documents_are_left_out():
-    assert [{"a": 1}, {"b": 2}] == yaml.load_all("---\n---\na: 1\n---\n\n---\nb: 2\n")
+    assert yaml.load_all("---\n---\na: 1\n---\n\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]
 
 
 def test_dump_quotes_what_would_be_read_otherwise():
     text = yaml.dump({"a": "y", "b": ["1e3", "2001-01-01"], "c": "x\ny\n", "d": 0.5, "e": "1.2.3"})
 
-    assert 'a: "y"\nb:\n- "1e3"\n- "2001-01-01"\nc: |\n  x\n  y\nd: 0.5\ne: 1.2.3\n' == text
+    assert text == 'a: "y"\nb:\n- "1e3"\n- "2001-01-01"\nc: |\n  x\n  y\nd: 0.5\ne: 1.2.3\n'
 
 
 scalars = (

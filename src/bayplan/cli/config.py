@@ -1,0 +1,66 @@
+"""`bayplan config`: print, check and convert the scheduler's configuration file."""
+
+from pathlib import Path
+
+import click
+
+
+@click.group("config")
+def command() -> None:
+    """Print, validate and convert scheduler configuration."""
+
+
+_gates = click.option(
+    "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to assume."
+)
+
+
+@command.command("print-default")
+@_gates
+def print_default(feature_gates: str) -> None:
+    """Print the configuration that an empty file means."""
+    from bayplan.api import yaml
+    from bayplan.config import default_config, parse_gates, to_data
+
+    click.echo(yaml.dump(to_data(default_config(parse_gates(feature_gates)))), nl=False)
+
+
+@command.command("validate")
+@click.argument("file", type=click.Path(path_type=Path))
+@_gates
+@click.pass_context
+def validate(ctx: click.Context, file: Path, feature_gates: str) -> None:
+    """Check FILE and tell every problem of it; exit 1 if there is one."""
+    from bayplan.config import InvalidConfig, load_file, parse_gates
+
+    gates = parse_gates(feature_gates)
+    try:
+        loaded = load_file(file, gates)
+    except InvalidConfig as problem:
+        for text in problem.problems:
+            click.echo(f"{file}: {text}", err=True)
+        number = len(problem.problems)
+        click.echo(f"error: {file} has {number} problem{'s' if number > 1 else ''}", err=True)
+        ctx.exit(1)
+    for text in loaded.warnings:
+        click.echo(f"warning: {text}", err=True)
+    names = ", ".join(profile.scheduler_name for profile in loaded.config.profiles)
+    extenders = len(loaded.config.extenders)
+    click.echo(f"{file}: valid; profiles: {names}; extenders: {extenders}")
+
+
+@command.command("convert")
+@click.argument("file", type=click.Path(path_type=Path))
+@_gates
+@click.option("--complete", is_flag=True, help="Also write every default.")
+def convert(file: Path, feature_gates: str, complete: bool) -> None:
+    """Print FILE, of whatever age, as kubescheduler.config.k8s.io/v1."""
+    from bayplan.api import yaml
+    from bayplan.config import load_file, parse_gates, to_data
+    from bayplan.config.load import read_document
+
+    loaded = load_file(file, parse_gates(feature_gates))
+    for text in loaded.warnings:
+        click.echo(f"warning: {text}", err=True)
+    data = to_data(loaded.config) if complete else read_document(file)
+    click.echo(yaml.dump(data), nl=False)

@@ -1,0 +1,158 @@
+"""Loads the scheduler's configuration: decode strictly, fill in defaults, validate.
+
+Accepts KubeSchedulerConfiguration v1 as YAML or JSON, and the files of older schedulers that
+`policy` knows (a Policy, a ConfigMap that holds one, a componentconfig with `algorithmSource`),
+which are converted with a warning. Every problem of a file is reported at once. It opens the one
+file it is given and those that an `algorithmSource` names, nothing else.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bayplan.api import yaml
+from bayplan.config.args import NodeResourcesFitArgs
+from bayplan.config.decode import decode
+from bayplan.config.defaults import set_defaults
+from bayplan.config.fields import InvalidConfig
+from bayplan.config.gates import DEFAULT_GATES, FeatureGates
+from bayplan.config.policy import convert_legacy, is_legacy
+from bayplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
+from bayplan.config.validation import validate
+from bayplan.errors import ConfigError, DecodeError
+
+ConfigMapReader = Callable[[str, str], Mapping[str, str]]
+"""Returns the `data` of a ConfigMap, given its namespace and name."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A complete, valid configuration and what the user should know about its file."""
+
+    config: KubeSchedulerConfiguration
+    warnings: tuple[str, ...] = ()
+
+
+def load_file(
+    path: str | Path,
+    gates: FeatureGates = DEFAULT_GATES,
+    read_config_map: ConfigMapReader | None = None,
+) -> Loaded:
+    """Load a file; every error names it."""
+    try:
+        return load(_read(path), gates, read_config_map)
+    except InvalidConfig:
+        raise
+    except (DecodeError, ConfigError) as problem:
+        raise ConfigError(f'loading configuration "{path}": {problem}') from problem
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise ConfigError(problem.strerror or str(problem)) from problem
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """The data of a file as a v1 document, converted if it is old, without defaults."""
+    return _document(_read(path), None, [])
+
+
+def load(
+    data: str | bytes,
+    gates: FeatureGates = DEFAULT_GATES,
+    read_config_map: ConfigMapReader | None = None,
+) -> Loaded:
+    """Load YAML or JSON text."""
+    warnings: list[str] = []
+    document = _document(data, read_config_map, warnings)
+    return Loaded(from_data(document, gates), tuple(warnings))
+
+
+def _document(
+    data: str | bytes, read_config_map: ConfigMapReader | None, warnings: list[str]
+) -> dict[str, Any]:
+    document = yaml.load(data)
+    if not isinstance(document, dict):
+        raise ConfigError(f"expected an object with apiVersion and kind, got {document!r:.40}")
+    if is_legacy(document):
+        return convert_legacy(document, read_config_map, warnings)
+    return document
+
+
+def from_data(
+    document: Mapping[str, Any], gates: FeatureGates = DEFAULT_GATES
+) -> KubeSchedulerConfiguration:
+    """Build a configuration from the JSON data of a v1 file; raise InvalidConfig with all
+    problems."""
+    body = dict(document)
+    _check_kind(body.pop("apiVersion", None), body.pop("kind", None))
+    problems: list[str] = []
+    config = decode(body, KubeSchedulerConfiguration, "", problems)
+    if problems:
+        raise InvalidConfig([f"strict decoding error: {problem}" for problem in problems])
+    return complete(config, gates)
+
+
+def complete(
+    config: KubeSchedulerConfiguration, gates: FeatureGates = DEFAULT_GATES
+) -> KubeSchedulerConfiguration:
+    """Fill in defaults and validate."""
+    config = set_defaults(config, gates)
+    problems = validate(config, gates)
+    if problems:
+        raise InvalidConfig(problems)
+    return _leave_to_extenders(config)
+
+
+def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
+    """What an empty file means."""
+    return complete(KubeSchedulerConfiguration(), gates)
+
+
+def _check_kind(version: object, kind: object) -> None:
+    if kind is None or version is None:
+        missing = "apiVersion" if kind else "kind"
+        raise ConfigError(
+            f"'{missing}' is missing; "
+            f"begin the file with apiVersion: {API_VERSION} and kind: {KIND}"
+        )
+    if (version, kind) == (API_VERSION, KIND):
+        return
+    text = f'no kind "{kind}" is registered for version "{version}"'
+    if kind == KIND and str(version).startswith("kubescheduler.config.k8s.io/"):
+        text += f"; use {API_VERSION}, and see the migration notes of Kubernetes 1.25"
+    else:
+        text += f"; expected apiVersion: {API_VERSION}, kind: {KIND}"
+    raise ConfigError(text)
+
+
+def _leave_to_extenders(config: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
+    """Resources that an extender asks the scheduler to ignore replace NodeResourcesFit's list."""
+    ignored = tuple(
+        resource.name
+        for extender in config.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
+    if not ignored:
+        return config
+    replace = msgspec.structs.replace
+    profiles = []
+    for i, profile in enumerate(config.profiles):
+        fit = profile.args("NodeResourcesFit")
+        if not isinstance(fit, NodeResourcesFitArgs):
+            raise ConfigError(
+                f"profiles[{i}]: an extender asks to ignore {', '.join(ignored)}, "
+                "but can't find NodeResourcesFitArgs in plugin config"
+            )
+        changed = PluginConfig(
+            name="NodeResourcesFit", args=replace(fit, ignored_resources=ignored)
+        )
+        items = tuple(
+            changed if item.name == changed.name else item for item in profile.plugin_config
+        )
+        profiles.append(replace(profile, plugin_config=items))
+    return replace(config, profiles=tuple(profiles))
