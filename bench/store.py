@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bayplan.store import MemoryStore, SqliteStore, Store
+from bayplan.store.etcd import EtcdStore
+from bayplan.testing.etcd import start_etcd
 
 
 @asynccontextmanager
@@ -28,10 +30,6 @@ async def opened(kind: str) -> AsyncIterator[tuple[Store, int]]:
             yield store, 0
             await store.close()
         else:
-            from bayplan.testing.etcd import start_etcd
-
-            from bayplan.store import EtcdStore
-
             with start_etcd(Path(directory)) as server:
                 etcd = await EtcdStore.open([server.url])
                 yield etcd, server.pid

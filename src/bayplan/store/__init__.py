@@ -1,4 +1,7 @@
-"""Revisioned key-value stores: memory, SQLite (durable, the default) and etcd."""
+"""Revisioned key-value stores: memory, SQLite (durable, the default) and etcd.
+
+`EtcdStore` is imported from `bayplan.store.etcd`: it needs an HTTP client that others do without.
+"""
 
 from bayplan.store.errors import (
     Closed,

@@ -1,0 +1,119 @@
+"""Speaks HTTP with etcd's JSON gateway: one request at a time to one of several endpoints.
+
+A connection that was refused is tried again, at the next endpoint, until a deadline. A request
+that broke off later is only repeated when that cannot do harm (`safe=True`): for a write nobody
+knows whether it happened, and the caller must hear that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from bayplan.store.errors import StoreError, Unavailable
+from bayplan.store.etcd_wire import ErrorAnswer, Json, WatchAnswer, WatchResult
+
+T = TypeVar("T")
+FIRST_PAUSE = 0.05
+LAST_PAUSE = 1.0
+# etcd answers these while it has no leader; the request may or may not have been taken.
+_TRANSIENT = ("no leader", "leader changed", "timed out", "unavailable", "connection", "stopped")
+
+
+class Refused(StoreError):
+    """etcd understood and said no; the text is its own."""
+
+
+class EtcdClient:
+    """A session with an etcd cluster. `deadline` is how long a request is tried, in seconds."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        tls: ssl.SSLContext | None = None,
+        deadline: float = 5.0,
+    ) -> None:
+        if not endpoints:
+            raise StoreError("opening etcd: no endpoint given")
+        self._endpoints = [endpoint.rstrip("/") for endpoint in endpoints]
+        self._at = 0
+        self._deadline = deadline
+        self._encode = msgspec.json.Encoder().encode
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=64, ssl=tls if tls is not None else True),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=deadline),
+            read_bufsize=1 << 20,
+        )
+
+    async def call(self, path: str, body: Json, answer: type[T], *, safe: bool) -> T:
+        """Post a request and decode its answer. Raises `Unavailable` and `Refused`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._deadline
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return msgspec.json.decode(await self._post(path, body), type=answer, strict=False)
+            except aiohttp.ClientConnectorError as error:
+                problem: Exception = error  # nothing was sent
+            except (aiohttp.ClientError, OSError, TimeoutError, Unavailable) as error:
+                if not safe:
+                    raise Unavailable(f"writing to etcd: outcome unknown: {error}") from error
+                problem = error
+            self._at += 1
+            if loop.time() + pause > until:
+                raise Unavailable(f"calling etcd: {problem}") from problem
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE)
+
+    async def watch(self, body: Json) -> AsyncIterator[WatchResult]:
+        """Open one watch stream and yield what it says until it breaks."""
+        decoder = msgspec.json.Decoder(WatchAnswer, strict=False)
+        try:
+            async with self._session.post(
+                self._endpoint() + "/v3/watch", data=self._encode({"createRequest": body})
+            ) as response:
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (
+                        (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+                    )
+                    for line in lines:
+                        answer = decoder.decode(line)
+                        if answer.result is None:
+                            raise Unavailable(f"watching etcd: {answer.error}")
+                        yield answer.result
+        except (aiohttp.ClientError, OSError) as error:
+            self._at += 1
+            raise Unavailable(f"watching etcd: {error}") from error
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def _endpoint(self) -> str:
+        return self._endpoints[self._at % len(self._endpoints)]
+
+    async def _post(self, path: str, body: Json) -> bytes:
+        url = self._endpoint() + path
+        async with asyncio.timeout(self._deadline * 2):
+            async with self._session.post(url, data=self._encode(body)) as response:
+                data = await response.read()
+        if response.status == 200:
+            return data
+        text = _message(data) or f"HTTP {response.status}"
+        if response.status >= 500 or any(word in text for word in _TRANSIENT):
+            raise Unavailable(f"etcd answered: {text}")
+        raise Refused(f"etcd answered: {text}")
+
+
+def _message(data: bytes) -> str:
+    try:
+        answer = msgspec.json.decode(data, type=ErrorAnswer, strict=False)
+    except msgspec.DecodeError:
+        return data[:200].decode(errors="replace")
+    return answer.message or str(answer.error)
