@@ -279,7 +279,7 @@ PATH = "profiles[0].pluginConfig[0].args"
             [
                 ".bindTimeoutSeconds: Invalid value: -1: "
                 "invalid BindTimeoutSeconds, should not be a negative value",
-                '.shape: Invalid value: [{"utilization":0,"score":1}]: unexpected field `shape`, '
+                '.shape: Invalid value: [{"Utilization":0,"Score":1}]: unexpected field `shape`, '
                 "remove it or turn on the feature gate StorageCapacityScoring",
             ],
         ),

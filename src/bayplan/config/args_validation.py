@@ -193,7 +193,8 @@ def _volume_binding(args: VolumeBindingArgs, path: str, gates: FeatureGates) -> 
         text = (
             "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
         )
-        problems.append(invalid(f"{path}.shape", list(args.shape), text))
+        shown = [{"Utilization": p.utilization, "Score": p.score} for p in args.shape]
+        problems.append(invalid(f"{path}.shape", shown, text))
     return problems
 
 

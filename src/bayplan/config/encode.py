@@ -21,6 +21,7 @@ _ALWAYS = frozenset(
         "UtilizationShapePoint",
     }
 )
+_MAY_GO = ("delayCacheUntilActive", "extenders")
 
 
 def to_data(config: KubeSchedulerConfiguration) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def _encode(value: object) -> Any:
         return {
             name: _encode(item)
             for name, item in pairs
-            if item is not None and (always or item not in _OMIT_EMPTY)
+            if item is not None and (item not in _OMIT_EMPTY or (always and name not in _MAY_GO))
         }
     if isinstance(value, (tuple, list)):
         return [_encode(item) for item in value]
