@@ -1,1 +1,5 @@
-"""Metrics, logs, traces."""
+"""Metrics and logs.
+
+`logs.configure` sets up structlog once a process; `metrics.SchedulerMetrics` holds kube-scheduler's
+metrics. Both may be imported from anywhere; neither imports anything of bayplan.
+"""

@@ -1,0 +1,213 @@
+"""Metrics under kube-scheduler's names and labels, so that its dashboards work unchanged.
+
+Children are looked up once and kept, because `labels()` costs more than the increment. Times are
+given by the caller: this module has no clock. The help texts are ours; names, labels, buckets and
+types are upstream's (v1.36). A metric of upstream that has no meaning here (goroutines) is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.process_collector import ProcessCollector
+
+# Upstream's exposition has no `_created` series.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exponential(first: float, factor: float, count: int) -> list[float]:
+    """Return bucket bounds as client_golang's ExponentialBuckets makes them."""
+    return [first * factor**i for i in range(count)]
+
+
+MILLISECONDS = exponential(0.001, 2, 15)
+TENTHS_OF_MS = exponential(0.0001, 2, 12)
+MICROSECONDS = exponential(0.00001, 1.5, 20)
+
+
+class SchedulerMetrics:
+    """All metrics of one scheduler process, in a registry of their own."""
+
+    def __init__(self, *, process: bool = True) -> None:
+        self.registry = CollectorRegistry()
+        if process:
+            ProcessCollector(registry=self.registry)
+        self._attempt_metrics()
+        self._queue_metrics()
+        self._plugin_metrics()
+        self._api_metrics()
+        self._scheduled: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        self._sli: dict[int, Histogram] = {}
+
+    # -- definitions
+
+    def _attempt_metrics(self) -> None:
+        self.schedule_attempts = self._counter(
+            "schedule_attempts", "Attempts to schedule pods, by result.", "result", "profile"
+        )
+        self.attempt_duration = self._histogram(
+            "scheduling_attempt_duration_seconds",
+            "Time of one attempt: algorithm and binding.",
+            MILLISECONDS,
+            "result",
+            "profile",
+        )
+        self.algorithm_duration = self._histogram(
+            "scheduling_algorithm_duration_seconds", "Time of the algorithm.", MILLISECONDS
+        )
+        self.sli_duration = self._histogram(
+            "pod_scheduling_sli_duration_seconds",
+            "Time from a pod's first attempt to its binding, gates excluded.",
+            exponential(0.01, 2, 20),
+            "attempts",
+        )
+        self.pod_attempts = self._histogram(
+            "pod_scheduling_attempts", "Attempts that a pod needed.", exponential(1, 2, 5)
+        )
+        self.preemption_victims = self._histogram(
+            "preemption_victims", "Victims of one preemption.", exponential(1, 2, 7)
+        )
+        self.preemption_attempts = self._counter("preemption_attempts", "Preemptions tried.")
+        self.permit_wait = self._histogram(
+            "permit_wait_duration_seconds", "Time of waiting on permit.", MILLISECONDS, "result"
+        )
+
+    def _queue_metrics(self) -> None:
+        self.pending_pods = self._gauge("pending_pods", "Pods that wait, by queue.", "queue")
+        self.incoming_pods = self._counter(
+            "queue_incoming_pods", "Pods that entered a queue, by event.", "queue", "event"
+        )
+        self.unschedulable_pods = self._gauge(
+            "unschedulable_pods", "Pods that a plugin rejected.", "plugin", "profile"
+        )
+        self.cache_size = self._gauge("cache_size", "Objects in the cache.", "type")
+        self.inflight_events = self._gauge(
+            "inflight_events", "Events kept for pods under way.", "event"
+        )
+        self.event_handling = self._histogram(
+            "event_handling_duration_seconds", "Time of handling an event.", TENTHS_OF_MS, "event"
+        )
+        self.after_flush = self._counter(
+            "pod_scheduled_after_flush", "Pods bound after a flush of the unschedulable queue."
+        )
+
+    def _plugin_metrics(self) -> None:
+        self.extension_point = self._histogram(
+            "framework_extension_point_duration_seconds",
+            "Time of all plugins of an extension point.",
+            TENTHS_OF_MS,
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self.plugin_execution = self._histogram(
+            "plugin_execution_duration_seconds",
+            "Time of one plugin at one extension point (sampled).",
+            MICROSECONDS,
+            "plugin",
+            "extension_point",
+            "status",
+        )
+        self.plugin_evaluation = self._counter(
+            "plugin_evaluation",
+            "Attempts that asked a plugin.",
+            "plugin",
+            "extension_point",
+            "profile",
+        )
+        self.hint_execution = self._histogram(
+            "queueing_hint_execution_duration_seconds",
+            "Time of a queueing hint.",
+            MICROSECONDS,
+            "plugin",
+            "event",
+            "hint",
+        )
+
+    def _api_metrics(self) -> None:
+        self.api_calls = self._counter(
+            "async_api_call_execution", "Writes to the API server.", "call_type", "result"
+        )
+        self.api_duration = self._histogram(
+            "async_api_call_duration_seconds",
+            "Time of a write to the API server.",
+            MILLISECONDS,
+            "call_type",
+            "result",
+        )
+        self.pending_api_calls = self._gauge(
+            "pending_async_api_calls", "Writes that wait or are under way.", "call_type"
+        )
+        self.leader = Gauge(
+            "leader_election_master_status",
+            "1 while this process leads.",
+            ["name"],
+            registry=self.registry,
+        )
+        self.events = Counter(
+            "bayplan_events",
+            "Events by what became of them.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.plugin_errors = Counter(
+            "bayplan_plugin_errors",
+            "Exceptions of plugins, which failed one pod each.",
+            ["plugin"],
+            registry=self.registry,
+        )
+        self.reloads = Counter(
+            "bayplan_config_reloads",
+            "Reloads of the configuration, by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"scheduler_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"scheduler_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
+        return Histogram(
+            f"scheduler_{name}", text, labels, buckets=tuple(buckets), registry=self.registry
+        )
+
+    # -- the hot ones
+
+    def attempt(self, result: str, profile: str, seconds: float, count: int = 1) -> None:
+        """Count attempts that ended in `result` (scheduled, unschedulable, error)."""
+        pair = self._scheduled.get((result, profile))
+        if pair is None:
+            pair = (
+                self.schedule_attempts.labels(result, profile),
+                self.attempt_duration.labels(result, profile),
+            )
+            self._scheduled[result, profile] = pair
+        pair[0].inc(count)
+        pair[1].observe(seconds)
+
+    def bound(self, attempts: int, seconds: float) -> None:
+        """Record what it took to bind a pod: attempts, and time since the first one."""
+        capped = min(attempts, 15)
+        child = self._sli.get(capped)
+        if child is None:
+            label = "15+" if attempts >= 15 else str(capped)
+            child = self._sli[capped] = self.sli_duration.labels(label)
+        child.observe(seconds)
+        self.pod_attempts.observe(attempts)
+
+    def exposition(self) -> bytes:
+        """Return the text that `/metrics` serves."""
+        return generate_latest(self.registry)
