@@ -1,0 +1,123 @@
+"""The other objects that plugins read: volumes, claims, services, budgets and so on, by kind.
+
+A plain container with one lister a kind. Each lister counts its changes in `revision`, so that what
+was worked out from it can be kept until it changes. It does not watch anything; whoever owns it
+(the engine's cache) feeds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from bayplan.api import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    DeviceClass,
+    Namespace,
+    Object,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    ResourceClaim,
+    ResourceSlice,
+    Service,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment,
+    Workload,
+)
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
+
+
+class Lister(Generic[O]):
+    """Objects of one kind by key (`namespace/name`, or the name for kinds without a namespace)."""
+
+    __slots__ = ("_by_key", "_by_namespace", "kind", "revision")
+
+    def __init__(self, kind: type[O]) -> None:
+        self.kind = kind
+        self.revision = 0
+        """Grows with every change."""
+        self._by_key: dict[str, O] = {}
+        self._by_namespace: dict[str, dict[str, O]] = {}
+
+    def get(self, key: str) -> O | None:
+        return self._by_key.get(key)
+
+    def in_namespace(self, namespace: str) -> Iterable[O]:
+        return self._by_namespace.get(namespace, {}).values()
+
+    def __iter__(self) -> Iterator[O]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def put(self, item: O) -> None:
+        """Add or replace an object."""
+        self.revision += 1
+        self._by_key[item.key] = item
+        self._by_namespace.setdefault(item.metadata.namespace, {})[item.key] = item
+
+    def delete(self, key: str) -> O | None:
+        """Remove an object and return it; unknown keys are no error."""
+        item = self._by_key.pop(key, None)
+        if item is not None:
+            self.revision += 1
+            self._by_namespace[item.metadata.namespace].pop(key, None)
+        return item
+
+
+class ClusterObjects:
+    """One lister a kind."""
+
+    def __init__(self) -> None:
+        self.namespaces = Lister(Namespace)
+        self.services = Lister(Service)
+        self.replication_controllers = Lister(ReplicationController)
+        self.replica_sets = Lister(ReplicaSet)
+        self.stateful_sets = Lister(StatefulSet)
+        self.persistent_volumes = Lister(PersistentVolume)
+        self.persistent_volume_claims = Lister(PersistentVolumeClaim)
+        self.storage_classes = Lister(StorageClass)
+        self.csi_nodes = Lister(CSINode)
+        self.csi_drivers = Lister(CSIDriver)
+        self.csi_storage_capacities = Lister(CSIStorageCapacity)
+        self.volume_attachments = Lister(VolumeAttachment)
+        self.pod_disruption_budgets = Lister(PodDisruptionBudget)
+        self.priority_classes = Lister(PriorityClass)
+        self.resource_claims = Lister(ResourceClaim)
+        self.device_classes = Lister(DeviceClass)
+        self.resource_slices = Lister(ResourceSlice)
+        self.pod_groups = Lister(PodGroup)
+        self.workloads = Lister(Workload)
+        listers = (item for item in vars(self).values() if isinstance(item, Lister))
+        self._by_kind: dict[str, Lister[Object]] = {item.kind.KIND: item for item in listers}
+
+    def of_kind(self, kind: str) -> Lister[Object] | None:
+        """The lister of a kind by its name, or None for kinds that scheduling does not read."""
+        return self._by_kind.get(kind)
+
+    def put(self, item: Object) -> bool:
+        """Add or replace an object of any kind; False if the kind is not kept here."""
+        lister = self._by_kind.get(item.KIND)
+        if lister is None:
+            return False
+        lister.put(item)
+        return True
+
+    def delete(self, item: Object) -> bool:
+        lister = self._by_kind.get(item.KIND)
+        return lister is not None and lister.delete(item.key) is not None
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """The labels of a namespace; none if it is unknown."""
+        found = self.namespaces.get(name)
+        return {} if found is None else found.metadata.labels
