@@ -34,7 +34,7 @@ REFRESH_EVERY = 1800.0
 NOTE_LIMIT = 1024
 
 
-class Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Reference(msgspec.Struct, frozen=True, rename="camel"):
     """An ObjectReference."""
 
     kind: str

@@ -1,0 +1,247 @@
+"""kube-scheduler's command line: every flag of v1.36 and of older manifests, and a few of our own.
+
+Parsing follows pflag: `--flag value`, `--flag=value`, `-v=2`, `-v2`, a boolean alone or `=false`,
+and underscores for dashes. A flag that means nothing here is accepted and named in a warning, so
+that a manifest written for kube-scheduler starts unchanged; a flag that nobody knows is an error.
+
+This module only reads text; `options` turns the values into a configuration.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from bayplan.config import parse_duration
+from bayplan.errors import ConfigError, DecodeError
+
+Kind = Literal["string", "bool", "int", "float", "duration", "list"]
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """One flag; `used` is False when it is accepted but has no meaning here."""
+
+    name: str
+    kind: Kind = "string"
+    default: str = ""
+    help: str = ""
+    used: bool = True
+
+
+GROUPS: dict[str, tuple[Flag, ...]] = {
+    "misc": (
+        Flag("config", help="configuration file (KubeSchedulerConfiguration)"),
+        Flag("master", help="address of the API server; overrides the kubeconfig's"),
+        Flag("write-config-to", help="write the complete configuration to a file and exit"),
+        Flag("plugins", "list", help="modules or files with further plugins"),
+    ),
+    "secure serving": (
+        Flag("bind-address", default="0.0.0.0", help="address to serve on"),
+        Flag("secure-port", "int", "10259", "port for HTTPS; 0 serves nothing"),
+        Flag("port", "int", "0", "port for plain HTTP, as in old manifests; 0 serves nothing"),
+        Flag("address", default="", help="address for plain HTTP (default: bind-address)"),
+        Flag("cert-dir", help="directory for the generated certificate"),
+        Flag("tls-cert-file", help="certificate to serve with"),
+        Flag("tls-private-key-file", help="its key"),
+        Flag("tls-min-version", help="VersionTLS12 or VersionTLS13"),
+        Flag("tls-cipher-suites", "list", used=False),
+        Flag("tls-curve-preferences", "list", used=False),
+        Flag("tls-sni-cert-key", "list", used=False),
+        Flag("permit-address-sharing", "bool", "false", used=False),
+        Flag("permit-port-sharing", "bool", "false", used=False),
+        Flag("http2-max-streams-per-connection", "int", "0", used=False),
+        Flag("disable-http2-serving", "bool", "false", used=False),
+    ),
+    "authentication": (
+        Flag("authentication-kubeconfig", help="kubeconfig for TokenReviews"),
+        Flag("authentication-skip-lookup", "bool", "false", used=False),
+        Flag("authentication-token-webhook-cache-ttl", "duration", "10s", used=False),
+        Flag("authentication-tolerate-lookup-failure", "bool", "true", used=False),
+        Flag("client-ca-file", help="CA of client certificates"),
+        Flag("requestheader-allowed-names", "list", used=False),
+        Flag("requestheader-client-ca-file", used=False),
+        Flag("requestheader-extra-headers-prefix", "list", used=False),
+        Flag("requestheader-group-headers", "list", used=False),
+        Flag("requestheader-uid-headers", "list", used=False),
+        Flag("requestheader-username-headers", "list", used=False),
+        Flag("metrics-token-file", help="a token that may read metrics without asking"),
+    ),
+    "authorization": (
+        Flag("authorization-kubeconfig", help="kubeconfig for SubjectAccessReviews"),
+        Flag(
+            "authorization-always-allow-paths",
+            "list",
+            "/healthz,/readyz,/livez",
+            "paths that anyone may get",
+        ),
+        Flag("authorization-webhook-cache-authorized-ttl", "duration", "10s", used=False),
+        Flag("authorization-webhook-cache-unauthorized-ttl", "duration", "10s", used=False),
+    ),
+    "leader election": (
+        Flag("leader-elect", "bool", "true", "let one of several schedulers work"),
+        Flag("leader-elect-lease-duration", "duration", "15s", "how long a lease lasts"),
+        Flag("leader-elect-renew-deadline", "duration", "10s", "when a leader gives up renewing"),
+        Flag("leader-elect-retry-period", "duration", "2s", "pause between tries"),
+        Flag("leader-elect-resource-lock", default="leases", help="only leases exist"),
+        Flag("leader-elect-resource-name", default="kube-scheduler", help="name of the Lease"),
+        Flag("leader-elect-resource-namespace", default="kube-system", help="its namespace"),
+        Flag("lock-object-name", used=False),
+        Flag("lock-object-namespace", used=False),
+    ),
+    "feature gate": (
+        Flag("feature-gates", "list", help="A=true,B=false"),
+        Flag("emulated-version", "list", used=False),
+        Flag("min-compatibility-version", "list", used=False),
+    ),
+    "metrics": (
+        Flag("show-hidden-metrics-for-version", used=False),
+        Flag("disabled-metrics", "list", used=False),
+        Flag("allow-metric-labels", "list", used=False),
+        Flag("allow-metric-labels-manifest", used=False),
+    ),
+    "logs": (
+        Flag("v", "int", "0", "how much to tell; 2 names every pod"),
+        Flag("vmodule", "list", used=False),
+        Flag("logging-format", default="text", help="text or json"),
+        Flag("log-flush-frequency", "duration", "5s", used=False),
+        Flag("log-json-info-buffer-size", used=False),
+        Flag("log-json-split-stream", "bool", "false", used=False),
+        Flag("log-text-info-buffer-size", used=False),
+        Flag("log-text-split-stream", "bool", "false", used=False),
+        Flag("logtostderr", "bool", "true", used=False),
+        Flag("alsologtostderr", "bool", "false", used=False),
+        Flag("stderrthreshold", used=False),
+        Flag("log-dir", used=False),
+        Flag("log-file", used=False),
+        Flag("log-backtrace-at", used=False),
+        Flag("skip-headers", "bool", "false", used=False),
+    ),
+    "deprecated": (
+        Flag("kubeconfig", help="kubeconfig; ignored with --config"),
+        Flag("kube-api-qps", "float", "50", "requests a second; ignored with --config"),
+        Flag("kube-api-burst", "int", "100", "requests at once; ignored with --config"),
+        Flag("kube-api-content-type", used=False),
+        Flag("profiling", "bool", "true", "ignored with --config"),
+        Flag("contention-profiling", "bool", "true", "ignored with --config"),
+        Flag(
+            "pod-max-in-unschedulable-pods-duration",
+            "duration",
+            "5m",
+            "after this time an unschedulable pod is tried again",
+        ),
+        Flag("scheduler-name", used=False),
+        Flag("algorithm-provider", used=False),
+        Flag("policy-config-file", help="old Policy file; use --config", used=True),
+        Flag("hard-pod-affinity-symmetric-weight", "int", "1", used=False),
+    ),
+}
+
+FLAGS: dict[str, Flag] = {flag.name: flag for group in GROUPS.values() for flag in group}
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE = ("0", "f", "F", "false", "FALSE", "False")
+
+
+class Values:
+    """What was given on a command line."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+        self.help = False
+
+    def text(self, name: str) -> str:
+        """Return the value of a flag, or its default."""
+        return self.given.get(name, FLAGS[name].default)
+
+    def boolean(self, name: str) -> bool:
+        return self.text(name) in _TRUE
+
+    def integer(self, name: str) -> int:
+        return int(self.text(name))
+
+    def number(self, name: str) -> float:
+        return float(self.text(name))
+
+    def seconds(self, name: str) -> float:
+        return parse_duration(self.text(name)).seconds
+
+    def items(self, name: str) -> list[str]:
+        return [part for part in self.text(name).split(",") if part]
+
+    def without_meaning(self) -> list[str]:
+        """Return the given flags that are accepted only for compatibility."""
+        return [name for name in self.given if not FLAGS[name].used]
+
+
+def parse(arguments: Sequence[str]) -> Values:
+    """Read a command line; raise ConfigError that names the flag."""
+    values, rest = Values(), list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            values.help = True
+            continue
+        if not word.startswith("-") or word == "-":
+            raise ConfigError(f'unexpected argument "{word}"; the scheduler takes flags only')
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals and not word.startswith("--") and name[:1] == "v" and name[1:].isdigit():
+            name, equals, value = "v", "=", name[1:]
+        flag = _known(name.replace("_", "-"), word)
+        if not equals:
+            value = _next(flag, rest)
+        _check(flag, value)
+        if flag.kind == "list" and flag.name in values.given:
+            value = f"{values.given[flag.name]},{value}"
+        values.given[flag.name] = value
+    return values
+
+
+def _known(name: str, word: str) -> Flag:
+    flag = FLAGS.get(name)
+    if flag is None:
+        close = difflib.get_close_matches(name, FLAGS, 1)
+        hint = f"; did you mean --{close[0]}?" if close else "; see --help for all flags"
+        raise ConfigError(f"unknown flag {word.partition('=')[0]}{hint}")
+    return flag
+
+
+def _next(flag: Flag, rest: list[str]) -> str:
+    if flag.kind == "bool":
+        return "true"
+    if not rest:
+        raise ConfigError(f"flag --{flag.name} needs a value: --{flag.name}={flag.kind.upper()}")
+    return rest.pop(0)
+
+
+def _check(flag: Flag, value: str) -> None:
+    try:
+        if flag.kind == "int":
+            int(value)
+        elif flag.kind == "float":
+            float(value)
+        elif flag.kind == "duration":
+            parse_duration(value)
+        elif flag.kind == "bool" and value not in (*_TRUE, *_FALSE):
+            raise ValueError("use true or false")
+    except (ValueError, DecodeError) as problem:
+        raise ConfigError(
+            f'invalid value "{value}" for flag --{flag.name} ({flag.kind}): {problem}'
+        ) from None
+
+
+def usage() -> str:
+    """Return the text of --help."""
+    lines = [
+        "Usage: bayplan scheduler [FLAGS]",
+        "",
+        "Schedule pods; takes kube-scheduler's place and understands its flags.",
+    ]
+    for title, group in GROUPS.items():
+        lines += ["", f"{title.capitalize()} flags:"]
+        for flag in group:
+            text = flag.help if flag.used else "accepted for compatibility, without meaning here"
+            default = f" (default {flag.default})" if flag.default and flag.used else ""
+            lines.append(f"  {'-' if len(flag.name) == 1 else '--'}{flag.name:<44} {text}{default}")
+    return "\n".join(lines)
