@@ -1,0 +1,175 @@
+"""Reads loosely written JSON and YAML, and collects every problem with its path.
+
+Inventories come from several generations of tools: keys in two spellings, numbers as text, keys in
+any case. A `Fields` looks a value up by all its names, checks it, and on trouble adds a `Problem`
+and goes on with the default, so that a user sees all problems of a file at once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong, and where: `sites.json: sites[3].region: is missing`."""
+
+    path: str
+    text: str
+    file: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}: " if self.file else ""
+        return f"{where}{self.path}: {self.text}" if self.path else f"{where}{self.text}"
+
+
+class Fields:
+    """One object being read; all readers of a document share the list of problems."""
+
+    def __init__(
+        self, value: Json, problems: list[Problem], path: str = "", file: str = ""
+    ) -> None:
+        self.path = path
+        self.file = file
+        self.problems = problems
+        self._values: dict[str, Json] = {}
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self._values.setdefault(key.lower(), item)
+        elif value is not None:
+            self.problem("", f"expected an object, got {_kind(value)}")
+
+    def problem(self, name: str, text: str) -> None:
+        """Add a problem with a field of this object (or with the object itself)."""
+        self.problems.append(Problem(self._path(name), text, self.file))
+
+    def _path(self, name: str) -> str:
+        if not name:
+            return self.path
+        return f"{self.path}.{name}" if self.path else name
+
+    def has(self, *names: str) -> bool:
+        return self._find(names)[1] is not None
+
+    def raw(self, *names: str) -> Json:
+        """The value as it is, None when it is absent."""
+        return self._find(names)[1]
+
+    def _find(self, names: tuple[str, ...]) -> tuple[str, Json]:
+        for name in names:
+            value = self._values.get(name.lower())
+            if value is not None:
+                return name, value
+        return names[0], None
+
+    def text(self, *names: str, default: str = "", required: bool = False) -> str:
+        name, value = self._find(names)
+        if isinstance(value, str):
+            if required and not value:
+                self.problem(name, "must not be empty")
+            return value
+        if isinstance(value, bool):
+            self.problem(name, "expected text, got a boolean")
+        elif isinstance(value, int | float):
+            return str(value)
+        elif value is not None:
+            self.problem(name, f"expected text, got {_kind(value)}")
+        elif required:
+            self.problem(name, "is missing")
+        return default
+
+    def integer(self, *names: str, default: int = 0, least: int | None = None) -> int:
+        number = self.number(*names, default=default, least=least)
+        if number != int(number):
+            self.problem(self._find(names)[0], f"expected a whole number, got {number:g}")
+        return int(number)
+
+    def number(self, *names: str, default: float = 0.0, least: float | None = None) -> float:
+        name, value = self._find(names)
+        if value is None or value == "":
+            return default
+        try:
+            if isinstance(value, bool | list | dict):
+                raise ValueError(value)
+            number = float(value)
+        except ValueError:
+            self.problem(name, f"expected a number, got {_show(value)}")
+            return default
+        if number != number or number in (float("inf"), float("-inf")):
+            self.problem(name, f"expected a number, got {_show(value)}")
+            return default
+        if least is not None and number < least:
+            self.problem(name, f"must be at least {least:g}, got {number:g}")
+            return default
+        return number
+
+    def boolean(self, *names: str, default: bool = False) -> bool:
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if isinstance(value, bool):
+            return value
+        self.problem(name, f"expected true or false, got {_show(value)}")
+        return default
+
+    def object(self, *names: str) -> "Fields":
+        """A nested object; empty when it is absent."""
+        name, value = self._find(names)
+        return Fields(value, self.problems, self._path(name), self.file)
+
+    def items(self, *names: str, required: bool = False) -> Iterator["Fields"]:
+        """The objects of a list."""
+        name, value = self._find(names)
+        if value is None:
+            if required:
+                self.problem(name, "is missing")
+            return
+        if not isinstance(value, list):
+            self.problem(name, f"expected a list, got {_kind(value)}")
+            return
+        for position, item in enumerate(value):
+            yield Fields(item, self.problems, f"{self._path(name)}[{position}]", self.file)
+
+    def texts(self, *names: str) -> list[str]:
+        """A list of texts."""
+        name, value = self._find(names)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.problem(name, f"expected a list, got {_kind(value)}")
+            return []
+        result = []
+        for position, item in enumerate(value):
+            if isinstance(item, str):
+                result.append(item)
+            else:
+                self.problem(f"{name}[{position}]", f"expected text, got {_kind(item)}")
+        return result
+
+    def mapping(self, *names: str) -> Mapping[str, Json]:
+        """A nested object as it is, with its keys untouched."""
+        name, value = self._find(names)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.problem(name, f"expected an object, got {_kind(value)}")
+            return {}
+        return value
+
+
+def _kind(value: Json) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        return "a list"
+    return "an object" if isinstance(value, dict) else "nothing"
+
+
+def _show(value: Json) -> str:
+    return f'"{value}"' if isinstance(value, str) else _kind(value)

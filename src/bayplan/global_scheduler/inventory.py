@@ -1,0 +1,234 @@
+"""What sites there are and what they have: the facts that placement starts from.
+
+An `Inventory` is plain data, whatever it was read from: the JSON files of CONFIG_BASE (both
+generations of spelling), custom resources, or member clusters. It says nothing about what Bayplan
+itself placed; the ledger does.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from bayplan.global_scheduler.fields import Fields
+
+CLOSED = frozenset({"Offline", "Sellout"})
+EXCLUSIVE = "exclusive_domains"
+_AZ_FLAG = re.compile(r"([\w-]+)\((\w+)\)")
+_NOT_SOLD = frozenset({"sellout", "abandon"})
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """How many spot machines of one flavor a site can give, open-ended or for whole hours."""
+
+    infinite: int = 0
+    finite: Mapping[str, int] = {}
+
+
+class Site(msgspec.Struct, frozen=True):
+    """One region and availability zone (one cluster)."""
+
+    id: str
+    region: str
+    zone: str
+    status: str = "Normal"
+    country: str = ""
+    area: str = ""
+    province: str = ""
+    city: str = ""
+    operator: str = ""
+    eip_pool: str = ""
+    domains: frozenset[str] | None = None
+    spot: Mapping[str, Mapping[str, Spot]] = {}
+    cluster: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.status not in CLOSED
+
+
+class Host(msgspec.Struct, frozen=True):
+    """The machines of one kind in a site; `types` is what may run on them, joined by `||`."""
+
+    region: str
+    zone: str
+    types: str
+    vcpus: int
+    memory: int
+    used_vcpus: int = 0
+    used_memory: int = 0
+
+
+class Flavor(msgspec.Struct, frozen=True):
+    """A size of machine, in one region."""
+
+    region: str
+    id: str
+    vcpus: int
+    memory: int
+    type: str
+    abandoned: bool = False
+    zone_flags: Mapping[str, str] = {}
+
+    def sold_in(self, zone: str) -> bool:
+        """Whether the flavor is offered in a zone of its region."""
+        flag = self.zone_flags.get(zone)
+        if self.abandoned:
+            return flag is not None and flag not in _NOT_SOLD
+        return flag not in _NOT_SOLD
+
+
+class EipPool(msgspec.Struct, frozen=True):
+    """Addresses that all sites of a region with this pool's name share."""
+
+    region: str
+    name: str
+    size: int
+    used: int = 0
+
+
+class VolumePool(msgspec.Struct, frozen=True):
+    """Storage of one type in one zone, in GB."""
+
+    region: str
+    zone: str
+    type: str
+    total: int
+    used: int = 0
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """Everything there is."""
+
+    sites: tuple[Site, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    flavors: tuple[Flavor, ...] = ()
+    eip_pools: tuple[EipPool, ...] = ()
+    volume_pools: tuple[VolumePool, ...] = ()
+    volume_types: frozenset[str] = frozenset()
+
+
+def read_site(fields: Fields) -> Site:
+    """One entry of sites.json or site_infos.json."""
+    domains: frozenset[str] | None = None
+    for attribute in fields.items("site_attributes"):
+        if attribute.text("site_attr") == EXCLUSIVE:
+            names = attribute.text("site_attr_value").split(",")
+            domains = frozenset(name.strip() for name in names if name.strip())
+    operator = fields.raw("operator")
+    return Site(
+        id=fields.text("id", "site_id", required=True),
+        region=fields.text("region", required=True),
+        zone=fields.text("az", "availability_zone", required=True),
+        status=fields.text("status", default="Normal"),
+        country=fields.text("country"),
+        area=fields.text("area"),
+        province=fields.text("province"),
+        city=fields.text("city"),
+        operator=operator if isinstance(operator, str) else fields.object("operator").text("name"),
+        eip_pool=fields.text("eip_type_name"),
+        domains=domains,
+        spot=_read_spot(fields),
+        cluster=fields.text("cluster", "cluster_name"),
+    )
+
+
+def _read_spot(fields: Fields) -> dict[str, dict[str, Spot]]:
+    """`spot_resources`: flavor → interruption policy → what can be had."""
+    result: dict[str, dict[str, Spot]] = {}
+    outer = fields.object("spot_resources")
+    for flavor in fields.mapping("spot_resources"):
+        by_policy = outer.object(flavor)
+        result[flavor] = {}
+        for policy in ("delay", "immediate"):
+            entry = by_policy.object(policy)
+            hours = entry.object("finite")
+            finite = {key: hours.integer(key) for key in entry.mapping("finite")}
+            result[flavor][policy] = Spot(entry.integer("infinite"), finite)
+    return result
+
+
+def read_hosts(fields: Fields) -> list[Host]:
+    """One entry of site_nodes.json or site_resources.json: the hosts of a site."""
+    region = fields.text("region", required=True)
+    zone = fields.text("availability_zone", required=True)
+    result = []
+    for host in fields.items("node_infos", "hosts"):
+        ratio = host.number("cpu_allocation_ratio", default=1.0, least=0.0)
+        result.append(
+            Host(
+                region=region,
+                zone=zone,
+                types=host.text("resource_type", required=True),
+                vcpus=int(host.integer("total_vcpus", least=0) * ratio),
+                memory=host.integer("total_mem", least=0),
+                used_vcpus=host.integer("used_vcpus", least=0),
+                used_memory=host.integer("used_mem", least=0),
+            )
+        )
+    return result
+
+
+def read_flavor(fields: Fields) -> Flavor:
+    """One entry of flavors.json."""
+    region = fields.text("region", required=True)
+    identity = fields.text("id", required=True)
+    key = fields.text("region_flavor_id")
+    if key and region and identity and key != f"{region}|{identity}":
+        fields.problem("region_flavor_id", f'must be "{region}|{identity}", got "{key}"')
+    extra = fields.object("os_extra_specs")
+    vcpus = fields.integer("vcpus")
+    memory = fields.integer("ram")
+    for name, value in (("vcpus", vcpus), ("ram", memory)):
+        if value <= 0:
+            fields.problem(name, "must be above 0: such a flavor has no capacity anywhere")
+    flags = {
+        match[1]: match[2]
+        for part in extra.text("cond:operation:az").split(",")
+        if (match := _AZ_FLAG.fullmatch(part.strip()))
+    }
+    return Flavor(
+        region=region,
+        id=identity,
+        vcpus=vcpus,
+        memory=memory,
+        type=extra.text("resource_type", required=True),
+        abandoned=extra.text("cond:operation:status") == "abandon",
+        zone_flags=flags,
+    )
+
+
+def read_eip_pools(fields: Fields) -> list[EipPool]:
+    """One region of eip_pools.json."""
+    region = fields.text("region", required=True)
+    return [
+        EipPool(
+            region=region,
+            name=pool.text("name", required=True),
+            size=pool.integer("size", least=0),
+            used=pool.integer("used", least=0),
+        )
+        for pool in fields.items("common_pools")
+    ]
+
+
+def read_volume_pools(fields: Fields, *, honour_reserved: bool) -> list[VolumePool]:
+    """One region of volume_pools.json."""
+    region = fields.text("region", required=True)
+    result = []
+    for pool in fields.items("pools"):
+        facts = pool.object("capabilities")
+        ratio = facts.number("max_over_subscription_ratio", default=1.0)
+        total = facts.number("total_capacity_gb", least=0.0) * (ratio if ratio > 0 else 1.0)
+        if honour_reserved:
+            total *= 1.0 - min(facts.number("reserved_percentage", least=0.0), 1.0)
+        result.append(
+            VolumePool(
+                region=region,
+                zone=pool.text("availability_zone", required=True),
+                type=facts.text("volume_type", required=True),
+                total=int(total),
+                used=int(facts.number("provisioned_capacity_gb", least=0.0)),
+            )
+        )
+    return result

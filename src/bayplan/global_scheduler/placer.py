@@ -1,0 +1,261 @@
+"""Decides where an allocation goes: filters, scores, strategy, and what it takes from each site.
+
+A decision is pure: table and allocation in, placements or reasons out. Applying it to the table is
+the caller's step, so that a dry run is the same code. Scores are computed for sites that fit only;
+equal scores go to the smaller site id.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from bayplan.errors import ConfigError
+from bayplan.framework.points import implements
+from bayplan.framework.state import CycleState
+from bayplan.framework.status import Status
+from bayplan.framework.verdict import BoolArray, IntArray, Verdict
+from bayplan.global_scheduler.files import Policy, PolicyEntry
+from bayplan.global_scheduler.plugins import Registry
+from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorFit, FlavorPlan, replicas_that_fit
+from bayplan.global_scheduler.plugins.selectors import REGION
+from bayplan.global_scheduler.stack import CENTRALIZE, Allocation
+from bayplan.global_scheduler.strategy import Candidate, spread
+from bayplan.global_scheduler.table import NO_POOL, Charges, SiteTable
+from bayplan.global_scheduler.table import IntArray as Rows
+from bayplan.global_scheduler.view import SiteView
+
+NOT_ENOUGH = "site(s) fit, but not all replicas together"
+FIRST_LOOK = 64
+"""How many of the best sites are looked at first when replicas are to be kept together."""
+
+DEFAULT_POLICY = Policy(
+    predicates=tuple(
+        PolicyEntry(name)
+        for name in (
+            "SiteAvailability",
+            "LocationAndOperator",
+            "regionandaz",
+            "Flavor",
+            "Volume",
+            "EipAvailability",
+            "ExclusiveSite",
+        )
+    ),
+    priorities=tuple(
+        PolicyEntry(name) for name in ("StackAffinity", "Flavor", "SiteResourcesLeastAllocated")
+    ),
+)
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One replica on one site."""
+
+    row: int
+    site_id: str
+    flavors: tuple[str, ...]
+    charges: Charges
+
+
+class NoSite(msgspec.Struct, frozen=True):
+    """Why there is no place: sites by reason (adding up to all sites), and the reason of each."""
+
+    sites: int
+    reasons: dict[str, int]
+    by_site: dict[str, str]
+
+    @property
+    def message(self) -> str:
+        """As kube-scheduler words it."""
+        parts = sorted(f"{count} {reason}" for reason, count in self.reasons.items())
+        return f"0/{self.sites} sites are available: {', '.join(parts)}." if parts else "no sites"
+
+
+class Placer:
+    """The plugins of a policy, ready to decide."""
+
+    def __init__(self, policy: Policy, registry: Registry) -> None:
+        plugins: dict[str, object] = {}
+
+        def make(entry: PolicyEntry, point: str) -> object:
+            factory = registry.get(entry.name)
+            if factory is None:
+                known = ", ".join(sorted(registry))
+                raise ConfigError(f'policy: plugin "{entry.name}" is not known; known are: {known}')
+            plugin = plugins.setdefault(entry.name, factory())
+            if not implements(plugin, point):
+                raise ConfigError(f'policy: plugin "{entry.name}" is not a {point} plugin')
+            return plugin
+
+        self.filters = [(entry.name, make(entry, "filter")) for entry in policy.predicates]
+        self.scores = [(e.name, e.weight, make(e, "score")) for e in policy.priorities]
+        self._flavor = next((p for _, p in self.filters if isinstance(p, FlavorFit)), FlavorFit())
+        self._narrows = any(name == "regionandaz" for name, _ in self.filters)
+
+    def decide(self, table: SiteTable, allocation: Allocation) -> list[Placement] | NoSite:
+        """Place all replicas, or say why not."""
+        state = CycleState()
+        view = self._view(table, allocation)
+        verdicts, feasible = self._filter(state, allocation, view)
+        if not feasible.any():
+            return _no_site(view, verdicts)
+        order, totals = self._rank(state, allocation, view, feasible)
+        chosen = self._spread(state, allocation, view, order, totals)
+        if chosen is None:
+            left = np.where(feasible, 0, 1)
+            return _no_site(view, verdicts, short=left == 0)
+        return _placements(state, allocation, view, chosen)
+
+    def _view(self, table: SiteTable, allocation: Allocation) -> SiteView:
+        """Only the rows of the regions asked for, when every choice names one."""
+        choices = allocation.selector.regions
+        if not self._narrows or not choices or not all(choice.region for choice in choices):
+            return SiteView(table)
+        regions = dict.fromkeys(choice.region for choice in choices)
+        rows = [table.rows_of_region(region) for region in regions]
+        return SiteView(table, rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)))
+
+    def _filter(
+        self, state: CycleState, allocation: Allocation, view: SiteView
+    ) -> tuple[list[Verdict], BoolArray]:
+        feasible = np.ones(view.count, np.bool_)
+        verdicts = []
+        for name, plugin in self.filters:
+            verdict: Verdict = plugin.filter(state, allocation, view)  # type: ignore[attr-defined]
+            verdict.check(view.count, name)
+            verdicts.append(verdict)
+            if not verdict.passes_all:
+                feasible &= verdict.mask
+                if not feasible.any():
+                    break
+        if state.get(PLAN) is None:  # a policy without the Flavor filter still needs flavors
+            self._flavor.filter(state, allocation, view)
+            feasible &= state.read(PLAN, FlavorPlan).choice >= 0
+        return verdicts, feasible
+
+    def _rank(
+        self, state: CycleState, allocation: Allocation, view: SiteView, feasible: BoolArray
+    ) -> tuple[Rows, IntArray]:
+        """The rows of the view that fit (unsorted), and their weighted scores."""
+        rows = np.flatnonzero(feasible)
+        part = view
+        if len(rows) < view.count:
+            part = view.narrow(rows)
+            plan = state.read(PLAN, FlavorPlan)
+            state.write(PLAN, FlavorPlan(plan.combinations, plan.needs, plan.choice[rows]))
+        totals = np.zeros(part.count, np.int64)
+        for _, weight, plugin in self.scores:
+            totals += weight * plugin.score(state, allocation, part)  # type: ignore[attr-defined]
+        state.write("view", part)
+        return rows, totals
+
+    def _spread(
+        self,
+        state: CycleState,
+        allocation: Allocation,
+        view: SiteView,
+        rows: Rows,
+        totals: IntArray,
+    ) -> dict[int, int] | None:
+        """Replicas by row of the narrowed view."""
+        strategy = allocation.selector.strategy
+        together = strategy.location_strategy == CENTRALIZE or allocation.replicas == 1
+        if together and not strategy.region_strategy and len(rows) > 2 * FIRST_LOOK:
+            # the best few nearly always suffice: no need to sort and measure thousands of sites
+            best = _best(totals, FIRST_LOOK)
+            found = self._spread_over(state, allocation, best)
+            if found is not None:
+                return found
+        return self._spread_over(state, allocation, _best(totals, len(totals)))
+
+    @staticmethod
+    def _spread_over(
+        state: CycleState, allocation: Allocation, order: Rows
+    ) -> dict[int, int] | None:
+        part = state.read("view", SiteView)
+        plan = state.read(PLAN, FlavorPlan)
+        some = part.narrow(order)
+        here = FlavorPlan(plan.combinations, plan.needs, plan.choice[order])
+        capacity = replicas_that_fit(here, allocation, some)
+        pools = some.take(part.table.eip_pool)
+        regions = some.take(part.table.facts["region"])
+        eips = allocation.stack.eips
+        candidates = [
+            Candidate(int(row), int(room), int(region), int(pool) if eips else NO_POOL)
+            for row, room, region, pool in zip(order, capacity, regions, pools, strict=True)
+            if room > 0
+        ]
+        limits = {}
+        if eips:
+            used = {candidate.eip_pool for candidate in candidates} - {NO_POOL}
+            limits = {pool: int(part.table.eip_free[pool]) // eips for pool in used}
+        return spread(candidates, allocation.replicas, allocation.selector.strategy, limits)
+
+
+def _best(totals: IntArray, count: int) -> Rows:
+    """The positions of the highest totals, best first, equal ones in order."""
+    if count >= len(totals):
+        return np.argsort(-totals, kind="stable")
+    cut = np.partition(totals, len(totals) - count)[len(totals) - count]
+    above = np.flatnonzero(totals > cut)
+    level = np.flatnonzero(totals == cut)[: count - len(above)]
+    some = np.concatenate((above, level))
+    some.sort()
+    return some[np.argsort(-totals[some], kind="stable")]
+
+
+def _placements(
+    state: CycleState, allocation: Allocation, view: SiteView, chosen: Mapping[int, int]
+) -> list[Placement]:
+    part = state.read("view", SiteView)
+    plan = state.read(PLAN, FlavorPlan)
+    table = part.table
+    result = []
+    for position, replicas in chosen.items():
+        row = part.table_row(position)
+        need = plan.needs[int(plan.choice[position])]
+        for charges in _charges(table, allocation, need_row=row, need=need, replicas=replicas):
+            flavors = tuple(choice.flavor_id for choice in need.flavors)
+            result.append(Placement(row, table.sites[row].id, flavors, charges))
+    return result
+
+
+def _charges(
+    table: SiteTable, allocation: Allocation, *, need_row: int, need: object, replicas: int
+) -> Sequence[Charges]:
+    """What each replica takes; pools fill up as replicas of one decision are laid on them."""
+    eips: dict[str, int] = {}
+    pool = int(table.eip_pool[need_row])
+    if allocation.stack.eips and pool != NO_POOL:
+        eips = {table.eip_keys[pool]: allocation.stack.eips}
+    result: list[Charges] = []
+    for _ in range(replicas):
+        machines: Charges = need.charges(need_row)  # type: ignore[attr-defined]
+        charges = msgspec.structs.replace(machines, storage=allocation.stack.storage, eips=eips)
+        table.apply(need_row, charges)
+        result.append(charges)
+    for charges in result:
+        table.apply(need_row, charges, -1)
+    return result
+
+
+def _no_site(view: SiteView, verdicts: Sequence[Verdict], short: BoolArray | None = None) -> NoSite:
+    """Each site's first reason; sites outside the view were left out by their region."""
+    table = view.table
+    by_row: dict[int, str] = {}
+    if view.rows is not None:
+        inside = set(view.rows.tolist())
+        by_row = {row: REGION for row in range(table.count) if row not in inside}
+    for position in range(view.count):
+        status: Status | None = None
+        for verdict in verdicts:
+            status = verdict.status_of(position)
+            if status is not None:
+                break
+        if status is not None:
+            by_row[view.table_row(position)] = status.message
+        elif short is not None and short[position]:
+            by_row[view.table_row(position)] = NOT_ENOUGH
+    by_site = {table.sites[row].id: by_row[row] for row in sorted(by_row)}
+    return NoSite(table.count, dict(Counter(by_site.values())), by_site)

@@ -1,0 +1,214 @@
+"""Reads the body of an allocation request and says everything that is wrong with it, by path.
+
+Keys are taken in any case and unknown ones are ignored, as in the original. What the original left
+to crash (no count, no resources, no flavors) is an error here or has a default.
+"""
+
+import re
+from collections.abc import Collection
+
+from bayplan.global_scheduler.fields import Fields, Json, Problem
+from bayplan.global_scheduler.stack import (
+    ALONE,
+    CENTRALIZE,
+    DISCRETE,
+    Allocation,
+    FlavorChoice,
+    Geo,
+    RegionChoice,
+    Requirement,
+    Resource,
+    Selector,
+    SpotRequest,
+    Stack,
+    Strategy,
+)
+
+NAME = re.compile(r"[a-zA-Z0-9_.一-龥-]*")
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+NAME_LIMIT = 64
+MAX_REPLICAS = 100_000
+MAX_COUNT = 1_000_000
+LOCATION_STRATEGIES = ("", CENTRALIZE, DISCRETE)
+REGION_STRATEGIES = ("", ALONE)
+VALUES_OF = {
+    "in": (1, None),
+    "notin": (1, None),
+    "=": (1, 1),
+    "==": (1, 1),
+    "!=": (1, 1),
+    "exists": (0, 0),
+    "!": (0, 0),
+    "gt": (1, 1),
+    "lt": (1, 1),
+}
+
+
+def read_allocation(
+    body: Json, *, flavors: Collection[str], volume_types: Collection[str], new_id: str
+) -> tuple[Allocation, list[Problem]]:
+    """Read `{"allocation": …}`; use the result only if there is no problem."""
+    problems: list[Problem] = []
+    document = Fields(body, problems)
+    if not document.has("allocation"):
+        document.problem("allocation", "is missing")
+    fields = document.object("allocation")
+    identity = fields.text("id") or new_id
+    if not UUID.fullmatch(identity):
+        fields.problem("id", f'must be a lower-case UUID, got "{identity}"')
+    replicas = fields.integer("replicas", default=1)
+    if not 1 <= replicas <= MAX_REPLICAS:
+        fields.problem("replicas", f"must be from 1 to {MAX_REPLICAS}, got {replicas}")
+    if not fields.has("resource_group"):
+        fields.problem("resource_group", "is missing")
+    allocation = Allocation(
+        id=identity,
+        stack=read_stack(fields.object("resource_group"), flavors, volume_types),
+        selector=read_selector(fields.object("selector")),
+        replicas=replicas,
+        domain=fields.text("domain_id"),
+    )
+    return allocation, problems
+
+
+def _name(fields: Fields, key: str, value: str) -> str:
+    if not value:
+        fields.problem(key, "must not be empty")
+    elif len(value) > NAME_LIMIT or not NAME.fullmatch(value):
+        fields.problem(
+            key,
+            f"must be at most {NAME_LIMIT} letters, digits or one of _ . -, got "
+            f'"{value[: NAME_LIMIT + 1]}"',
+        )
+    return value
+
+
+def read_stack(fields: Fields, flavors: Collection[str], volume_types: Collection[str]) -> Stack:
+    """The resource group of a request."""
+    labels: dict[str, str] = {}
+    for key, value in fields.mapping("labels").items():
+        if not isinstance(value, str):
+            fields.problem(f"labels.{key}", "expected text")
+            continue
+        _name(fields, f"labels.{key}", key)
+        labels[key] = _name(fields, f"labels.{key}", value)
+    resources = [read_resource(item, flavors, volume_types) for item in fields.items("resources")]
+    if not resources:
+        fields.problem("resources", "must have at least one entry")
+    return Stack(
+        name=_name(fields, "name", fields.text("name")), resources=tuple(resources), labels=labels
+    )
+
+
+def read_resource(
+    fields: Fields, flavors: Collection[str], volume_types: Collection[str]
+) -> Resource:
+    """One resource of a stack."""
+    count = fields.integer("count", default=1)
+    if not 1 <= count <= MAX_COUNT:
+        fields.problem("count", f"must be from 1 to {MAX_COUNT}, got {count}")
+    choices = [read_flavor_choice(item, flavors) for item in fields.items("flavors")]
+    if not choices:
+        fields.problem("flavors", "must have at least one entry")
+    return Resource(
+        name=_name(fields, "name", fields.text("name")),
+        flavors=tuple(choices),
+        count=count,
+        resource_type=fields.text("resource_type", default="vm"),
+        storage=_read_storage(fields, volume_types),
+        need_eip=fields.boolean("need_eip"),
+    )
+
+
+def _read_storage(fields: Fields, volume_types: Collection[str]) -> dict[str, int]:
+    storage: dict[str, int] = {}
+    reader = fields.object("storage")
+    for key in fields.mapping("storage"):
+        size = reader.integer(key)
+        if key not in volume_types:
+            known = ", ".join(sorted(volume_types)) or "none"
+            fields.problem(f"storage.{key}", f"is not a known volume type; there are: {known}")
+        elif size <= 0:
+            fields.problem(f"storage.{key}", f"must be above 0, got {size}")
+        else:
+            storage[key] = size
+    return storage
+
+
+def read_flavor_choice(fields: Fields, flavors: Collection[str]) -> FlavorChoice:
+    """One acceptable flavor."""
+    flavor = fields.text("flavor_id", "flavorID", required=True)
+    if flavor and flavor not in flavors:
+        fields.problem("flavor_id", f'"{flavor}" is not offered in any region')
+    if not fields.has("spot"):
+        return FlavorChoice(flavor)
+    spot = fields.object("spot")
+    hours = spot.integer("spot_duration_hours", "spotDurationHours", least=0)
+    return FlavorChoice(
+        flavor,
+        SpotRequest(
+            max_price=spot.text("max_price", "maxPrice"),
+            spot_duration_hours=hours,
+            spot_duration_count=spot.integer(
+                "spot_duration_count", "spotDurationCount", default=1, least=1
+            ),
+            interruption_policy=spot.text(
+                "interruption_policy", "interruptionPolicy", default="immediate"
+            ),
+        ),
+    )
+
+
+def read_selector(fields: Fields) -> Selector:
+    """Which sites may be chosen."""
+    geo = fields.object("geo_location", "geoLocation")
+    strategy = fields.object("strategy")
+    location = strategy.text("location_strategy", "localStrategy")
+    region = strategy.text("region_strategy", "regionStrategy")
+    if location not in LOCATION_STRATEGIES:
+        strategy.problem(
+            "location_strategy", f'"{location}" is not supported; use centralize or discrete'
+        )
+    if region not in REGION_STRATEGIES:
+        strategy.problem("region_strategy", f'"{region}" is not supported; use alone or leave it')
+    return Selector(
+        geo_location=Geo(
+            geo.text("country"), geo.text("area"), geo.text("province"), geo.text("city")
+        ),
+        regions=tuple(
+            RegionChoice(
+                entry.text("region"),
+                # one generation of the original spells it `availablityZone`
+                tuple(entry.texts("availability_zone", "availabilityZone", "availablityZone")),
+            )
+            for entry in fields.items("regions")
+        ),
+        operator=fields.text("operator"),
+        site_id=fields.text("site_id", "node_id", "siteID"),
+        strategy=Strategy(location, region),
+        stack_affinity=_requirements(fields, "stack_affinity", "stackAffinity"),
+        stack_antiaffinity=_requirements(fields, "stack_antiaffinity", "stackAntiAffinity"),
+    )
+
+
+def _requirements(fields: Fields, *names: str) -> tuple[Requirement, ...]:
+    result = []
+    for item in fields.items(*names):
+        operator = item.text("operator", required=True)
+        values = tuple(item.texts("values"))
+        if operator and operator not in VALUES_OF:
+            known = " ".join(VALUES_OF)
+            item.problem("operator", f'"{operator}" is not supported; use one of: {known}')
+        elif operator:
+            _check_values(item, operator, values)
+        result.append(Requirement(item.text("key", required=True), operator, values))
+    return tuple(result)
+
+
+def _check_values(item: Fields, operator: str, values: tuple[str, ...]) -> None:
+    least, most = VALUES_OF[operator]
+    if len(values) < least or (most is not None and len(values) > most):
+        wanted = "no values" if most == 0 else "exactly one value" if most else "at least one value"
+        item.problem("values", f"operator {operator} takes {wanted}, got {len(values)}")
+    elif operator in ("gt", "lt") and not re.fullmatch(r"-?\d+", values[0]):
+        item.problem("values", f'operator {operator} takes a whole number, got "{values[0]}"')
