@@ -1,0 +1,152 @@
+"""`bayplan conformance decisions`: recorded decisions of kube-scheduler, decided again.
+
+A recording is a gzip file with a JSON object a line: the objects of a cluster, a pod, optionally a
+configuration, and what kube-scheduler decided under `expect`. Only what `expect` names is compared.
+Two texts are brought to a common form first: the recorder wrote `prefilter result` where the real
+message lists the plugins that narrowed the nodes, and gave such nodes no reasons.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bayplan.errors import BayplanError
+
+Body = dict[str, Any]
+Decide = Callable[[Body, Body, Body | None], Body]
+"""Takes `objects`, `pod` and `config` of a recorded decision and returns a body like `expect`."""
+
+_NARROWED = re.compile(r"didn't satisfy plugin\(s\) \[[^\]]*\]")
+_NARROWED_TEXT = "didn't satisfy plugin(s) prefilter result"
+
+
+def read(path: Path) -> Iterator[Body]:
+    """Yield the recorded decisions of a file, packed or plain."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _parse(line, path, number)
+    except (OSError, EOFError, UnicodeDecodeError) as problem:
+        raise BayplanError(f'reading decisions from "{path}": {problem}') from problem
+
+
+def _parse(line: str, path: Path, number: int) -> Body:
+    try:
+        row = json.loads(line)
+        missing = [key for key in ("id", "family", "objects", "pod", "expect") if key not in row]
+    except (ValueError, TypeError) as problem:
+        raise BayplanError(
+            f'reading decisions from "{path}": line {number}: {problem}'
+        ) from problem
+    if missing:
+        text = ", ".join(missing)
+        raise BayplanError(f'reading decisions from "{path}": line {number}: {text} missing')
+    return dict(row)
+
+
+def normalize(expect: Body) -> Body:
+    """Bring a decision into the form in which two of them are compared."""
+    body = dict(expect)
+    if body.get("message"):
+        body["message"] = _NARROWED.sub(
+            "didn't satisfy plugin(s) prefilter result", body["message"]
+        )
+    if body.get("nodes"):
+        body["nodes"] = {name: _status(status) for name, status in body["nodes"].items()}
+    if post := body.get("postFilter"):
+        body["postFilter"] = {**post, "victims": sorted(post.get("victims") or ())}
+    return body
+
+
+def _status(status: Body) -> Body:
+    if status.get("plugin") == "PreFilterResult":
+        return {k: v for k, v in status.items() if k != "reasons"}
+    return {**status, "reasons": sorted(status["reasons"])} if status.get("reasons") else status
+
+
+def differences(want: Body, got: Body) -> list[str]:
+    """Return a line for each place where a decision differs from the recorded one."""
+    want, got = normalize(want), normalize(got)
+    return [line for key in want for line in _compare(key, want[key], got.get(key))]
+
+
+def _compare(path: str, want: Any, got: Any) -> Iterator[str]:
+    if want == got:
+        return
+    if isinstance(want, dict) and isinstance(got, dict):
+        for key in sorted({*want, *got}):
+            yield from _compare(f"{path}.{key}", want.get(key), got.get(key))
+        return
+    yield f"{path}: recorded {_show(want)}, decided {_show(got)}"
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def engine_decide(objects: Body, pod: Body, config: Body | None) -> Body:
+    """Decide with the engine."""
+    from bayplan.engine.replay import decide
+
+    return decide(objects, pod, config)
+
+
+def replay(rows: Iterator[Body], decide: Decide, *, show: int) -> tuple[int, int]:
+    """Compare all rows, print differences and agreement by family; return (agreeing, all)."""
+    agreeing: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    shown = 0
+    for row in rows:
+        total[row["family"]] += 1
+        try:
+            lines = differences(
+                row["expect"], decide(row["objects"], row["pod"], row.get("config"))
+            )
+        except BayplanError as problem:
+            lines = [f"the engine refused it: {problem}"]
+        if not lines:
+            agreeing[row["family"]] += 1
+            continue
+        shown += 1
+        if shown <= show:
+            click.echo(f"{row['id']} differs in {len(lines)} place(s):")
+            for line in lines[:8]:
+                click.echo(f"  {line}")
+    if shown > show:
+        click.echo(f"… and {shown - show} more decisions that differ (--show N shows more)")
+    for family in sorted(total):
+        click.echo(f"{family:<16} {agreeing[family]:>5}/{total[family]}")
+    return agreeing.total(), total.total()
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--show", default=10, show_default=True, help="How many differing decisions to print."
+)
+@click.option("--family", multiple=True, help="Only this family of decisions; may be repeated.")
+@click.option("--id", "ids", multiple=True, help="Only this decision; may be repeated.")
+def command(file: Path, show: int, family: tuple[str, ...], ids: tuple[str, ...]) -> None:
+    """Decide recorded decisions of kube-scheduler again and compare.
+
+    FILE is a .jsonl or .jsonl.gz recording. Exits 0 only when all decisions agree.
+    """
+    rows = (
+        row
+        for row in read(file)
+        if (not family or row["family"] in family) and (not ids or row["id"] in ids)
+    )
+    agreeing, total = replay(rows, engine_decide, show=show)
+    click.echo(f"agreement: {agreeing}/{total}")
+    sys.exit(0 if agreeing == total and total else 1)
