@@ -1,15 +1,27 @@
 """Validation problems as data, worded as Kubernetes words them.
 
-The constructors below build one `Cause` each (`Invalid value: "x": must be …`); a validator collects
-them in a list. Nothing here decides what is valid.
+The constructors below build one `Cause` each (`Invalid value: "x": must be …`); a validator
+collects them in a list. Nothing here decides what is valid.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from bayplan.apiserver.errors import Cause
+
+class Cause(NamedTuple):
+    """One problem of one field: an entry of `details.causes` of a 422 answer.
+
+    `reason` is the cause's type, `field` a path such as `spec.containers[0].name`, `message` the
+    text without the path.
+    """
+
+    reason: str
+    field: str
+    message: str
+
 
 Causes = list[Cause]
 
@@ -24,39 +36,41 @@ def quote(value: object) -> str:
 
 
 def required(field: str, detail: str = "") -> Cause:
-    return Cause("FieldValueRequired", _with_detail("Required value", detail), field)
+    return Cause("FieldValueRequired", field, _with_detail("Required value", detail))
 
 
 def invalid(field: str, value: object, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", _with_detail(f"Invalid value: {quote(value)}", detail), field)
+    return Cause("FieldValueInvalid", field, _with_detail(f"Invalid value: {quote(value)}", detail))
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
     listed = ", ".join(f'"{name}"' for name in supported)
-    text = _with_detail(f"Unsupported value: {quote(value)}", listed and f"supported values: {listed}")
-    return Cause("FieldValueNotSupported", text, field)
+    text = _with_detail(
+        f"Unsupported value: {quote(value)}", listed and f"supported values: {listed}"
+    )
+    return Cause("FieldValueNotSupported", field, text)
 
 
 def forbidden(field: str, detail: str = "") -> Cause:
-    return Cause("FieldValueForbidden", _with_detail("Forbidden", detail), field)
+    return Cause("FieldValueForbidden", field, _with_detail("Forbidden", detail))
 
 
 def duplicate(field: str, value: object) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {quote(value)}", field)
+    return Cause("FieldValueDuplicate", field, f"Duplicate value: {quote(value)}")
 
 
 def not_found(field: str, value: object) -> Cause:
-    return Cause("FieldValueNotFound", f"Not found: {quote(value)}", field)
+    return Cause("FieldValueNotFound", field, f"Not found: {quote(value)}")
 
 
 def too_long(field: str, max_bytes: int) -> Cause:
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {max_bytes} bytes", field)
+    return Cause("FieldValueTooLong", field, f"Too long: may not be more than {max_bytes} bytes")
 
 
 def too_many(field: str, actual: int, max_items: int) -> Cause:
     unit = "item" if max_items == 1 else "items"
     text = f"Too many: {actual}: must have at most {max_items} {unit}"
-    return Cause("FieldValueTooMany", text, field)
+    return Cause("FieldValueTooMany", field, text)
 
 
 def immutable(field: str, new: object, old: object) -> Causes:
@@ -79,6 +93,14 @@ def non_negative(field: str, value: int | None) -> Causes:
 
 def positive(field: str, value: int) -> Causes:
     return [invalid(field, value, POSITIVE)] if value <= 0 else []
+
+
+def invalid_message(kind: str, group: str, name: str, causes: Sequence[Cause]) -> str:
+    """Word a list of causes as the message of kube-apiserver's 422 Status."""
+    texts = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    return f'{qualified} "{name}" is invalid: {joined}'
 
 
 def _with_detail(text: str, detail: str) -> str:

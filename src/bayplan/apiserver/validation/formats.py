@@ -169,9 +169,7 @@ def config_key(value: str) -> list[str]:
     problems = _max_length(value, 253)
     if not _config_key(value):
         text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        problems.append(
-            _regex_text(text, _CONFIG_KEY_FMT, "key.name", "KEY_NAME", "key-name")
-        )
+        problems.append(_regex_text(text, _CONFIG_KEY_FMT, "key.name", "KEY_NAME", "key-name"))
     if value in (".", ".."):
         problems.append(f"must not be '{value}'")
     elif value.startswith(".."):

@@ -1,0 +1,109 @@
+"""Pod templates, replica counts and rollout numbers, shared by the kinds that make pods."""
+
+from __future__ import annotations
+
+from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation.errors import (
+    Causes,
+    forbidden,
+    invalid,
+    non_negative,
+    not_supported,
+    required,
+)
+from bayplan.apiserver.validation.formats import percent
+from bayplan.apiserver.validation.labels import (
+    is_empty_selector,
+    selector_matches,
+    validate_annotations,
+    validate_label_selector,
+    validate_labels,
+)
+from bayplan.apiserver.validation.pod_spec import validate_pod_spec
+
+IntOrString = int | str
+_MISMATCH = "`selector` does not match template `labels`"
+
+
+def template_labels(template: Object) -> dict[str, str]:
+    labels: dict[str, str] = (template.get("metadata") or {}).get("labels") or {}
+    return labels
+
+
+def validate_template(field: str, template: Object) -> Causes:
+    """Validate metadata and spec of a pod template."""
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    causes = validate_labels(f"{field}.labels", meta.get("labels"))
+    causes += validate_annotations(f"{field}.annotations", meta.get("annotations"))
+    causes += validate_pod_spec(f"{field}.spec", spec, is_pod=False)
+    if spec.get("ephemeralContainers"):
+        text = "ephemeral containers not allowed in pod template"
+        causes.append(forbidden(f"{field}.spec.ephemeralContainers", text))
+    return causes
+
+
+def validate_running_template(field: str, template: Object, kind: str) -> Causes:
+    """Demand what pods that are kept running need: restart Always, no deadline."""
+    spec = template.get("spec") or {}
+    causes: Causes = []
+    policy = spec.get("restartPolicy")
+    if policy != "Always":
+        causes.append(not_supported(f"{field}.spec.restartPolicy", policy, ("Always",)))
+    if spec.get("activeDeadlineSeconds") is not None:
+        text = f"activeDeadlineSeconds in {kind} is not Supported"
+        causes.append(forbidden(f"{field}.spec.activeDeadlineSeconds", text))
+    return causes
+
+
+def validate_selector(spec: Object, kind: str) -> Causes:
+    """Validate `spec.selector` and that the template's labels match it."""
+    selector = spec.get("selector")
+    if selector is None:
+        return [required("spec.selector")]
+    causes = validate_label_selector("spec.selector", selector)
+    if is_empty_selector(selector):
+        text = f"empty selector is invalid for {kind}"
+        return [*causes, invalid("spec.selector", selector, text)]
+    if any(cause.field.endswith(".operator") for cause in causes):
+        return [*causes, invalid("spec.selector", selector, "invalid label selector")]
+    labels = template_labels(spec.get("template") or {})
+    if not selector_matches(selector, labels):
+        causes.append(invalid("spec.template.metadata.labels", labels, _MISMATCH))
+    return causes
+
+
+def int_or_percent(field: str, value: IntOrString) -> Causes:
+    if isinstance(value, str):
+        return [invalid(field, value, problem) for problem in percent(value)]
+    return non_negative(field, value)
+
+
+def at_most_100_percent(field: str, value: IntOrString) -> Causes:
+    if isinstance(value, str) and not percent(value) and int(value[:-1]) > 100:
+        return [invalid(field, value, "must not be greater than 100%")]
+    return []
+
+
+def number_of(value: IntOrString) -> int:
+    """Return the number or the percentage; text that is neither counts as zero."""
+    if isinstance(value, int):
+        return value
+    return 0 if percent(value) else int(value[:-1])
+
+
+def validate_counts(field: str, holder: Object, names: tuple[str, ...]) -> Causes:
+    causes: Causes = []
+    for name in names:
+        causes += non_negative(f"{field}.{name}", holder.get(name))
+    return causes
+
+
+def validate_not_above(field: str, status: Object, names: tuple[str, ...], total: str) -> Causes:
+    """Demand that no count of a status is larger than the total."""
+    causes: Causes = []
+    limit = status.get(total, 0)
+    for name in names:
+        if status.get(name, 0) > limit:
+            text = f"cannot be greater than status.{total}"
+            causes.append(invalid(f"{field}.{name}", status[name], text))
+    return causes
