@@ -1,0 +1,46 @@
+"""How long a pod waits after a failed attempt: 1, 2, 4, 8, 10, 10 ... seconds.
+
+Errors in a row and rejections are counted apart. With `aligned` (kube-scheduler's
+SchedulerPopFromBackoffQ) the end is floored to the second, so that pods of one second are ordered
+by importance, and the second in which backoff ends still counts as backing off.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bayplan.engine.queue.pods import QueuedPod
+
+
+class Backoff:
+    """The rule, with its limits in seconds; a maximum of 0 switches backoff off."""
+
+    __slots__ = ("aligned", "initial", "maximum")
+
+    def __init__(self, initial: float, maximum: float, *, aligned: bool) -> None:
+        self.initial = initial
+        self.maximum = maximum
+        self.aligned = aligned
+
+    def duration(self, count: int) -> float:
+        """How long a pod waits after so many failures."""
+        return min(self.initial * 2.0 ** min(count - 1, 62), self.maximum)
+
+    def expiration(self, item: QueuedPod) -> float:
+        """When a pod's backoff ends; 0 if it has none."""
+        count = item.consecutive_errors or item.unschedulable_count
+        if count == 0 or self.maximum == 0:
+            return 0.0
+        if not item.backoff_expiration:
+            end = item.timestamp + self.duration(count)
+            item.backoff_expiration = math.floor(end) if self.aligned else end
+        return item.backoff_expiration
+
+    def active(self, item: QueuedPod, now: float) -> bool:
+        """Whether the pod still backs off."""
+        return self.expiration(item) >= (math.floor(now) if self.aligned else now)
+
+    def over_at(self, item: QueuedPod) -> float:
+        """The first moment at which the pod no longer backs off."""
+        end = self.expiration(item)
+        return end + 1.0 if self.aligned else math.nextafter(end, math.inf)

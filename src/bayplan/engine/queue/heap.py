@@ -1,0 +1,119 @@
+"""A heap of queued pods from which any pod can be taken in constant time.
+
+heapq works in C on tuples (sort key, ticket, pod). Taking a pod out of the middle only clears its
+ticket; the stale entry is skipped when it comes up, and stale entries are swept out once they are
+the majority. Equal keys come out in the order in which they went in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from bayplan.engine.queue.pods import Place, QueuedPod
+
+SortKey = Callable[[QueuedPod], Any]
+
+
+class PodHeap:
+    """Pods of one place, smallest key first."""
+
+    __slots__ = ("_counter", "_entries", "_key", "_place", "_size")
+
+    def __init__(self, place: Place, key: SortKey) -> None:
+        self._place = place
+        self._key = key
+        self._entries: list[tuple[Any, int, QueuedPod]] = []
+        self._size = 0
+        self._counter = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def push(self, item: QueuedPod) -> None:
+        """Add a pod that is nowhere else."""
+        self._counter += 1
+        item.ticket = self._counter
+        item.place = self._place
+        self._size += 1
+        heappush(self._entries, (self._key(item), self._counter, item))
+
+    def remove(self, item: QueuedPod) -> None:
+        """Take out a pod that is here."""
+        item.ticket = 0
+        item.place = Place.NOWHERE
+        self._size -= 1
+        if len(self._entries) > 2 * self._size + 64:
+            self._sweep()
+
+    def refresh(self, item: QueuedPod) -> None:
+        """Sort a pod in anew after it changed."""
+        self.remove(item)
+        self.push(item)
+
+    def peek(self) -> QueuedPod | None:
+        entries = self._entries
+        while entries:
+            _, ticket, item = entries[0]
+            if item.ticket == ticket and item.place is self._place:
+                return item
+            heappop(entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        entries = self._entries
+        while entries:
+            _, ticket, item = heappop(entries)
+            if item.ticket == ticket and item.place is self._place:
+                item.ticket = 0
+                item.place = Place.NOWHERE
+                self._size -= 1
+                return item
+        return None
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """The pods that are here, in no particular order."""
+        return (entry[2] for entry in self._entries if self._valid(entry))
+
+    def _valid(self, entry: tuple[Any, int, QueuedPod]) -> bool:
+        return entry[2].ticket == entry[1] and entry[2].place is self._place
+
+    def _sweep(self) -> None:
+        self._entries = [entry for entry in self._entries if self._valid(entry)]
+        heapify(self._entries)
+
+
+class _ByLess:
+    """Makes a sort key of a plugin's `less`."""
+
+    __slots__ = ("item", "less")
+
+    def __init__(self, item: QueuedPod, less: Callable[[Any, Any], bool]) -> None:
+        self.item = item
+        self.less = less
+
+    def __lt__(self, other: _ByLess) -> bool:
+        return self.less(self.item, other.item)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _ByLess):
+            return NotImplemented
+        return not self.less(self.item, other.item) and not self.less(other.item, self.item)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def sort_key_of(plugin: object) -> SortKey:
+    """The sort key of a QueueSort plugin: its own `sort_key` if it has one, else its `less`."""
+    own = getattr(plugin, "sort_key", None)
+    if own is not None:
+        key: SortKey = own
+        return key
+    less: Callable[[Any, Any], bool] = plugin.less  # type: ignore[attr-defined]
+    return lambda item: _ByLess(item, less)
+
+
+def priority_key(item: QueuedPod) -> tuple[int, float]:
+    """PrioritySort: higher priority first, then who was added earlier."""
+    return (-(item.pod.spec.priority or 0), item.timestamp)

@@ -1,0 +1,93 @@
+"""Which plugins wait for which events, looked up once per kind of event.
+
+Plugins register events with an optional hint. The index answers, for an incoming event: which
+plugins of any profile care (so that only pods rejected by them are looked at), and which hints to
+ask. Answers are kept by the event's resource and action, of which there are a few dozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bayplan.framework.events import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFn,
+)
+from bayplan.framework.profile import ALL_EVENTS
+
+EXTENDER = "Extender"
+"""The name that stands for all extenders among the plugins that rejected a pod."""
+
+Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
+"""Plugin to the events that it waits for; `Profile.events()` gives it."""
+Hints = tuple[tuple[str, HintFn | None], ...]
+
+
+class Match:
+    """What an incoming event means: the plugins that care, and their hints by profile."""
+
+    __slots__ = ("by_profile", "plugins")
+
+    def __init__(self, by_profile: dict[str, Hints]) -> None:
+        self.by_profile = by_profile
+        self.plugins = frozenset(name for hints in by_profile.values() for name, _ in hints)
+
+
+class HintIndex:
+    """The registrations of all profiles, by scheduler name."""
+
+    def __init__(self, profiles: Mapping[str, Registrations], *, extenders: bool = False) -> None:
+        """`extenders` adds them as one more plugin that waits for everything."""
+        more = {EXTENDER: ALL_EVENTS} if extenders else {}
+        self._profiles: dict[str, dict[str, Sequence[ClusterEventWithHint]]] = {
+            name: {**items, **more} for name, items in profiles.items()
+        }
+        self._matches: dict[tuple[str, int], Match] = {}
+        self._gates: dict[tuple[str, str, str, int], bool] = {}
+
+    def match(self, event: ClusterEvent) -> Match:
+        """Who waits for the event."""
+        key = (event.resource, int(event.action))
+        found = self._matches.get(key)
+        if found is None:
+            found = self._matches[key] = self._find(event)
+        return found
+
+    def _find(self, event: ClusterEvent) -> Match:
+        by_profile = {}
+        for profile, items in self._profiles.items():
+            hints = tuple(
+                (plugin, registered.hint)
+                for plugin, events in items.items()
+                for registered in events
+                if registered.event.matches(event)
+            )
+            if hints:
+                by_profile[profile] = hints
+        return Match(by_profile)
+
+    def knows_profile(self, profile: str) -> bool:
+        return profile in self._profiles
+
+    def opens_gate(self, profile: str, plugin: str, event: ClusterEvent) -> bool:
+        """Whether a pod that `plugin` gates should be looked at on this event."""
+        key = (profile, plugin, event.resource, int(event.action))
+        found = self._gates.get(key)
+        if found is None:
+            found = self._gates[key] = any(
+                registered.event.matches(event)
+                for registered in self._profiles.get(profile, {}).get(plugin, ())
+            )
+        return found
+
+    def resources(self) -> dict[str, ActionType]:
+        """Every resource that some plugin waits for, with the union of the actions."""
+        result: dict[str, ActionType] = {}
+        for items in self._profiles.values():
+            for events in items.values():
+                for item in events:
+                    known = result.get(item.event.resource, ActionType.NONE)
+                    result[item.event.resource] = known | item.event.action
+        return result

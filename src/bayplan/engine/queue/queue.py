@@ -1,0 +1,578 @@
+"""The scheduling queue: who is tried next, who waits, and what wakes whom.
+
+A pod is in exactly one place. *Active* pods are tried in QueueSort's order. A pod that was
+rejected waits in *unschedulable*, indexed by the plugins that rejected it, until an event that
+one of those plugins asked for (and whose hint says so) moves it to *backoff*, or to active when
+its backoff is over. A pod that failed by an error goes to *error backoff* at once. Backoff is 1,
+2, 4, 8, 10 ... seconds, its end floored to the second. When nothing is active the head of backoff
+is tried early. A PreEnqueue plugin may gate a pod: it then waits in unschedulable for that
+plugin's events only. Every five minutes what still waits is tried anyway.
+
+Time is an argument and the caller calls `flush`. The queue runs no plugin but PreEnqueue and
+hints, and it knows neither nodes nor the API server.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from bayplan.api import Object, Pod
+from bayplan.engine.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, pod_update_events
+from bayplan.engine.queue.backoff import Backoff
+from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
+from bayplan.engine.queue.hints import HintIndex, Match
+from bayplan.engine.queue.in_flight import InFlight
+from bayplan.engine.queue.pods import Place, QueuedPod
+from bayplan.engine.queue.waiting_room import WaitingRoom
+from bayplan.framework.events import (
+    FORCE_ACTIVATE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+    QueueingHint,
+)
+from bayplan.framework.status import Status, is_success
+
+SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE = "BackoffComplete"
+POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
+LEFTOVER_PERIOD = 30.0
+
+_SKIP, _AFTER_BACKOFF, _AT_ONCE = range(3)
+
+Gate = tuple[str, Callable[[Pod], Status | None]]
+"""A PreEnqueue plugin: its name and method."""
+
+
+class Nominations(Protocol):
+    """Where the queue tells which node a pod is nominated to."""
+
+    def from_status(self, pod: Pod) -> None:
+        """Take over `status.nominatedNodeName` of a pod that was added."""
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        """A queued pod was replaced by a newer version."""
+
+    def deleted(self, pod: Pod) -> None:
+        """A queued pod is gone."""
+
+
+class AlreadyQueuedError(RuntimeError):
+    """A pod came back from an attempt although it is in the queue; a bug of the caller."""
+
+
+class SchedulingQueue:
+    """All pods that wait to be scheduled."""
+
+    def __init__(
+        self,
+        hints: HintIndex,
+        nominations: Nominations,
+        *,
+        gates: Mapping[str, Sequence[Gate]] | None = None,
+        sort_key: SortKey = priority_key,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        max_in_unschedulable: float = 300.0,
+        pop_from_backoff: bool = True,
+        generic_workload: bool = False,
+    ) -> None:
+        self.backoff = Backoff(initial_backoff, max_backoff, aligned=pop_from_backoff)
+        self.max_in_unschedulable = max_in_unschedulable
+        self.pop_from_backoff = pop_from_backoff
+        self.generic_workload = generic_workload
+        self.scheduling_cycle = 0
+        """How many pods were popped."""
+        self.move_request_cycle = -1
+        """The cycle of the last move request."""
+        self.incoming: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """Entries by (queue, event); kube-scheduler's `queue_incoming_pods_total`."""
+        self.problems: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """Exceptions by (plugin, where), which counted as Queue or as gated."""
+        self.hint_calls = 0
+        self._hints = hints
+        self._gates: Mapping[str, Sequence[Gate]] = gates or {}
+        self._nominations = nominations
+        self._sort_key = sort_key
+        self._pods: dict[str, QueuedPod] = {}
+        self._active = PodHeap(Place.ACTIVE, sort_key)
+        self._backoff = PodHeap(Place.BACKOFF, self._backoff_key)
+        self._error_backoff = PodHeap(Place.ERROR_BACKOFF, self.backoff.expiration)
+        self._waiting = WaitingRoom()
+        self._in_flight = InFlight()
+        self._next_leftover = -math.inf
+
+    # --- what is where ---
+
+    def __len__(self) -> int:
+        """Pods that are queued, in flight ones not counted."""
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    def get(self, key: str) -> QueuedPod | None:
+        """The queued pod of that name (not while it is in flight)."""
+        return self._pods.get(key)
+
+    def in_flight(self, uid: str) -> bool:
+        return uid in self._in_flight
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def in_flight_event_count(self) -> int:
+        return self._in_flight.event_count
+
+    def pending(self) -> dict[str, int]:
+        """How many pods wait where; kube-scheduler's `pending_pods`."""
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backoff) + len(self._error_backoff),
+            "unschedulable": len(self._waiting) - self._waiting.gated,
+            "gated": self._waiting.gated,
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether `pop` would return a pod."""
+        return len(self._active) > 0 or (self.pop_from_backoff and len(self._backoff) > 0)
+
+    def next_flush(self) -> float:
+        """When `flush` has to be called next; infinity if no pod waits for time to pass."""
+        times = [
+            self.backoff.over_at(head)
+            for head in (self._backoff.peek(), self._error_backoff.peek())
+            if head is not None
+        ]
+        if len(self._waiting):
+            times.append(self._next_leftover)
+        return min(times, default=math.inf)
+
+    # --- objects come and go ---
+
+    def add(self, pod: Pod, now: float) -> None:
+        """A pod to be scheduled appeared. One that is known already counts as updated."""
+        known = self._pods.get(pod.key)
+        if known is not None or pod.metadata.uid in self._in_flight:
+            self.update(pod if known is None else known.pod, pod, now)
+            return
+        item = QueuedPod(pod, now)
+        self._to_active(item, UNSCHEDULED_POD_ADD.label, now)
+
+    def update(self, old: Pod, new: Pod, now: float) -> None:
+        """A pod to be scheduled changed."""
+        uid = new.metadata.uid
+        if uid in self._in_flight:
+            for event in pod_update_events(old, new):
+                self._in_flight.record(event, old, new)
+            return
+        item = self._pods.get(new.key)
+        if item is not None and item.pod.metadata.uid != uid:
+            self.delete(item.pod)
+            item = None
+        if item is None:
+            self._to_active(QueuedPod(new, now), UNSCHEDULED_POD_UPDATE.label, now)
+            return
+        item.pod = new
+        self._nominations.updated(old, new)
+        if item.place is Place.ACTIVE:
+            self._resort(self._active, item, old)
+        elif item.place is Place.BACKOFF:
+            self._resort(self._backoff, item, old)
+        elif item.place is Place.UNSCHEDULABLE:
+            self._wake_updated(item, old, now)
+
+    def _resort(self, heap: PodHeap, item: QueuedPod, old: Pod) -> None:
+        # The default order looks at priority only, which the API server keeps from changing.
+        if self._sort_key is not priority_key or old.spec.priority != item.pod.spec.priority:
+            heap.refresh(item)
+
+    def _wake_updated(self, item: QueuedPod, old: Pod, now: float) -> None:
+        for event in pod_update_events(old, item.pod):
+            strategy = self._worth_requeuing(item, event, self._hints.match(event), old, item.pod)
+            if self._requeue(item, strategy, event.label, now) is not Place.UNSCHEDULABLE:
+                return
+
+    def delete(self, pod: Pod) -> None:
+        """A pod is gone or no longer ours; unknown pods are no error."""
+        self._nominations.deleted(pod)
+        item = self._pods.pop(pod.key, None)
+        if item is not None:
+            self._leave(item)
+
+    def _leave(self, item: QueuedPod) -> None:
+        """Take a pod out of where it is."""
+        place = item.place
+        if place is Place.ACTIVE:
+            self._active.remove(item)
+        elif place is Place.BACKOFF:
+            self._backoff.remove(item)
+        elif place is Place.ERROR_BACKOFF:
+            self._error_backoff.remove(item)
+        elif place is Place.UNSCHEDULABLE:
+            self._waiting.remove(item)
+
+    # --- an attempt ---
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to try, now in flight; None if there is none."""
+        while True:
+            item = self._active.pop()
+            if item is None and self.pop_from_backoff:
+                item = self._backoff.pop()
+                if item is not None:
+                    self.incoming["active", POP_FROM_BACKOFF_Q] += 1
+            if item is None:
+                return None
+            del self._pods[item.key]
+            if self._take_off(item):
+                return item
+
+    def pop_specific(self, pod: Pod, now: float) -> QueuedPod | None:
+        """Take one pod, wherever it waits, as if it had been activated and popped."""
+        self._activate(pod, now)
+        item = self._pods.get(pod.key)
+        if item is None or item.place is not Place.ACTIVE:
+            return None
+        self._active.remove(item)
+        del self._pods[item.key]
+        return item if self._take_off(item) else None
+
+    def _take_off(self, item: QueuedPod) -> bool:
+        uid = item.pod.metadata.uid
+        item.attempts += 1
+        if uid in self._in_flight:
+            self.problems["", "the same pod is tracked in multiple places"] += 1
+            return False
+        item.place = Place.IN_FLIGHT
+        self._in_flight.start(uid)
+        self.scheduling_cycle += 1
+        return True
+
+    def done(self, uid: str) -> None:
+        """The attempt is over, or the pod can no longer be rejected by a plugin."""
+        self._in_flight.done(uid)
+
+    def add_unschedulable(self, item: QueuedPod, now: float) -> Place:
+        """A popped pod comes back; its plugin sets say who rejected it, empty means an error.
+
+        Returns where it went. Ends its flight.
+        """
+        uid = item.pod.metadata.uid
+        try:
+            if item.key in self._pods:
+                raise AlreadyQueuedError(f"Pod {item.key} is already present in the queue")
+            rejectors = item.rejectors
+            if rejectors:
+                item.unschedulable_count += 1
+                item.consecutive_errors = 0
+            else:
+                item.consecutive_errors += 1
+            item.timestamp = now
+            item.backoff_expiration = 0.0
+            item.was_flushed = False
+            item.flush_timestamp = 0.0
+            item.place = Place.NOWHERE
+            strategy = self._after_flight(item, rejectors, uid)
+            self._pods[item.key] = item
+            return self._requeue(item, strategy, SCHEDULE_ATTEMPT_FAILURE, now)
+        finally:
+            self._in_flight.done(uid)
+
+    def _after_flight(self, item: QueuedPod, rejectors: frozenset[str], uid: str) -> int:
+        """Whether something that happened during the attempt makes another one worthwhile."""
+        if not rejectors:
+            return _AFTER_BACKOFF
+        if self.generic_workload and item.pod.spec.scheduling_group is not None:
+            return _AFTER_BACKOFF
+        if uid not in self._in_flight:
+            return _AFTER_BACKOFF
+        best = _SKIP
+        for seen in self._in_flight.events_for(uid):
+            match = self._hints.match(seen.event)
+            strategy = self._worth_requeuing(item, seen.event, match, seen.old, seen.new)
+            if strategy == _AT_ONCE:
+                return _AT_ONCE
+            if strategy == _AFTER_BACKOFF:
+                best = _AFTER_BACKOFF
+                if not item.pending_plugins:
+                    return best
+        return best
+
+    # --- waking pods ---
+
+    def move_all(
+        self,
+        event: ClusterEvent,
+        old: Object | None,
+        new: Object | None,
+        now: float,
+        check: Callable[[Pod], bool] | None = None,
+    ) -> int:
+        """Wake the waiting pods that the event may help; returns how many were moved."""
+        match = self._hints.match(event)
+        if not match.by_profile and not event.wildcard:
+            return 0
+        moved = 0
+        if len(self._waiting):
+            items: Iterable[QueuedPod]
+            items = self._waiting if event.wildcard else self._waiting.rejected_by(match.plugins)
+            chosen = [item for item in items if check is None or check(item.pod)]
+            moved = self._move(chosen, event, match, old, new, now)
+        self.move_request_cycle = self.scheduling_cycle
+        self._in_flight.record(event, old, new)
+        return moved
+
+    def _move(
+        self,
+        items: Iterable[QueuedPod],
+        event: ClusterEvent,
+        match: Match,
+        old: Object | None,
+        new: Object | None,
+        now: float,
+    ) -> int:
+        moved = 0
+        label, wildcard = event.label, event.wildcard
+        for item in items:
+            if item.gating_plugin and not wildcard:
+                profile = item.pod.spec.scheduler_name
+                if not self._hints.opens_gate(profile, item.gating_plugin, event):
+                    continue
+            strategy = self._worth_requeuing(item, event, match, old, new)
+            if strategy == _SKIP:
+                continue
+            if self._requeue(item, strategy, label, now) is not Place.UNSCHEDULABLE:
+                moved += 1
+        return moved
+
+    def _worth_requeuing(
+        self,
+        item: QueuedPod,
+        event: ClusterEvent,
+        match: Match,
+        old: Object | None,
+        new: Object | None,
+    ) -> int:
+        rejectors = item.rejectors
+        if not rejectors:
+            return _AFTER_BACKOFF
+        pod = item.pod
+        if event.wildcard:
+            # A wildcard event with a pod is meant for that pod only.
+            other = new is not None and new.metadata.uid != pod.metadata.uid
+            return _SKIP if other else _AFTER_BACKOFF
+        profile = pod.spec.scheduler_name
+        if not self._hints.knows_profile(profile):
+            return _AFTER_BACKOFF
+        best = _SKIP
+        for plugin, hint in match.by_profile.get(profile, ()):
+            if plugin not in rejectors:
+                continue
+            if hint is not None:
+                self.hint_calls += 1
+                try:
+                    if hint(pod, old, new) is QueueingHint.SKIP:
+                        continue
+                except Exception:  # counted: a hint that fails must not lose the pod
+                    self.problems[plugin, "hint"] += 1
+            if plugin in item.pending_plugins:
+                return _AT_ONCE
+            if not item.pending_plugins:
+                return _AFTER_BACKOFF
+            best = _AFTER_BACKOFF
+        return best
+
+    def activate(self, pods: Iterable[Pod], now: float) -> None:
+        """Move pods to active without backoff; one in flight is tried again when it comes back."""
+        for pod in pods:
+            if self._activate(pod, now):
+                continue
+            if pod.metadata.uid in self._in_flight:
+                self._in_flight.record(FORCE_ACTIVATE, None, pod)
+            self.move_request_cycle = self.scheduling_cycle
+
+    def _activate(self, pod: Pod, now: float) -> bool:
+        item = self._pods.get(pod.key)
+        if item is None or item.place is Place.ACTIVE:
+            return False
+        from_backoff = item.place is not Place.UNSCHEDULABLE
+        return self._to_active(item, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
+
+    def flush(self, now: float) -> int:
+        """Move what has waited long enough; returns how many pods were moved."""
+        moved = 0
+        for heap in (self._backoff, self._error_backoff):
+            while (head := heap.peek()) is not None and not self.backoff.active(head, now):
+                self._to_active(head, BACKOFF_COMPLETE, now, from_backoff=True)
+                moved += 1
+        if len(self._waiting) and now >= self._next_leftover:
+            self._next_leftover = now + LEFTOVER_PERIOD
+            moved += self._flush_leftover(now)
+        return moved
+
+    def _flush_leftover(self, now: float) -> int:
+        limit = self.max_in_unschedulable
+        items = [
+            item
+            for item in self._waiting
+            if now - max(item.timestamp, item.flush_timestamp) > limit
+        ]
+        if not items:
+            return 0
+        for item in items:
+            item.was_flushed = True
+            item.flush_timestamp = now
+        event = UNSCHEDULABLE_TIMEOUT
+        moved = self._move(items, event, self._hints.match(event), None, None, now)
+        self.move_request_cycle = self.scheduling_cycle
+        self._in_flight.record(event, None, None)
+        return moved
+
+    # --- moves ---
+
+    def _requeue(self, item: QueuedPod, strategy: int, event: str, now: float) -> Place:
+        if strategy == _SKIP:
+            if item.place is not Place.UNSCHEDULABLE:
+                self._wait(item, event, now)
+        elif strategy == _AFTER_BACKOFF and self.backoff.active(item, now):
+            self._to_backoff(item, event, now)
+        else:
+            self._to_active(item, event, now)
+        return item.place
+
+    def _to_active(
+        self, item: QueuedPod, event: str, now: float, *, from_backoff: bool = False
+    ) -> bool:
+        """Move a pod to active unless a PreEnqueue plugin gates it."""
+        if not (from_backoff and self.pop_from_backoff) and self._is_gated(item):
+            self._gate(item, event, now)
+            return False
+        if item.initial_attempt_timestamp is None:
+            item.initial_attempt_timestamp = now
+        self._leave(item)
+        self._pods[item.key] = item
+        self._active.push(item)
+        self.incoming["active", event] += 1
+        if event == UNSCHEDULED_POD_ADD.label or event == UNSCHEDULED_POD_UPDATE.label:
+            self._nominations.from_status(item.pod)
+        return True
+
+    def _to_backoff(self, item: QueuedPod, event: str, now: float) -> None:
+        if self.pop_from_backoff and self._is_gated(item):
+            self._gate(item, event, now)
+            return
+        self._leave(item)
+        self._pods[item.key] = item
+        heap = self._backoff if item.rejectors else self._error_backoff
+        heap.push(item)
+        self.incoming["backoff", event] += 1
+
+    def _gate(self, item: QueuedPod, event: str, now: float) -> None:
+        # A flushed pod that is gated makes no attempt, so the mark would stay for the next one.
+        item.was_flushed = False
+        if item.place is not Place.UNSCHEDULABLE:
+            self._leave(item)
+            self._wait(item, event, now)
+        else:
+            self._waiting.refresh(item)
+
+    def _wait(self, item: QueuedPod, event: str, now: float) -> None:
+        if not len(self._waiting):
+            self._next_leftover = max(self._next_leftover, now + LEFTOVER_PERIOD)
+        self._pods[item.key] = item
+        self._waiting.add(item)
+        queue = "gated" if item.gating_plugin else "unschedulable"
+        self.incoming[queue, event] += 1
+
+    def _is_gated(self, item: QueuedPod) -> bool:
+        """Run PreEnqueue, the plugin that gated the pod last time first."""
+        gates = self._gates.get(item.pod.spec.scheduler_name, ())
+        last = item.gating_plugin
+        if last:
+            gates = sorted(gates, key=lambda gate: gate[0] != last)
+        for name, pre_enqueue in gates:
+            try:
+                status = pre_enqueue(item.pod)
+                closed = not is_success(status)
+            except Exception:  # counted: as upstream, an error gates the pod
+                self.problems[name, "pre_enqueue"] += 1
+                closed = True
+            if closed:
+                item.gating_plugin = name
+                item.unschedulable_plugins |= {name}
+                return True
+        item.gating_plugin = ""
+        return False
+
+    def _backoff_key(self, item: QueuedPod) -> tuple[object, ...]:
+        end = self.backoff.expiration(item)
+        return (end, self._sort_key(item)) if self.pop_from_backoff else (end,)
+
+    # --- changes of the configuration, checks ---
+
+    def reconfigure(
+        self,
+        hints: HintIndex,
+        gates: Mapping[str, Sequence[Gate]],
+        *,
+        sort_key: SortKey = priority_key,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+    ) -> None:
+        """Take over another configuration; every pod keeps its place."""
+        self._hints = hints
+        self._gates = gates
+        self._sort_key = sort_key
+        self.backoff = Backoff(initial_backoff, max_backoff, aligned=self.pop_from_backoff)
+        self._active = self._rebuilt(self._active, Place.ACTIVE, sort_key)
+        self._backoff = self._rebuilt(self._backoff, Place.BACKOFF, self._backoff_key)
+        self._error_backoff = self._rebuilt(
+            self._error_backoff, Place.ERROR_BACKOFF, self.backoff.expiration
+        )
+
+    def _rebuilt(self, heap: PodHeap, place: Place, key: SortKey) -> PodHeap:
+        items = list(heap)
+        fresh = PodHeap(place, key)
+        for item in items:
+            fresh.push(item)
+        return fresh
+
+    def unschedulable_by_plugin(self) -> dict[tuple[str, str], int]:
+        """Waiting pods by (plugin, profile); kube-scheduler's `unschedulable_pods`."""
+        counts: defaultdict[tuple[str, str], int] = defaultdict(int)
+        for item in self._pods.values():
+            for plugin in item.rejectors:
+                counts[plugin, item.pod.spec.scheduler_name] += 1
+        return dict(counts)
+
+    def validate(self) -> None:
+        """Raise AssertionError unless every pod is in exactly one place."""
+        heaps = (self._active, self._backoff, self._error_backoff)
+        seen: dict[str, Place] = {}
+        for place, items in (
+            (Place.ACTIVE, heaps[0]),
+            (Place.BACKOFF, heaps[1]),
+            (Place.ERROR_BACKOFF, heaps[2]),
+            (Place.UNSCHEDULABLE, self._waiting),
+        ):
+            count = 0
+            for item in items:
+                count += 1
+                assert item.key not in seen, (
+                    f"{item.key} is in {seen[item.key].name} and {place.name}"
+                )
+                assert item.place is place, f"{item.key} says {item.place.name}, not {place.name}"
+                assert self._pods.get(item.key) is item, f"{item.key} is not the known pod"
+                seen[item.key] = place
+            assert count == len(items), f"{place.name} has {count} pods but counts {len(items)}"
+        assert len(seen) == len(self._pods), f"lost: {set(self._pods) - set(seen)}"
+        for item in self._pods.values():
+            uid = item.pod.metadata.uid
+            assert uid not in self._in_flight, f"{item.key} is queued and in flight"
+        self._waiting.validate()
