@@ -90,6 +90,10 @@ class EtcdStore:
         return self._history.compacted
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
+        self._check_past(revision)
+        if _within(revision):
+            found = await self._range_within(key, key + "\0", revision)
+            return found[0] if found else None
         answer = await self._read({"key": self._keys.encode(key)}, revision)
         return self._keys.decode(answer.kvs[0]) if answer.kvs else None
 
@@ -99,18 +103,12 @@ class EtcdStore:
         low, high = max(prefix, "/"), prefix_end(prefix) or "\U0010ffff"
         if start_after >= low:
             low = start_after + "\0"
-        items: list[KeyValue] = []
-        while low < high:
-            body: Json = {"key": self._keys.encode(low), "rangeEnd": self._keys.encode(high)}
-            body["limit"] = min(limit - len(items), PAGE) if limit else PAGE
-            answer = await self._read(body, revision)
-            revision = revision or last_place(answer.header.revision)
-            items += map(self._keys.decode, answer.kvs)
-            remaining = answer.count - len(answer.kvs)
-            if not remaining or len(items) == limit:
-                return RangeResult(items, revision, remaining)
-            low = items[-1].key + "\0"
-        return RangeResult(items, revision or self.revision)
+        self._check_past(revision)
+        if _within(revision):
+            found = await self._range_within(low, high, revision)
+            page = found[:limit] if limit else found
+            return RangeResult(page, revision, len(found) - len(page))
+        return await self._range(low, high, limit, revision)
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None) -> KeyValue:
         return (await self.transact((Put(key, value, expect),)))[0]
@@ -181,12 +179,37 @@ class EtcdStore:
         answer = await self._client.call("/v3/kv/txn", body, TxnAnswer, safe=True)
         return answer.header.revision
 
+    def _check_past(self, revision: int) -> None:
+        if revision and revision < self.compacted:
+            raise Compacted(asked=revision, compacted=self.compacted)
+
+    async def _range(self, low: str, high: str, limit: int, revision: int) -> RangeResult:
+        items: list[KeyValue] = []
+        while low < high:
+            body: Json = {"key": self._keys.encode(low), "rangeEnd": self._keys.encode(high)}
+            body["limit"] = min(limit - len(items), PAGE) if limit else PAGE
+            answer = await self._read(body, revision)
+            revision = revision or last_place(answer.header.revision)
+            items += map(self._keys.decode, answer.kvs)
+            remaining = answer.count - len(answer.kvs)
+            if not remaining or len(items) == limit:
+                return RangeResult(items, revision, remaining)
+            low = items[-1].key + "\0"
+        return RangeResult(items, revision or self.revision)
+
+    async def _range_within(self, low: str, high: str, revision: int) -> list[KeyValue]:
+        """Read inside an etcd transaction: the state before it, and its first part."""
+        before = last_place((revision >> PLACE_BITS) - 1)
+        then = await self._range(low, high, 0, before)
+        after = await self._range(low, high, 0, revision | LAST_PLACE)
+        state = {kv.key: kv for kv in then.items}
+        state |= {kv.key: kv for kv in after.items if before < kv.mod_revision <= revision}
+        return [state[key] for key in sorted(state)]
+
     async def _read(self, body: Json, revision: int) -> RangeAnswer:
         if self._closed:
             raise Closed
         if revision:
-            if revision < self.compacted:
-                raise Compacted(asked=revision, compacted=self.compacted)
             body["revision"] = str(revision >> PLACE_BITS)
         try:
             return await self._client.call("/v3/kv/range", body, RangeAnswer, safe=True)
@@ -249,6 +272,11 @@ class EtcdStore:
                 await self.compact(horizon)
             except StoreError as error:
                 log.warning("compacting etcd failed", err=str(error))
+
+
+def _within(revision: int) -> bool:
+    """Say whether a revision is inside an etcd transaction, not at its end."""
+    return revision != 0 and revision & LAST_PLACE != LAST_PLACE
 
 
 def _proof(store: EtcdStore) -> Store:

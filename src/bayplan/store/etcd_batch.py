@@ -110,7 +110,7 @@ class Batcher:
                 kvs = self._keys.results(
                     request.ops, response.response_txn, revision, request.place
                 )
-            except (StoreError, AssertionError) as error:
+            except Exception as error:  # whatever it is, its caller gets it
                 _fail(request, error)
             else:
                 if not request.done.done():

@@ -169,14 +169,15 @@ class Keys:
 
 
 def _compare(key: str, op: Op) -> list[Json]:
+    compare: list[Json] = []
+    if isinstance(op, Delete) and not op.expect:
+        compare.append({"key": key, "target": "MOD", "result": "GREATER", "modRevision": "0"})
     if op.expect is None:
-        if isinstance(op, Delete):
-            return [{"key": key, "target": "MOD", "result": "GREATER", "modRevision": "0"}]
-        return []
+        return compare
     etcd_revision, place = op.expect >> PLACE_BITS, op.expect & LAST_PLACE
-    compare: list[Json] = [
+    compare.append(
         {"key": key, "target": "MOD", "result": "EQUAL", "modRevision": str(etcd_revision)}
-    ]
+    )
     if op.expect:
         # The value starts with the place, so it sorts between that byte and the next.
         low, high = b64encode(bytes((place,))).decode(), b64encode(bytes((place + 1,))).decode()
