@@ -239,7 +239,6 @@ def _workloads() -> list[Kind]:
             categories="all",
             status=True,
             subs=(SCALE,),
-            fields=("status.replicas",),
         ),
         kind_of(
             "apps",

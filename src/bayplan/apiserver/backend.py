@@ -1,0 +1,100 @@
+"""What the verbs share: the store, the kinds with their codecs, the clock and the name generators.
+
+Everything that is not a function of the request is injected here, so a simulation with its own
+clock, uids and name endings is repeatable byte for byte.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from bayplan.apiserver.codec import Codec
+from bayplan.apiserver.errors import ApiError, not_found
+from bayplan.apiserver.kinds import Kind, Registry
+from bayplan.apiserver.reader import CachedReader
+from bayplan.store import Compacted, Event, KeyValue, Store
+
+# The letters of generated name endings: no vowels and no look-alikes, so no words come out.
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def random_suffix() -> str:
+    return "".join(random.choices(SUFFIX_LETTERS, k=5))
+
+
+def random_uid() -> str:
+    return str(uuid.uuid4())
+
+
+class Clock(Protocol):
+    """Returns the time in seconds since 1970."""
+
+    def __call__(self) -> float: ...
+
+
+class Backend:
+    """The parts that verbs work on. One per server."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = time.time,
+        uid: Callable[[], str] = random_uid,
+        suffix: Callable[[], str] = random_suffix,
+        check_capacity: bool = False,
+    ) -> None:
+        self.store = store
+        self.registry = Registry()
+        self.clock = clock
+        self.new_uid = uid
+        self.new_suffix = suffix
+        self.check_capacity = check_capacity
+        self._codecs: dict[tuple[str, str, str], Codec] = {}
+        self._second = (0, "")
+        # The newest events that watchers have encoded; older ones drop what they had shared.
+        self.encoded_events: deque[Event] = deque(maxlen=1024)
+        self.reader = CachedReader(store, self.codec_of)
+
+    def codec(self, kind: Kind) -> Codec:
+        found = self._codecs.get((kind.group, kind.version, kind.resource))
+        if found is None or found.kind is not kind:
+            found = Codec(kind)
+            self._codecs[kind.group, kind.version, kind.resource] = found
+        return found
+
+    def codec_of(self, group: str, resource: str) -> Codec | None:
+        """Return the codec of a resource in whichever version is served."""
+        kind = self.registry.by_resource(group, resource)
+        return self.codec(kind) if kind else None
+
+    def now(self) -> str:
+        """Return the present second as Kubernetes writes it."""
+        second = int(self.clock())
+        if second != self._second[0]:
+            self._second = (second, timestamp(second))
+        return self._second[1]
+
+    async def get(self, codec: Codec, namespace: str, name: str) -> KeyValue | None:
+        return await self.store.get(codec.key(namespace, name))
+
+    async def must_get(self, codec: Codec, namespace: str, name: str) -> KeyValue:
+        """Read one object. Raises the 404 of its kind."""
+        found = await self.store.get(codec.key(namespace, name))
+        if found is None:
+            raise not_found(codec.kind.group, codec.kind.resource, name)
+        return found
+
+
+def timestamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def gone(error: Compacted) -> ApiError:
+    text = f"too old resource version: {error.asked} ({error.compacted})"
+    return ApiError(410, "Expired", text)

@@ -1,0 +1,142 @@
+"""From a request's body to an object in canonical form.
+
+JSON, YAML and protobuf become a plain dict, are checked against what the path expects, and are
+brought into the form in which the real server would print them (`bayplan.api.schema`). Unknown and
+duplicate fields are refused, reported as warnings or ignored, as `fieldValidation` asks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bayplan.api import yaml
+from bayplan.api.schema import FieldTypeError, Type, decode, problems, strict_message, type_for
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.errors import bad_request
+from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
+from bayplan.apiserver.request import Request
+from bayplan.errors import DecodeError
+
+_json = msgspec.json.Decoder()
+
+
+def parse(media: str, body: bytes) -> Any:
+    """Decode a body of a media type. Raises a 400 that says what is wrong."""
+    try:
+        if media == JSON:
+            return _json.decode(body)
+        if media == PROTOBUF:
+            from bayplan.apiserver.protobuf import decode as decode_protobuf
+
+            return decode_protobuf(body)
+        return yaml.load(body.decode())
+    except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(_parse_error(media, error)) from error
+
+
+def _parse_error(media: str, error: Exception) -> str:
+    what = {JSON: "json parse error", YAML: "yaml parse error"}.get(media, "decoding error")
+    return f"couldn't get version/kind; {what}: {error}"
+
+
+def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Object:
+    """Return the object in the body, canonical, with the kind that the path expects.
+
+    `type_` is given where the body is not an object of the kind itself (a Scale, a Binding).
+    """
+    media = body_type(request.content_type)
+    raw = parse(media, request.body)
+    obj = identify(raw, kind.api_version, kind.kind, defaulted=not kind.custom)
+    return canonical(request, kind, obj, type_, request.body if media == JSON else None)
+
+
+def read_as(request: Request, api_version: str, kind_name: str) -> Object:
+    """Return a body that is of another kind than the path's resource (a Scale, a Binding)."""
+    media = body_type(request.content_type)
+    raw = parse(media, request.body)
+    obj = identify(raw, api_version, kind_name, defaulted=True)
+    type_ = type_for(api_version, kind_name)
+    if type_ is None:
+        return obj
+    return _checked(request, obj, type_, request.body if media == JSON else None)
+
+
+def identify(raw: Any, api_version: str, kind: str, *, defaulted: bool) -> Object:
+    """Check that a decoded body is an object of this kind; fill both in if that is allowed."""
+    if not isinstance(raw, dict):
+        raise bad_request(
+            "couldn't get version/kind; json parse error: cannot unmarshal "
+            f"{_go_type(raw)} into Go value of type struct"
+        )
+    found_version, found_kind = raw.get("apiVersion"), raw.get("kind")
+    if not found_version or not found_kind:
+        if not defaulted:
+            missing = "Kind" if not found_kind else "apiVersion"
+            raise bad_request(f"Object '{missing}' is missing in the body")
+        raw = {**raw, "apiVersion": found_version or api_version, "kind": found_kind or kind}
+    if raw["apiVersion"] != api_version or raw["kind"] != kind:
+        raise _mismatch(raw, api_version, kind)
+    if not isinstance(raw.get("metadata", {}), dict | None):
+        raise bad_request(f"{kind} in version cannot be handled: metadata must be an object")
+    return raw
+
+
+def _mismatch(raw: Object, api_version: str, kind: str) -> Exception:
+    if raw["kind"] == kind or type_for(str(raw["apiVersion"]), str(raw["kind"])):
+        return bad_request(
+            f"the API version in the data ({raw['apiVersion']}) does not match "
+            f"the expected API version ({api_version})"
+            if raw["kind"] == kind
+            else f'{raw["kind"]} in version "{raw["apiVersion"]}" cannot be handled as a {kind}'
+        )
+    return bad_request(f'no kind "{raw["kind"]}" is registered for version "{raw["apiVersion"]}"')
+
+
+def canonical(
+    request: Request, kind: Kind, obj: Object, type_: Type | None, body: bytes | None
+) -> Object:
+    """Bring an object into the form in which the real server would print it."""
+    if kind.custom:
+        return _custom(request, kind, obj, body)
+    type_ = type_ or type_for(kind.api_version, kind.kind)
+    if type_ is None:
+        return obj
+    return _checked(request, obj, type_, body)
+
+
+def _checked(request: Request, obj: Object, type_: Type, body: bytes | None) -> Object:
+    mode = request.field_validation
+    try:
+        out, dropped = decode(obj, type_)
+    except FieldTypeError as error:
+        raise bad_request(str(error)) from error
+    if mode != "Ignore" and (dropped or body is not None):
+        report(request, mode, obj, problems(type_, obj, body))
+    return out
+
+
+def report(request: Request, mode: str, obj: Object, found: list[str]) -> None:
+    """Refuse (Strict) or warn (Warn) because of unknown and duplicate fields."""
+    if not found:
+        return
+    if mode == "Strict":
+        raise bad_request(strict_message(obj, found))
+    request.warnings.extend(found)
+
+
+def _custom(request: Request, kind: Kind, obj: Object, body: bytes | None) -> Object:
+    from bayplan.apiserver import crd
+
+    mode = request.field_validation
+    out, found = crd.prune(kind, obj, body)
+    if mode != "Ignore":
+        report(request, mode, obj, found)
+    return out
+
+
+def _go_type(value: Any) -> str:
+    names = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+    return names.get(type(value), "null")

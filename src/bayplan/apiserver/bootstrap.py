@@ -1,0 +1,112 @@
+"""What a cluster has before anyone creates anything.
+
+Namespaces, the two system priority classes, the `kubernetes` service and the ConfigMap from which
+kube-scheduler learns how to authenticate its own callers. Written at start where missing; what a
+user has changed stays.
+"""
+
+from __future__ import annotations
+
+from bayplan.api.defaults import apply_defaults
+from bayplan.apiserver import validation
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.codec import Object
+from bayplan.store import Conflict
+
+PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+# Collections that admission and subresources read without waiting; mirrored where the store is
+# not in memory.
+MIRRORED = (
+    ("", "namespaces"),
+    ("", "nodes"),
+    ("", "pods"),
+    ("", "limitranges"),
+    ("", "resourcequotas"),
+    ("", "persistentvolumeclaims"),
+    ("", "services"),
+    ("policy", "poddisruptionbudgets"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("storage.k8s.io", "storageclasses"),
+    ("node.k8s.io", "runtimeclasses"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+)
+
+
+def _priority_class(name: str, value: int, description: str) -> Object:
+    return {
+        "metadata": {"name": name},
+        "value": value,
+        "description": description,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+def system_objects() -> list[tuple[str, str, str, Object]]:
+    """Return (group, resource, namespace, object) of everything to be written."""
+    found: list[tuple[str, str, str, Object]] = [
+        ("", "namespaces", "", {"metadata": {"name": name}}) for name in NAMESPACES
+    ]
+    classes = [
+        _priority_class(
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, "
+            "but can be moved to another node if necessary.",
+        ),
+        _priority_class(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+    ]
+    found += [("scheduling.k8s.io", "priorityclasses", "", item) for item in classes]
+    authentication: Object = {
+        "metadata": {"name": "extension-apiserver-authentication"},
+        "data": {
+            "requestheader-allowed-names": "[]",
+            "requestheader-extra-headers-prefix": "[]",
+            "requestheader-group-headers": "[]",
+            "requestheader-username-headers": "[]",
+        },
+    }
+    found.append(("", "configmaps", "kube-system", authentication))
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    service: Object = {
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "10.96.0.1",
+            "clusterIPs": ["10.96.0.1"],
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+    }
+    found.append(("", "services", "default", service))
+    return found
+
+
+async def write_system_objects(backend: Backend) -> None:
+    """Create what is missing."""
+    for group, resource, namespace, obj in system_objects():
+        codec = backend.codec_of(group, resource)
+        assert codec is not None
+        metadata = obj["metadata"]
+        key = codec.key(namespace, metadata["name"])
+        if await backend.store.get(key) is not None:
+            continue
+        kind = codec.kind
+        if namespace:
+            metadata["namespace"] = namespace
+        apply_defaults(kind.group, kind.version, kind.resource, obj)
+        metadata["uid"] = backend.new_uid()
+        metadata["creationTimestamp"] = backend.now()
+        validation.prepare_for_create(kind.group, kind.resource, obj)
+        validation.canonicalize(kind.group, kind.resource, obj)
+        try:
+            await backend.store.put(key, codec.encode(obj), expect=0)
+        except Conflict:
+            continue  # another server on the same store was faster

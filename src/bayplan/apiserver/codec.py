@@ -1,0 +1,199 @@
+"""Between stored bytes, decoded objects and what a client reads.
+
+A stored value is the object's JSON without `kind`, `apiVersion` and `metadata.resourceVersion`:
+those follow from the key and the revision, so one stored value serves every version of a kind and
+reading an object is a splice of bytes, not a decode. Metadata always comes first in a value.
+
+`Codec` does this for one kind. Kinds that are a second view of a stored object (events.k8s.io)
+bring two conversion functions. It does not default, validate or negotiate formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bayplan.apiserver import event_views
+from bayplan.apiserver.kinds import Kind
+from bayplan.store.protocol import KeyValue
+
+Object = dict[str, Any]
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+_OPEN = b'{"metadata":{'
+_SKIP = len(_OPEN)
+_OUTSIDE = ("kind", "apiVersion", "metadata")
+
+
+def encode_value(obj: Object) -> bytes:
+    """Encode an object as it is stored; `obj` is not changed."""
+    metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
+    value: Object = {"metadata": metadata}
+    for key, field in obj.items():
+        if key not in _OUTSIDE:
+            value[key] = field
+    return _encoder.encode(value)
+
+
+class Fields(NamedTuple):
+    """What selectors look at."""
+
+    labels: Mapping[str, str]
+    values: Mapping[str, str]
+
+    def value_of(self, path: str) -> str:
+        return self.values.get(path, "")
+
+
+_NO_LABELS: dict[str, str] = {}
+
+
+class Codec:
+    """Reads and writes the stored values of one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        tags = f'"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'
+        self.head = ("{" + tags + '"metadata":{"resourceVersion":"').encode()
+        # Built-in lists carry bare items; custom ones repeat kind and apiVersion in each.
+        self.item_head = self.head if kind.custom else b'{"metadata":{"resourceVersion":"'
+        self.list_head = (
+            f'{{"kind":"{kind.kind}List","apiVersion":"{kind.api_version}","metadata":'
+        ).encode()
+        group, resource = kind.storage
+        self.prefix = f"{group or 'core'}/{resource}/"
+        views = event_views.VIEWS.get((kind.group, kind.resource))
+        self.to_view: Callable[[Object], Object] | None = views[0] if views else None
+        self.to_stored: Callable[[Object], Object] | None = views[1] if views else None
+        self._fields = _fields_decoder(kind)
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.prefix}{namespace}/{name}" if self.kind.namespaced else self.prefix + name
+
+    def collection(self, namespace: str) -> str:
+        """Return the key prefix of all objects of a namespace, or of all if it is empty."""
+        return f"{self.prefix}{namespace}/" if namespace else self.prefix
+
+    def whole(self, kv: KeyValue) -> bytes:
+        """Return the JSON of a stored object as clients see it."""
+        if self.to_view is not None:
+            return _encoder.encode(self.decode(kv))
+        return b'%b%d",%b' % (self.head, kv.mod_revision, kv.value[_SKIP:])
+
+    def item(self, kv: KeyValue) -> bytes:
+        """Return the JSON of a stored object as an item of a list."""
+        if self.to_view is not None:
+            return _encoder.encode(self.decode(kv))
+        return b'%b%d",%b' % (self.item_head, kv.mod_revision, kv.value[_SKIP:])
+
+    def decode(self, kv: KeyValue) -> Object:
+        """Return a stored object as a new dict, with kind, apiVersion and resourceVersion."""
+        obj = self.decode_value(kv.value)
+        obj["metadata"]["resourceVersion"] = str(kv.mod_revision)
+        return obj
+
+    def decode_value(self, value: bytes) -> Object:
+        obj: Object = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
+        obj.update(_decoder.decode(value))
+        return obj if self.to_view is None else self.to_view(obj)
+
+    def encode(self, obj: Object) -> bytes:
+        """Encode an object as it is stored."""
+        return encode_value(obj if self.to_stored is None else self.to_stored(obj))
+
+    def fields(self, kv: KeyValue) -> Fields:
+        """Read what selectors need without decoding the rest."""
+        found = self._fields.decode(kv.value)
+        metadata = found.metadata
+        values = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}
+        for path, read in _READERS.get(self.kind.storage, ()):
+            values[path] = read(found)
+        for path in self.kind.field_labels:
+            if path not in values:
+                values[path] = _plain(found, path)
+        return Fields(metadata.labels or _NO_LABELS, values)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _plain(found: Any, path: str) -> str:
+    if (stored := event_views.FIELD_NAMES.get(path)) is not None:
+        path = stored
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            return ""
+    return _text(found)
+
+
+def _false_by_default(path: str) -> Callable[[Any], str]:
+    return lambda found: _plain(found, path) or "false"
+
+
+def _zero_by_default(path: str) -> Callable[[Any], str]:
+    return lambda found: _plain(found, path) or "0"
+
+
+def _pod_ips(found: Any) -> str:
+    ips = getattr(found.status, "podIPs", None) if found.status else None
+    return ",".join(str(ip.get("ip", "")) for ip in ips or ())
+
+
+def _event_source(found: Any) -> str:
+    source = getattr(found.source, "component", None) if found.source else None
+    return _text(source or found.reportingComponent)
+
+
+# Selectable fields that are not simply the text of the field at that path.
+_READERS: dict[tuple[str, str], tuple[tuple[str, Callable[[Any], str]], ...]] = {
+    ("", "pods"): (
+        ("spec.hostNetwork", _false_by_default("spec.hostNetwork")),
+        ("status.podIPs", _pod_ips),
+    ),
+    ("", "nodes"): (("spec.unschedulable", _false_by_default("spec.unschedulable")),),
+    ("", "replicationcontrollers"): (("status.replicas", _zero_by_default("status.replicas")),),
+    ("batch", "jobs"): (("status.successful", _zero_by_default("status.succeeded")),),
+    ("", "events"): (("source", _event_source),),
+}
+_EXTRA_PATHS = {
+    ("batch", "jobs"): ("status.succeeded",),
+    ("", "events"): (*event_views.FIELD_NAMES.values(), "source.component", "reason", "type"),
+}
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+def _fields_decoder(kind: Kind) -> msgspec.json.Decoder[Any]:
+    """Build a decoder that reads metadata and the selectable fields and skips all else."""
+    tree: dict[str, Any] = {}
+    for path in (*kind.field_labels, *_EXTRA_PATHS.get(kind.storage, ())):
+        node = tree
+        *parents, leaf = path.split(".")
+        for part in parents:
+            child = node.get(part)
+            node = node.setdefault(part, {}) if isinstance(child, dict | None) else node
+        node.setdefault(leaf, None)
+    return msgspec.json.Decoder(_struct_of("Selectable", tree, (("metadata", _Metadata),)))
+
+
+def _struct_of(name: str, tree: dict[str, Any], first: tuple[tuple[str, type], ...] = ()) -> type:
+    fields: list[Any] = list(first)
+    for part, below in tree.items():
+        if part == "metadata":
+            continue
+        kind: Any = Any if not below else _struct_of(f"{name}_{part}", below) | None
+        fields.append((part, kind, None))
+    return msgspec.defstruct(name, fields)

@@ -1,0 +1,124 @@
+"""Which function answers which verb of which resource or subresource.
+
+The table is plain data; kinds that are not stored and subresources that are more than a part of
+their object have their own entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bayplan.apiserver.auth import Authenticator
+from bayplan.apiserver.authorization import Authorizer
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
+from bayplan.apiserver.errors import ApiError, method_not_allowed, path_not_found
+from bayplan.apiserver.request import Request, User
+from bayplan.apiserver.responses import Answer, Stream, plain_answer
+from bayplan.apiserver.subresources.binding import bind
+from bayplan.apiserver.subresources.eviction import evict
+from bayplan.apiserver.subresources.reviews import Reviews
+from bayplan.apiserver.subresources.scale import scale
+from bayplan.apiserver.subresources.token import issue_token
+from bayplan.apiserver.verbs.create import create
+from bayplan.apiserver.verbs.delete import delete, delete_collection
+from bayplan.apiserver.verbs.patch import patch
+from bayplan.apiserver.verbs.read import get, list_
+from bayplan.apiserver.verbs.update import update
+from bayplan.apiserver.verbs.watch import watch
+
+Handler = Callable[[Backend, Request], Awaitable[Answer | Stream]]
+
+VERBS: dict[str, Handler] = {
+    "create": create,
+    "delete": delete,
+    "deletecollection": delete_collection,
+    "get": get,
+    "list": list_,
+    "patch": patch,
+    "update": update,
+    "watch": watch,
+}
+# Subresources that read and write the object itself, through the ordinary verbs.
+_PARTS = frozenset(("status", "finalize", "ephemeralcontainers", "resize", "approval"))
+_NO_KUBELET = (
+    "this control plane has no kubelets: logs, exec, attach, port-forward and proxy do not work"
+)
+
+
+class Dispatcher:
+    """Finds and runs the handler of a request."""
+
+    def __init__(
+        self, backend: Backend, authenticator: Authenticator, authorizer: Authorizer
+    ) -> None:
+        self._backend = backend
+        self._authenticator = authenticator
+        self._reviews = Reviews(authenticator, authorizer)
+
+    async def run(self, request: Request) -> Answer | Stream:
+        """Answer a request. Raises ApiError."""
+        if request.subresource:
+            return await self._subresource(request)
+        kind = request.kind
+        if not kind.stored:
+            return await self._unstored(request)
+        if request.verb not in kind.verbs:
+            raise method_not_allowed(request.verb, kind.group, kind.resource)
+        if kind.namespaced and not request.namespace and request.verb not in ("list", "watch"):
+            raise method_not_allowed(request.verb, kind.group, kind.resource)
+        if not kind.namespaced and request.namespace:
+            raise path_not_found()
+        if (request.verb in ("create",) and request.name) or (
+            request.verb in ("update", "patch") and not request.name
+        ):
+            raise method_not_allowed(request.verb, kind.group, kind.resource)
+        return await VERBS[request.verb](self._backend, request)
+
+    async def _unstored(self, request: Request) -> Answer | Stream:
+        kind = request.kind
+        if request.verb not in kind.verbs or (kind.namespaced and not request.namespace):
+            raise method_not_allowed(request.verb, kind.group, kind.resource)
+        if kind.resource == "bindings":
+            return await bind(self._backend, request)
+        if kind.resource == "componentstatuses":
+            return _component_statuses(request)
+        return self._reviews.answer(request)
+
+    async def _subresource(self, request: Request) -> Answer | Stream:
+        kind, name = request.kind, request.subresource
+        if kind.namespaced != bool(request.namespace):
+            raise path_not_found()
+        sub = kind.subresources.get(name)
+        if sub is None:
+            if not kind.group and _needs_kubelet(kind.resource, name):
+                raise ApiError(503, "ServiceUnavailable", _NO_KUBELET)
+            raise path_not_found()
+        if request.verb not in sub.verbs:
+            raise method_not_allowed(request.verb, kind.group, kind.resource)
+        if name in _PARTS:
+            return await VERBS[request.verb](self._backend, request)
+        if name == "scale":
+            return await scale(self._backend, request)
+        if name == "binding":
+            return await bind(self._backend, request)
+        if name == "eviction":
+            return await evict(self._backend, request)
+        if name == "token":
+            return await issue_token(self._backend, request, self._issue)
+        await get(self._backend, request)  # a 404 comes before what follows
+        raise ApiError(503, "ServiceUnavailable", _NO_KUBELET)
+
+    def _issue(self, user: User) -> str:
+        return self._authenticator.issue(user)
+
+
+def _needs_kubelet(resource: str, name: str) -> bool:
+    return any(sub.name == name for sub in KUBELET_SUBRESOURCES.get(resource, ()))
+
+
+def _component_statuses(request: Request) -> Answer:
+    listed = {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []}
+    if request.name:
+        raise path_not_found()
+    return plain_answer(request, listed)

@@ -1,0 +1,115 @@
+"""What is not a resource: health, version, discovery, OpenAPI and metrics."""
+
+from __future__ import annotations
+
+import platform
+
+from bayplan import __version__
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.discovery import AGGREGATED_TYPE, Discovery
+from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.http import Connection, plain_text
+from bayplan.apiserver.negotiate import DISCOVERY, accept
+from bayplan.apiserver.request import parse_query
+from bayplan.apiserver.responses import Answer, dump
+
+HEALTH = ("/healthz", "/livez", "/readyz")
+KUBERNETES_VERSION = "v1.36.4"
+
+
+def version_info() -> dict[str, str]:
+    """Return what `kubectl version` shows as the server's version."""
+    major, minor, _ = KUBERNETES_VERSION.lstrip("v").split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": f"{KUBERNETES_VERSION}+bayplan-{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": f"python{platform.python_version()}",
+        "platform": f"linux/{_machine()}",
+    }
+
+
+def _machine() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
+class Documents:
+    """Answers plain paths."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._discovery = Discovery(backend.registry)
+
+    async def answer(self, connection: Connection) -> Answer | None:
+        """Return the document of a path, or None if there is none."""
+        path = connection.path
+        if path.startswith(HEALTH):
+            return self._health(connection)
+        if path == "/version" or path == "/version/":
+            return Answer(200, dump(version_info(), pretty=True))
+        if path == "/" or path == "":
+            return self._index(connection)
+        if path.startswith("/openapi/"):
+            return self._openapi(connection)
+        if path == "/metrics":
+            return plain_text(200, self._metrics())
+        if path.startswith(("/api", "/apis")):
+            return self._discover(connection)
+        return None
+
+    def _health(self, connection: Connection) -> Answer | None:
+        base, _, check = connection.path.strip("/").partition("/")
+        if check not in ("", "ping", "etcd"):
+            return None
+        if check == "" and "verbose" in parse_query(connection.query):
+            return plain_text(200, f"[+]ping ok\n[+]etcd ok\n{base} check passed\n")
+        return plain_text(200, "ok")
+
+    def _index(self, connection: Connection) -> Answer:
+        groups = self._backend.registry.group_versions()
+        paths = ["/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
+        for group, versions in groups.items():
+            base = f"/apis/{group}" if group else "/api"
+            paths += [base, *(f"{base}/{version}" for version in versions)]
+        return Answer(200, dump({"paths": sorted(set(paths))}, pretty=True))
+
+    def _discover(self, connection: Connection) -> Answer | None:
+        output = accept(connection.headers.get("accept"), forms=False, aggregated=True)
+        path = connection.path.rstrip("/")
+        aggregated = output.form == DISCOVERY and path in ("/api", "/apis")
+        document = self._discovery.document(path, aggregated=aggregated)
+        if document is None:
+            if path.startswith("/apis/") and path.count("/") == 2:
+                return None
+            group = path.split("/")[2] if path.startswith("/apis/") else ""
+            if group not in self._backend.registry.group_versions():
+                return None
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        media = AGGREGATED_TYPE if aggregated else output.content_type
+        return Answer(200, dump(document, output.media), media)
+
+    def _openapi(self, connection: Connection) -> Answer | None:
+        from bayplan.apiserver import openapi
+
+        found = openapi.document(
+            self._backend.registry, connection.path, connection.headers.get("accept")
+        )
+        if found is None:
+            return None
+        return Answer(200, found.body, found.content_type.encode())
+
+    def _metrics(self) -> str:
+        revision = self._backend.store.revision
+        return (
+            "# HELP bayplan_apiserver_store_revision Newest revision of the store.\n"
+            "# TYPE bayplan_apiserver_store_revision gauge\n"
+            f"bayplan_apiserver_store_revision {revision}\n"
+        )

@@ -1,0 +1,158 @@
+"""One HTTP exchange over ASGI: headers, bounded bodies, gzip both ways, streams.
+
+A stream watches for the client's going away while it waits for data, and closes its source at
+once when that happens. Nothing here knows Kubernetes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from typing import Any, cast
+
+from bayplan.apiserver.errors import ApiError, bad_request, too_large
+from bayplan.apiserver.responses import Answer, Stream
+
+Message = MutableMapping[str, Any]
+GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Connection:
+    """The request's head, and the two ends of its body."""
+
+    __slots__ = ("_receive", "headers", "method", "path", "pretty", "query", "send", "warnings")
+
+    def __init__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self.headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            key = name.decode("latin-1")
+            text = value.decode("latin-1")
+            # Clients may send several Accept headers; they count as one list.
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self._receive = receive
+        self.send = send
+        self.pretty = False
+        self.warnings: list[str] = []
+
+    async def read(self, limit: int) -> bytes:
+        """Return the body. Raises a 413 as soon as it is longer than allowed."""
+        message = await self._receive()
+        body = cast("bytes", message.get("body", b""))
+        if not message.get("more_body"):
+            if len(body) > limit:
+                raise too_large(limit)
+            return body
+        parts, size = [body], len(body)
+        while message.get("more_body"):
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise bad_request("the connection was closed before the body was complete")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > limit:
+                raise too_large(limit)
+        return b"".join(parts)
+
+    async def gone(self) -> None:
+        """Return when the client has gone away."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return
+
+
+def decode_body(body: bytes, encoding: str | None, limit: int) -> bytes:
+    """Undo the Content-Encoding of a body, without growing beyond the limit."""
+    if not encoding or encoding.lower() == "identity" or not body:
+        return body
+    if encoding.lower() != "gzip":
+        raise ApiError(
+            415, "UnsupportedMediaType", f'content encoding "{encoding}" is not supported; use gzip'
+        )
+    inflater = zlib.decompressobj(_GZIP)
+    try:
+        out = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise bad_request(f"gzip: {error}") from error
+    if len(out) > limit:
+        raise too_large(limit)
+    if not inflater.eof:
+        raise bad_request("gzip: the body ends too early")
+    return out
+
+
+def plain_text(status: int, text: str) -> Answer:
+    return Answer(status, text.encode(), b"text/plain; charset=utf-8")
+
+
+def _warning(text: str) -> tuple[bytes, bytes]:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return b"warning", f'299 - "{quoted}"'.encode("latin-1", "replace")
+
+
+def _head(connection: Connection, status: int, content_type: bytes) -> list[tuple[bytes, bytes]]:
+    headers = [(b"content-type", content_type), (b"cache-control", b"no-cache, private")]
+    if connection.warnings:
+        headers += [_warning(text) for text in dict.fromkeys(connection.warnings)]
+    return headers
+
+
+def _accepts_gzip(connection: Connection) -> bool:
+    return "gzip" in connection.headers.get("accept-encoding", "")
+
+
+async def send_answer(connection: Connection, answer: Answer) -> None:
+    """Send a finished response."""
+    body = answer.body
+    headers = _head(connection, answer.status, answer.content_type)
+    headers.extend(answer.headers)
+    if len(body) > GZIP_FROM and _accepts_gzip(connection):
+        squeezer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+        body = squeezer.compress(body) + squeezer.flush()
+        headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+    headers.append((b"content-length", str(len(body)).encode()))
+    await connection.send(
+        {"type": "http.response.start", "status": answer.status, "headers": headers}
+    )
+    if connection.method == "HEAD":
+        body = b""
+    await connection.send({"type": "http.response.body", "body": body})
+
+
+async def send_stream(connection: Connection, stream: Stream) -> None:
+    """Send a response in pieces until its source or its reader ends."""
+    headers = _head(connection, stream.status, stream.content_type)
+    await connection.send(
+        {"type": "http.response.start", "status": stream.status, "headers": headers}
+    )
+    pump = asyncio.ensure_future(_pump(connection, stream))
+    watch = asyncio.ensure_future(connection.gone())
+    try:
+        await asyncio.wait((pump, watch), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watch.cancel()
+        pump.cancel()
+        await asyncio.gather(pump, watch, return_exceptions=True)
+    if pump.done() and not pump.cancelled() and (error := pump.exception()) is not None:
+        raise error
+
+
+async def _pump(connection: Connection, stream: Stream) -> None:
+    chunks = cast("AsyncGenerator[bytes, None]", stream.chunks)
+    send = connection.send
+    try:
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    finally:
+        await chunks.aclose()
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,134 @@
+"""Which form a client sends and which it accepts.
+
+`accept` turns an Accept header into an `Output`: JSON or YAML, and whether objects are shown whole,
+as a Table or as metadata only. Headers repeat endlessly, so results are cached by header. Protobuf
+and CBOR are never answered: clients that ask for them also accept JSON.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from bayplan.apiserver.errors import ApiError, not_acceptable, unsupported_media
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+BODIES = (JSON, YAML, PROTOBUF)
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+WHOLE, TABLE, PARTIAL, PARTIAL_LIST = (
+    "",
+    "Table",
+    "PartialObjectMetadata",
+    "PartialObjectMetadataList",
+)
+DISCOVERY = "APIGroupDiscoveryList"
+
+
+class Output(NamedTuple):
+    """The negotiated answer: `media` is JSON or YAML, `form` how objects are shown."""
+
+    media: str = JSON
+    form: str = WHOLE
+    version: str = ""
+    group: str = ""
+
+    @property
+    def content_type(self) -> bytes:
+        return self.media.encode()
+
+
+_DEFAULT = Output()
+
+
+def _clauses(header: str) -> list[tuple[float, int, str, dict[str, str]]]:
+    """Split an Accept header into (-quality, position, media type, parameters), best first."""
+    found = []
+    for position, part in enumerate(header.split(",")):
+        media, *rest = (piece.strip() for piece in part.split(";"))
+        parameters = {
+            name.strip().lower(): value.strip().strip('"')
+            for name, _, value in (piece.partition("=") for piece in rest)
+        }
+        try:
+            quality = float(parameters.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if media:
+            found.append((-quality, position, media.lower(), parameters))
+    found.sort(key=lambda clause: clause[:2])
+    return found
+
+
+_FORMS = {
+    TABLE: ("meta.k8s.io", ("v1", "v1beta1")),
+    PARTIAL: ("meta.k8s.io", ("v1", "v1beta1")),
+    PARTIAL_LIST: ("meta.k8s.io", ("v1", "v1beta1")),
+}
+
+
+@lru_cache(maxsize=512)
+def _negotiate(header: str, forms: bool, aggregated: bool) -> Output | None:
+    for _, _, media, parameters in _clauses(header):
+        chosen = JSON if media in (JSON, "*/*", "application/*") else YAML if media == YAML else ""
+        if not chosen:
+            continue
+        wanted = parameters.get("as", "")
+        if not wanted:
+            return Output(chosen)
+        version, group = parameters.get("v", ""), parameters.get("g", "")
+        if (
+            aggregated
+            and wanted == DISCOVERY
+            and group == "apidiscovery.k8s.io"
+            and version == "v2"
+        ):
+            return Output(chosen, wanted, version, group)
+        known = _FORMS.get(wanted)
+        if forms and known and group == known[0] and version in known[1]:
+            return Output(chosen, wanted, version, group)
+    return None
+
+
+def accept(header: str | None, *, forms: bool = True, aggregated: bool = False) -> Output:
+    """Choose how to answer. `forms` allows Table and metadata only. Raises a 406."""
+    if not header or header in (JSON, "*/*"):
+        return _DEFAULT
+    found = _negotiate(header, forms, aggregated)
+    if found is None:
+        raise not_acceptable([JSON, YAML, PROTOBUF])
+    return found
+
+
+@lru_cache(maxsize=256)
+def _media_type(header: str) -> str:
+    return header.partition(";")[0].strip().lower()
+
+
+def body_type(header: str | None) -> str:
+    """Return the media type of an object in a body; JSON when nothing is said. Raises a 415."""
+    if not header:
+        return JSON
+    media = _media_type(header)
+    if media not in BODIES:
+        raise unsupported_media(list(BODIES))
+    return media
+
+
+def patch_type(header: str | None, *, strategic: bool) -> str:
+    """Return the media type of a patch. Raises a 415, also for strategic where it cannot be."""
+    media = _media_type(header or "")
+    allowed = [p for p in PATCHES if strategic or p != STRATEGIC_PATCH]
+    if media not in allowed:
+        raise _unsupported_patch(allowed)
+    return media
+
+
+def _unsupported_patch(allowed: list[str]) -> ApiError:
+    return unsupported_media(allowed)

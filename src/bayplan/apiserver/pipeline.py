@@ -1,0 +1,169 @@
+"""The steps every write goes through, in upstream's order, in one place.
+
+    create:  defaults → admit → metadata → prepare → validate → canonicalize → admission.validate
+    update:  the same, with the stored object at hand
+
+The parts are `bayplan.api.defaults`, `bayplan.apiserver.validation`, `.admission`, `.apply`
+(managedFields) and `.crd`. This module only calls them and turns refusals into `ApiError`s.
+"""
+
+from __future__ import annotations
+
+from bayplan.api.defaults import apply_defaults
+from bayplan.apiserver import admission, validation
+from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.errors import ApiError, bad_request, invalid
+from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.request import Request
+
+
+def default(kind: Kind, obj: Object) -> None:
+    """Write the kind's defaults into the object."""
+    if kind.custom:
+        from bayplan.apiserver import crd
+
+        crd.default(kind, obj)
+        return
+    apply_defaults(kind.group, kind.version, kind.resource, obj)
+
+
+def attributes(
+    request: Request, operation: str, obj: Object, old: Object | None, name: str
+) -> Attributes:
+    kind = request.kind
+    return Attributes(
+        operation,
+        kind.group,
+        kind.version,
+        kind.resource,
+        request.subresource,
+        request.namespace,
+        name,
+        obj,
+        old,
+        request.dry_run,
+    )
+
+
+def admit(backend: Backend, attrs: Attributes) -> None:
+    """Run the mutating half of admission."""
+    try:
+        admission.admit(attrs, backend.reader)
+    except AdmissionError as error:
+        raise _refused(error) from error
+
+
+def admit_valid(backend: Backend, attrs: Attributes) -> None:
+    """Run the validating half of admission."""
+    try:
+        admission.validate(attrs, backend.reader)
+    except AdmissionError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: AdmissionError) -> ApiError:
+    return ApiError(error.code, error.reason, str(error), details=error.details or None)
+
+
+def before_create(backend: Backend, request: Request, obj: Object) -> None:
+    """Prepare and validate a new object that has been defaulted and admitted."""
+    kind = request.kind
+    metadata = obj["metadata"]
+    fill_metadata(backend, request, obj)
+    if kind.custom:
+        from bayplan.apiserver import crd
+
+        crd.prepare_for_create(kind, obj)
+    validation.prepare_for_create(kind.group, kind.resource, obj)
+    causes = validation.validate_create(kind.group, kind.resource, obj)
+    if kind.custom:
+        causes = [*causes, *crd.validate_create(kind, obj)]
+    if causes:
+        raise invalid(kind.group, kind.kind, metadata.get("name", ""), causes)
+    request.warnings += validation.warnings_on_create(kind.group, kind.resource, obj)
+    validation.canonicalize(kind.group, kind.resource, obj)
+
+
+def fill_metadata(backend: Backend, request: Request, obj: Object) -> None:
+    """Set what the server decides about a new object: uid, times, namespace, generated name."""
+    metadata = obj["metadata"]
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+        metadata.pop(key, None)
+    metadata["uid"] = backend.new_uid()
+    metadata["creationTimestamp"] = backend.now()
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"], backend.new_suffix())
+    if request.kind.namespaced:
+        metadata["namespace"] = request.namespace
+
+
+def generated_name(prefix: str, suffix: str) -> str:
+    """Upstream cuts the prefix so that the name fits a DNS label."""
+    return prefix[: 63 - len(suffix)] + suffix
+
+
+# Metadata that an update can never change.
+_SYSTEM = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+)
+
+
+def keep_system_metadata(obj: Object, old: Object) -> None:
+    """Take what clients may not change from the stored object."""
+    metadata, before = obj["metadata"], old["metadata"]
+    for key in _SYSTEM:
+        if key in before:
+            metadata[key] = before[key]
+        else:
+            metadata.pop(key, None)
+
+
+def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
+    """Default, admit, prepare and validate a changed object."""
+    kind, subresource = request.kind, request.subresource
+    default(kind, obj)
+    attrs = attributes(request, UPDATE, obj, old, request.name)
+    admit(backend, attrs)
+    keep_system_metadata(obj, old)
+    if kind.custom:
+        from bayplan.apiserver import crd
+
+        crd.prepare_for_update(kind, obj, old, subresource)
+    validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource)
+    causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
+    if kind.custom:
+        causes = [*causes, *crd.validate_update(kind, obj, old, subresource)]
+    if causes:
+        raise invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
+    request.warnings += validation.warnings_on_update(kind.group, kind.resource, obj, old)
+    validation.canonicalize(kind.group, kind.resource, obj)
+    admit_valid(backend, attrs)
+
+
+def before_delete(backend: Backend, request: Request, old: Object) -> None:
+    """Ask admission whether the object may be deleted."""
+    attrs = attributes(request, DELETE, {}, old, request.name)
+    admit(backend, attrs)
+    admit_valid(backend, attrs)
+
+
+def check_identity(request: Request, obj: Object) -> None:
+    """Refuse a body whose namespace or name is not that of the path."""
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace", "")
+    if request.kind.namespaced:
+        if namespace and namespace != request.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on "
+                "the request"
+            )
+        metadata["namespace"] = request.namespace
+    elif namespace:
+        raise bad_request("namespace is not allowed on this type")

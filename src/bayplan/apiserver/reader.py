@@ -1,0 +1,122 @@
+"""Synchronous reads of stored objects for admission and subresources.
+
+Stores that hold everything in memory answer directly. For others (etcd) the reader keeps a mirror
+of each collection that was ever asked for, fed by a watch, which may be a moment behind: the same
+freshness that upstream's admission has from its informers. Decoded objects are cached by revision;
+callers must not change what they get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from bayplan.apiserver.codec import Codec, Object
+from bayplan.store import Compacted, FastReads, KeyValue, Store
+
+CACHED_OBJECTS = 4096
+
+
+class CachedReader:
+    """Reads the newest objects without a coroutine."""
+
+    def __init__(self, store: Store, codec_of: Callable[[str, str], Codec | None]) -> None:
+        self._store = store
+        self._codec_of = codec_of
+        self._fast = cast("FastReads", store) if hasattr(store, "get_now") else None
+        self._decoded: dict[str, tuple[int, Object]] = {}
+        self._mirrors: dict[str, Mirror] = {}
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
+        codec = self._codec_of(group, resource)
+        if codec is None:
+            return None
+        kv = self._read(codec, codec.key(namespace, name))
+        return self._decode(codec, kv) if kv else None
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
+        codec = self._codec_of(group, resource)
+        if codec is None:
+            return []
+        return [self._decode(codec, kv) for kv in self.range(codec, codec.collection(namespace))]
+
+    def range(self, codec: Codec, prefix: str) -> Iterable[KeyValue]:
+        """Return the stored values below a prefix in key order."""
+        if self._fast is not None:
+            return self._fast.range_now(prefix).items
+        return self._mirrors[codec.prefix].below(prefix) if codec.prefix in self._mirrors else []
+
+    def _read(self, codec: Codec, key: str) -> KeyValue | None:
+        if self._fast is not None:
+            return self._fast.get_now(key)
+        mirror = self._mirrors.get(codec.prefix)
+        return mirror.items.get(key) if mirror else None
+
+    def _decode(self, codec: Codec, kv: KeyValue) -> Object:
+        known = self._decoded.get(kv.key)
+        if known is not None and known[0] == kv.mod_revision:
+            return known[1]
+        obj = codec.decode(kv)
+        if len(self._decoded) >= CACHED_OBJECTS:
+            self._decoded.clear()
+        self._decoded[kv.key] = (kv.mod_revision, obj)
+        return obj
+
+    async def start(self, collections: Iterable[tuple[str, str]]) -> None:
+        """Mirror these collections if the store cannot be read directly."""
+        if self._fast is not None:
+            return
+        for group, resource in collections:
+            codec = self._codec_of(group, resource)
+            if codec is not None and codec.prefix not in self._mirrors:
+                mirror = Mirror(self._store, codec.prefix)
+                await mirror.start()
+                self._mirrors[codec.prefix] = mirror
+
+    async def close(self) -> None:
+        for mirror in self._mirrors.values():
+            await mirror.close()
+        self._mirrors.clear()
+
+
+class Mirror:
+    """A copy of one collection, kept up to date by a watch."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self.items: dict[str, KeyValue] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        after = await self._load()
+        self._task = asyncio.create_task(self._follow(after))
+
+    async def _load(self) -> int:
+        found = await self._store.range(self._prefix)
+        self.items = {kv.key: kv for kv in found.items}
+        return found.revision
+
+    async def _follow(self, after: int) -> None:
+        while True:
+            try:
+                async for batch in self._store.watch(self._prefix, after=after):
+                    for event in batch:
+                        if event.deleted:
+                            self.items.pop(event.kv.key, None)
+                        else:
+                            self.items[event.kv.key] = event.kv
+                return  # the store was closed
+            except Compacted:
+                after = await self._load()
+
+    def below(self, prefix: str) -> list[KeyValue]:
+        found = [kv for key, kv in self.items.items() if key.startswith(prefix)]
+        found.sort(key=lambda kv: kv.key)
+        return found
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

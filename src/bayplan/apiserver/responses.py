@@ -1,0 +1,117 @@
+"""How results become bytes: whole objects, tables, metadata only; JSON, indented JSON, YAML.
+
+The common case, one stored object as compact JSON, is a splice without decoding. Everything else
+decodes and renders. Compression and headers are added by the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bayplan.api import yaml
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, TABLE, WHOLE, YAML
+from bayplan.apiserver.request import Request
+from bayplan.store import KeyValue
+
+_encoder = msgspec.json.Encoder()
+JSON_TYPE = b"application/json"
+
+
+class Answer(NamedTuple):
+    """A finished response."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON_TYPE
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Stream(NamedTuple):
+    """A response whose body comes in pieces; `chunks` is closed when the client goes away."""
+
+    status: int
+    chunks: AsyncIterator[bytes]
+    content_type: bytes = JSON_TYPE
+
+
+def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:
+    """Encode plain data for a client."""
+    if media == YAML:
+        return yaml.dump(value).encode()
+    data = _encoder.encode(value)
+    return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
+
+
+def value_answer(backend: Backend, request: Request, kv: KeyValue, status: int = 200) -> Answer:
+    """Answer with one stored object."""
+    codec = backend.codec(request.kind)
+    output = request.output
+    if output.form == WHOLE and output.media == JSON:
+        body = codec.whole(kv)
+        if request.pretty:
+            body = msgspec.json.format(body, indent=2) + b"\n"
+        return Answer(status, body)
+    return object_answer(backend, request, codec.decode(kv), status)
+
+
+def object_answer(backend: Backend, request: Request, obj: Object, status: int = 200) -> Answer:
+    """Answer with one object in the form that was asked for."""
+    output = request.output
+    shown: Object = obj
+    if output.form == TABLE:
+        version = obj["metadata"].get("resourceVersion", "")
+        shown = table(request, [obj], {"resourceVersion": version})
+    elif output.form in (PARTIAL, PARTIAL_LIST):
+        shown = partial(obj, output.version)
+    body = dump(shown, output.media, pretty=request.pretty)
+    return Answer(status, body, output.content_type)
+
+
+def plain_answer(request: Request, obj: Object, status: int = 200) -> Answer:
+    """Answer with data that is not an object of the resource (a Status, a Scale)."""
+    media = request.output.media
+    return Answer(status, dump(obj, media, pretty=request.pretty), media.encode())
+
+
+def partial(obj: Object, version: str) -> Object:
+    """Return an object's metadata as a PartialObjectMetadata."""
+    return {
+        "kind": PARTIAL,
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj["metadata"],
+    }
+
+
+def table(
+    request: Request, objects: list[Object], metadata: Object, *, columns: bool = True
+) -> Object:
+    """Return objects as a Table, with as much of each as `includeObject` asks for."""
+    from bayplan.apiserver import tables
+
+    include = request.query.get("includeObject") or "Metadata"
+    version = request.output.version
+    return tables.render(
+        request.kind, objects, metadata, include=include, version=version, columns=columns
+    )
+
+
+def error_answer(error: ApiError, *, media: str = JSON, pretty: bool = False) -> Answer:
+    return Answer(
+        error.code, dump(error.status(), media, pretty=pretty), media.encode(), error.headers
+    )
+
+
+def success(details: Object | None = None, code: int | None = None) -> Object:
+    """Return a Status that says Success."""
+    status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        status["details"] = details
+    if code:
+        status["code"] = code
+    return status

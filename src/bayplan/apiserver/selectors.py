@@ -1,0 +1,106 @@
+"""Label and field selectors as they stand in a query string.
+
+Labels are parsed by `bayplan.api.labels`; here they are cached, and field selectors (`a=b,c!=d`)
+get their parser, because which fields can be selected depends on the kind. Matchers work on plain
+values, so that one decode of an object serves any number of watchers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from bayplan.api.labels import Selector, SelectorError, parse_selector
+from bayplan.apiserver.errors import bad_request
+from bayplan.apiserver.kinds import Kind
+
+
+@lru_cache(maxsize=1024)
+def parse_labels(text: str) -> Selector | None:
+    """Parse a label selector; None when it selects everything. Raises a 400."""
+    try:
+        selector = parse_selector(text)
+    except SelectorError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
+    return None if selector.empty else selector
+
+
+class FieldSelector(NamedTuple):
+    """Equalities and inequalities of field values, all of which must hold."""
+
+    terms: tuple[tuple[str, bool, str], ...]  # path, equal?, value
+
+    def matches(self, value_of: Callable[[str], str]) -> bool:
+        return all((value_of(path) == value) is equal for path, equal, value in self.terms)
+
+    def exact(self, path: str) -> str | None:
+        """Return the value that the path must equal, if the selector says so."""
+        return next((v for p, equal, v in self.terms if equal and p == path), None)
+
+
+def _split_terms(text: str) -> list[str]:
+    """Split at commas that no backslash escapes."""
+    return [part for part in re.split(r"(?<!\\),", text) if part]
+
+
+def _unescape(value: str) -> str:
+    out, escaped = [], False
+    for char in value:
+        if escaped:
+            if char not in "\\,=":
+                raise bad_request(
+                    f"invalid field selector: invalid escape sequence in value: {value}"
+                )
+            out.append(char)
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char in ",=":
+            raise bad_request(f"invalid field selector: {value}; unescaped {char}")
+        else:
+            out.append(char)
+    if escaped:
+        raise bad_request(f"invalid field selector: {value}; ends in a backslash")
+    return "".join(out)
+
+
+@lru_cache(maxsize=1024)
+def parse_fields(text: str) -> FieldSelector | None:
+    """Parse a field selector; None when it selects everything. Raises a 400."""
+    terms: list[tuple[str, bool, str]] = []
+    for part in _split_terms(text):
+        match = re.match(r"((?:[^\\=!]|\\.)*?)(!=|==|=)(.*)$", part, re.DOTALL)
+        if match is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        terms.append((match[1], match[2] != "!=", _unescape(match[3])))
+    return FieldSelector(tuple(terms)) if terms else None
+
+
+# Kinds whose conversion functions word the refusal in their own way.
+_OWN_WORDS = {
+    "Pod": "field label not supported: {path}",
+    "Node": "field label not supported: {path}",
+    "ReplicationController": "field label not supported: {path}",
+    "Event": "field label not supported: {path}",
+    "Namespace": "field label not supported: {path}",
+    "Secret": "field label not supported: {path}",
+    "Service": "field label not supported: {path}",
+    "Job": 'field label "{path}" not supported for Job',
+}
+
+
+def check_fields(kind: Kind, selector: FieldSelector) -> None:
+    """Raise upstream's 400 if the kind cannot be selected by one of the fields."""
+    for path, _, _ in selector.terms:
+        if path in ("metadata.name", "metadata.namespace") or path in kind.field_labels:
+            continue
+        if kind.custom:
+            raise bad_request(f"field label not supported: {path}")
+        words = _OWN_WORDS.get(kind.kind)
+        if words:
+            raise bad_request(words.format(path=path))
+        raise bad_request(
+            f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        )

@@ -1,0 +1,280 @@
+"""The API server as an ASGI application.
+
+Requests to resources take a short way: path, identity, permission, verb, answer; no framework in
+between. Health, version, discovery and OpenAPI are looked up in a table of plain paths. What a verb
+raises as `ApiError` becomes a Status; anything else is logged, counted and answered with a 500 that
+does not tell details.
+
+    server = ApiServer(MemoryStore())          # an ASGI app; every argument has a default
+    await server.start()                       # writes the objects that a cluster starts with
+    client = Client(AsgiTransport(server, token=server.admin_token))
+
+With `clock`, `uid` and `suffix` given, the same requests give the same bytes: that is what `sim`
+uses. Sockets, TLS and signals are `bayplan.apiserver.serving`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import structlog
+
+from bayplan.apiserver import bootstrap
+from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
+from bayplan.apiserver.authorization import Action, AlwaysAllow, Authorizer, Rbac
+from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
+from bayplan.apiserver.dispatch import Dispatcher
+from bayplan.apiserver.documents import Documents
+from bayplan.apiserver.errors import (
+    ApiError,
+    forbidden,
+    internal,
+    path_not_found,
+    too_large,
+    too_many_requests,
+    unauthorized,
+)
+from bayplan.apiserver.http import Connection, decode_body, plain_text, send_answer, send_stream
+from bayplan.apiserver.negotiate import accept
+from bayplan.apiserver.request import (
+    ANONYMOUS,
+    NO_QUERY,
+    Request,
+    User,
+    flag,
+    parse_path,
+    parse_query,
+)
+from bayplan.apiserver.responses import Answer, Stream, error_answer
+from bayplan.store import Store, Unavailable
+
+log = structlog.get_logger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_BODY = 3 * 1024 * 1024
+MAX_READS, MAX_WRITES = 400, 200
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_BROWSERS = ("Mozilla", "curl", "Wget")
+
+
+class ApiServer:
+    """Serves the Kubernetes API from a store. An ASGI application."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = time.time,
+        uid: Callable[[], str] = random_uid,
+        suffix: Callable[[], str] = random_suffix,
+        admin_token: str = "",
+        anonymous: bool = True,
+        rbac: bool = False,
+        check_capacity: bool = False,
+        max_body: int = MAX_BODY,
+        max_reads: int = MAX_READS,
+        max_writes: int = MAX_WRITES,
+    ) -> None:
+        self.backend = Backend(
+            store, clock=clock, uid=uid, suffix=suffix, check_capacity=check_capacity
+        )
+        self.authenticator = Authenticator(anonymous=anonymous)
+        self.admin_token = admin_token or new_token()
+        self.authenticator.add(self.admin_token, ADMIN)
+        self.authorizer: Authorizer = Rbac(self.backend.reader) if rbac else AlwaysAllow()
+        self._always_allow = not rbac
+        self._dispatcher = Dispatcher(self.backend, self.authenticator, self.authorizer)
+        self._documents = Documents(self.backend)
+        self._max_body = max_body
+        self._limits = {True: max_reads, False: max_writes}
+        self._inflight = {True: 0, False: 0}
+        self.failures = 0  # requests that ended in an unexpected exception
+
+    @property
+    def store(self) -> Store:
+        return self.backend.store
+
+    async def start(self) -> None:
+        """Write what every cluster starts with and learn the definitions in the store."""
+        await self.backend.reader.start(bootstrap.MIRRORED)
+        await bootstrap.write_system_objects(self.backend)
+
+    async def close(self) -> None:
+        """End what this server runs; the store belongs to whoever opened it."""
+        await self.backend.reader.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _other_protocol(scope, receive, send)
+            return
+        connection = Connection(scope, receive, send)
+        try:
+            result = await self._handle(connection)
+        except ApiError as error:
+            result = error_answer(error, pretty=connection.pretty)
+        except Unavailable as error:
+            log.warning("store unavailable", error=str(error))
+            result = error_answer(ApiError(503, "ServiceUnavailable", "the store is unavailable"))
+        except (RecursionError, Exception) as error:
+            self.failures += 1
+            log.error(
+                "request failed",
+                method=connection.method,
+                path=connection.path,
+                error=type(error).__name__,
+                exc_info=True,
+            )
+            result = error_answer(internal(type(error).__name__))
+        if isinstance(result, Stream):
+            await send_stream(connection, result)
+        else:
+            await send_answer(connection, result)
+
+    async def _handle(self, connection: Connection) -> Answer | Stream:
+        path = connection.path
+        user = self._authenticate(connection, path)
+        target = parse_path(path)
+        if target is None:
+            self._authorize_path(user, connection.method, path)
+            return await self._document(connection, user)
+        kind = self.backend.registry.get(target.group, target.version, target.resource)
+        if kind is None:
+            return self._unknown(target.group, target.version)
+        query = parse_query(connection.query) if connection.query else NO_QUERY
+        verb = _verb(connection.method, target.name, query, target.watch)
+        request = Request(
+            verb,
+            kind,
+            target.namespace,
+            target.name,
+            target.subresource,
+            query=query,
+            content_type=connection.headers.get("content-type"),
+            user=user,
+            user_agent=connection.headers.get("user-agent", ""),
+        )
+        request.pretty = connection.pretty = _pretty(query, request.user_agent)
+        if not self._always_allow:
+            self._authorize(request)
+        return await self._limited(connection, request)
+
+    async def _limited(self, connection: Connection, request: Request) -> Answer | Stream:
+        """Run a verb unless too many are running; a watch counts only while it opens."""
+        reading = request.verb in ("get", "list", "watch")
+        if self._inflight[reading] >= self._limits[reading]:
+            raise too_many_requests("too many requests, please try again later")
+        self._inflight[reading] += 1
+        try:
+            if not reading:
+                request.body = await self._body(connection)
+            request.output = accept(connection.headers.get("accept"))
+            result = await self._dispatcher.run(request)
+        finally:
+            self._inflight[reading] -= 1
+        connection.warnings = request.warnings
+        return result
+
+    async def _body(self, connection: Connection) -> bytes:
+        length = connection.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._max_body:
+            raise too_large(self._max_body)
+        body = await connection.read(self._max_body)
+        return decode_body(body, connection.headers.get("content-encoding"), self._max_body)
+
+    def _authenticate(self, connection: Connection, path: str) -> User:
+        header = connection.headers.get("authorization")
+        if header is None:
+            if self.authenticator.anonymous and path in bootstrap.PUBLIC_PATHS:
+                return ANONYMOUS
+            raise unauthorized()
+        return self.authenticator.authenticate(header)
+
+    def _authorize(self, request: Request) -> None:
+        kind = request.kind
+        action = Action(
+            request.verb,
+            kind.group,
+            kind.resource,
+            request.subresource,
+            request.namespace if kind.resource != "namespaces" else request.name,
+            request.name,
+        )
+        allowed, _ = self.authorizer.allows(request.user, action)
+        if not allowed:
+            raise _denied(request)
+
+    def _authorize_path(self, user: User, method: str, path: str) -> None:
+        if self._always_allow or user is ANONYMOUS or path in bootstrap.PUBLIC_PATHS:
+            return
+        verb = {"GET": "get", "HEAD": "get"}.get(method, method.lower())
+        allowed, _ = self.authorizer.allows(user, Action(verb, path=path))
+        if not allowed:
+            why = f'User "{user.name}" cannot {verb} path "{path}"'
+            raise ApiError(403, "Forbidden", f"forbidden: {why}", details={})
+
+    async def _document(self, connection: Connection, user: User) -> Answer | Stream:
+        if connection.method not in ("GET", "HEAD"):
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
+        found = await self._documents.answer(connection)
+        return found if found is not None else plain_text(404, "404 page not found\n")
+
+    def _unknown(self, group: str, version: str) -> Answer:
+        """Answer for a resource that no kind serves: JSON below a known group, text elsewhere."""
+        if group in self.backend.registry.group_versions():
+            raise path_not_found()
+        return plain_text(404, "404 page not found\n")
+
+
+def _verb(method: str, name: str, query: dict[str, str], watch: bool) -> str:
+    if method in ("GET", "HEAD"):
+        if name and not watch:
+            return "get"
+        return "watch" if watch or flag(query, "watch") else "list"
+    if method == "DELETE":
+        return "delete" if name else "deletecollection"
+    verb = _VERBS.get(method)
+    if verb is None:
+        raise ApiError(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    return verb
+
+
+def _pretty(query: dict[str, str], user_agent: str) -> bool:
+    if "pretty" in query:
+        return query["pretty"] not in ("false", "0")
+    return user_agent.startswith(_BROWSERS)
+
+
+def _denied(request: Request) -> ApiError:
+    kind = request.kind
+    resource = f"{kind.resource}/{request.subresource}" if request.subresource else kind.resource
+    where = (
+        f' in the namespace "{request.namespace}"' if request.namespace else " at the cluster scope"
+    )
+    why = (
+        f'User "{request.user.name}" cannot {request.verb} resource "{resource}" '
+        f'in API group "{kind.group}"{where}'
+    )
+    return forbidden(kind.group, kind.resource, request.name, why)
+
+
+async def _other_protocol(scope: Scope, receive: Receive, send: Send) -> None:
+    """Handle uvicorn's lifespan messages; refuse websockets."""
+    if scope["type"] != "lifespan":
+        return
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+__all__ = ["ApiServer"]

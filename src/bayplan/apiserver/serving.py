@@ -1,0 +1,223 @@
+"""Runs an ApiServer on a socket: store, TLS, tokens, kubeconfig, uvicorn, orderly stop.
+
+`Settings` is what the command line says; `serve` runs until it is told to stop. It is also what
+`bayplan up` uses, with controllers beside the server on the same loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import structlog
+import uvicorn
+
+from bayplan.apiserver import tls
+from bayplan.apiserver.auth import load_tokens, new_token
+from bayplan.apiserver.kubeconfig import write_kubeconfig, write_private
+from bayplan.apiserver.server import ApiServer
+from bayplan.errors import ConfigError
+from bayplan.store import Store
+
+log = structlog.get_logger(__name__)
+STORES = ("memory", "sqlite", "etcd")
+MODES = ("AlwaysAllow", "RBAC")
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """How a server is to be run."""
+
+    data: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    store: str = "sqlite"
+    etcd_servers: list[str] = []
+    kubeconfig_out: Path | None = None
+    token_file: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_generate: bool = False
+    authorization_mode: str = "AlwaysAllow"
+    anonymous_auth: bool = True
+    check_capacity: bool = False
+    max_requests_inflight: int = 400
+    max_mutating_requests_inflight: int = 200
+    max_request_bytes: int = 3 * 1024 * 1024
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A server that accepts connections."""
+
+    server: ApiServer
+    url: str
+    token: str
+    kubeconfig: Path | None
+    authority: bytes | None
+    stop: Callable[[], None]
+
+
+async def open_store(settings: Settings) -> Store:
+    """Open the store that the settings name."""
+    if settings.store == "memory":
+        from bayplan.store.memory import MemoryStore
+
+        return MemoryStore()
+    if settings.store == "etcd":
+        from bayplan.store.etcd import EtcdStore
+
+        if not settings.etcd_servers:
+            raise ConfigError("--store etcd needs --etcd-servers")
+        return await EtcdStore.open(settings.etcd_servers)
+    from bayplan.store.sqlite import SqliteStore
+
+    if settings.data is None:
+        raise ConfigError("--store sqlite needs --data, the directory to keep objects in")
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return await SqliteStore.open(settings.data)
+
+
+def _admin_token(settings: Settings) -> str:
+    """Return the admin token, the same one each time for the same data directory."""
+    if settings.data is None:
+        return new_token()
+    path = settings.data / "admin-token"
+    if path.exists():
+        return path.read_text(encoding="utf-8").strip()
+    token = new_token()
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(path, token + "\n")
+    return token
+
+
+def _tls_files(settings: Settings) -> tls.TlsFiles | None:
+    given = (settings.tls_certificate, settings.tls_key)
+    if all(given):
+        assert settings.tls_certificate is not None and settings.tls_key is not None
+        return tls.TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_certificate)
+    if any(given):
+        raise ConfigError("--tls-cert-file and --tls-private-key-file must be given together")
+    if not settings.tls_generate:
+        return None
+    if settings.data is None:
+        raise ConfigError("--tls-generate needs --data, the directory to keep certificates in")
+    return tls.generate(settings.data / "tls", [settings.host])
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f'listening on "{settings.host}:{settings.port}": {error.strerror}'
+        ) from error
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _url(settings: Settings, listener: socket.socket, secure: bool) -> str:
+    port = listener.getsockname()[1]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{shown}:{port}"
+
+
+def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
+    """Make the server that the settings describe, on an open store."""
+    if settings.authorization_mode not in MODES:
+        raise ConfigError(f"--authorization-mode must be one of {', '.join(MODES)}")
+    server = ApiServer(
+        store,
+        admin_token=token,
+        anonymous=settings.anonymous_auth,
+        rbac=settings.authorization_mode == "RBAC",
+        check_capacity=settings.check_capacity,
+        max_body=settings.max_request_bytes,
+        max_reads=settings.max_requests_inflight,
+        max_writes=settings.max_mutating_requests_inflight,
+    )
+    if settings.token_file is not None:
+        for extra, user in load_tokens(settings.token_file):
+            server.authenticator.add(extra, user)
+    return server
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn without its own signal handlers: who runs the loop decides when to stop."""
+
+    def install_signal_handlers(self) -> None:
+        return
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Running]:
+    """Run a server while the block runs; it accepts connections when the block begins."""
+    files = _tls_files(settings)
+    listener = _listen(settings)
+    try:
+        store = await open_store(settings)
+    except BaseException:
+        listener.close()
+        raise
+    server = build_server(settings, store, _admin_token(settings))
+    try:
+        await server.start()
+        gc.freeze()  # what is loaded by now stays; the collector need not look at it again
+        web = _Uvicorn(_web_config(server, files))
+        task = asyncio.create_task(web.serve(sockets=[listener]))
+        yield await _ready(settings, server, listener, files, web, task)
+        web.should_exit = True
+        await task
+    finally:
+        await server.close()
+        await store.close()
+        listener.close()
+
+
+def _web_config(server: ApiServer, files: tls.TlsFiles | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        server,
+        access_log=False,
+        log_level="warning",
+        lifespan="off",
+        timeout_keep_alive=90,
+        timeout_graceful_shutdown=1,
+        date_header=False,
+        server_header=False,
+        ws="none",
+        ssl_certfile=str(files.certificate) if files else None,
+        ssl_keyfile=str(files.key) if files else None,
+    )
+
+
+async def _ready(
+    settings: Settings,
+    server: ApiServer,
+    listener: socket.socket,
+    files: tls.TlsFiles | None,
+    web: uvicorn.Server,
+    task: asyncio.Task[None],
+) -> Running:
+    while not web.started:
+        if task.done():
+            task.result()
+            raise ConfigError("the HTTP server ended before it was ready")
+        await asyncio.sleep(0.002)
+    url = _url(settings, listener, files is not None)
+    authority = files.authority.read_bytes() if files else None
+    if settings.kubeconfig_out is not None:
+        write_kubeconfig(settings.kubeconfig_out, url, server.admin_token, authority)
+
+    def stop() -> None:
+        web.should_exit = True
+
+    return Running(server, url, server.admin_token, settings.kubeconfig_out, authority, stop)

@@ -1,0 +1,142 @@
+"""Questions about identity and permission: kinds that are answered and never stored.
+
+`kubectl auth can-i` and `whoami` ask for oneself; kube-scheduler and other components delegate
+their own requests' authentication and authorization by TokenReview and SubjectAccessReview.
+"""
+
+from __future__ import annotations
+
+from bayplan.apiserver.auth import Authenticator
+from bayplan.apiserver.authorization import Action, Authorizer
+from bayplan.apiserver.bodies import read_object
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.errors import bad_request, invalid
+from bayplan.apiserver.request import Request, User
+from bayplan.apiserver.responses import Answer, plain_answer
+from bayplan.apiserver.validation.errors import Cause, required
+
+
+class Reviews:
+    """Answers reviews."""
+
+    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._handlers = {
+            "selfsubjectreviews": self._who_am_i,
+            "tokenreviews": self._whose_token,
+            "selfsubjectaccessreviews": self._may_i,
+            "subjectaccessreviews": self._may_they,
+            "localsubjectaccessreviews": self._may_they_here,
+            "selfsubjectrulesreviews": self._my_rules,
+        }
+
+    def answer(self, request: Request) -> Answer:
+        """Fill in the status of the review in the body."""
+        review = read_object(request, request.kind)
+        review.setdefault("metadata", {})
+        review.setdefault("spec", {})
+        review["status"] = self._handlers[request.kind.resource](request, review)
+        return plain_answer(request, review, 201)
+
+    def _who_am_i(self, request: Request, review: Object) -> Object:
+        return {"userInfo": user_info(request.user)}
+
+    def _whose_token(self, request: Request, review: Object) -> Object:
+        token = review["spec"].get("token", "")
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        user = self._authenticator.lookup(token)
+        if user is None:
+            return {"user": {}, "error": "invalid bearer token"}
+        return {"authenticated": True, "user": user_info(user)}
+
+    def _may_i(self, request: Request, review: Object) -> Object:
+        self._check_attributes(request, review)
+        return self._decide(request.user, review["spec"])
+
+    def _may_they(self, request: Request, review: Object) -> Object:
+        self._check_attributes(request, review)
+        spec = review["spec"]
+        if not spec.get("user") and not spec.get("groups"):
+            causes = [required("spec.user", "at least one of user or group must be specified")]
+            raise invalid(request.kind.group, request.kind.kind, "", causes)
+        user = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
+        return self._decide(user, spec)
+
+    def _may_they_here(self, request: Request, review: Object) -> Object:
+        where = (review["spec"].get("resourceAttributes") or {}).get("namespace", "")
+        if where != request.namespace:
+            raise bad_request(
+                f"spec.resourceAttributes.namespace must match namespace: {request.namespace}"
+            )
+        return self._may_they(request, review)
+
+    def _check_attributes(self, request: Request, review: Object) -> None:
+        given = [
+            key
+            for key in ("resourceAttributes", "nonResourceAttributes")
+            if review["spec"].get(key)
+        ]
+        if len(given) == 1:
+            return
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        field = "spec.resourceAttributes"
+        cause = (
+            required(field, text)
+            if not given
+            else Cause(
+                "FieldValueInvalid",
+                field,
+                f"Invalid value: cannot be specified in combination: {text}",
+            )
+        )
+        raise invalid(request.kind.group, request.kind.kind, "", [cause])
+
+    def _decide(self, user: User, spec: Object) -> Object:
+        allowed, reason = self._authorizer.allows(user, action_of(spec))
+        status: Object = {"allowed": allowed}
+        if reason:
+            status["reason"] = reason
+        return status
+
+    def _my_rules(self, request: Request, review: Object) -> Object:
+        namespace = review["spec"].get("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        rules = self._authorizer.rules(request.user, namespace)
+        return {
+            "resourceRules": [rule for rule in rules if not rule.get("nonResourceURLs")],
+            "nonResourceRules": [
+                {"verbs": rule.get("verbs", []), "nonResourceURLs": rule["nonResourceURLs"]}
+                for rule in rules
+                if rule.get("nonResourceURLs")
+            ],
+            "incomplete": False,
+        }
+
+
+def user_info(user: User) -> Object:
+    out: Object = {"username": user.name}
+    if user.uid:
+        out["uid"] = user.uid
+    out["groups"] = list(user.groups)
+    if user.extra:
+        out["extra"] = {key: list(values) for key, values in user.extra}
+    return out
+
+
+def action_of(spec: Object) -> Action:
+    """Turn the attributes of an access review into an action."""
+    other = spec.get("nonResourceAttributes")
+    if other:
+        return Action(other.get("verb", ""), path=other.get("path", ""))
+    asked = spec.get("resourceAttributes") or {}
+    return Action(
+        asked.get("verb", ""),
+        asked.get("group", ""),
+        asked.get("resource", ""),
+        asked.get("subresource", ""),
+        asked.get("namespace", ""),
+        asked.get("name", ""),
+    )

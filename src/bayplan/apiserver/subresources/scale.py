@@ -1,0 +1,165 @@
+"""Scale: the number of replicas of any workload, in one form.
+
+Reading makes a Scale out of the stored object; writing changes `spec.replicas` and goes on as an
+ordinary update of the object, so validation, admission and versions are the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bayplan.api.patch import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_merge
+from bayplan.api.schema import FieldTypeError, decode, type_for
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.bodies import identify, parse, read_as
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.errors import ApiError, bad_request, invalid
+from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, YAML, patch_type
+from bayplan.apiserver.request import Request
+from bayplan.apiserver.responses import Answer, plain_answer
+from bayplan.apiserver.validation.errors import invalid as invalid_value
+from bayplan.apiserver.verbs.update import rewrite
+
+API_VERSION = "autoscaling/v1"
+
+
+class Paths(NamedTuple):
+    """Where a kind keeps what a Scale shows; each a tuple of keys."""
+
+    replicas: tuple[str, ...] = ("spec", "replicas")
+    status: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ("spec", "selector")
+
+
+def paths_of(kind: Kind) -> Paths:
+    if not kind.custom:
+        return Paths()
+    from bayplan.apiserver import crd
+
+    found = crd.scale_paths(kind)
+    return Paths(*found)
+
+
+async def scale(backend: Backend, request: Request) -> Answer:
+    """Handle GET, PUT and PATCH of a scale."""
+    codec = backend.codec(request.kind)
+    paths = paths_of(request.kind)
+    kv = await backend.must_get(codec, request.namespace, request.name)
+    if request.verb == "get":
+        return plain_answer(request, scale_of(codec.decode(kv), paths))
+    change = _change_of(request)
+    result: Object = {}
+
+    def compute(old: Object) -> Object:
+        before = scale_of(old, paths)
+        wanted = change(before)
+        _write(request, old, before, wanted, paths)
+        return old
+
+    request.subresource = ""  # what follows is an update of the object itself
+    inner = request.output
+    request.output = type(inner)()
+    answer = await rewrite(backend, request, compute)
+    request.output = inner
+    result = parse(JSON, answer.body)
+    return plain_answer(request, scale_of(result, paths))
+
+
+def _change_of(request: Request):  # type: ignore[no-untyped-def]
+    """Return a function from the present Scale to the wanted one."""
+    if request.verb == "update":
+        given = read_as(request, API_VERSION, "Scale")
+        return lambda before: given
+    media = patch_type(request.content_type, strategic=True)
+    body = parse(YAML if media == APPLY_PATCH else JSON, request.body)
+    type_ = type_for(API_VERSION, "Scale")
+    assert type_ is not None
+
+    def change(before: Object) -> Object:
+        try:
+            if media == JSON_PATCH:
+                patched = apply_json_patch(before, body)
+            elif media in (MERGE_PATCH, APPLY_PATCH):
+                patched = apply_merge_patch(before, body)
+            else:
+                patched = apply_strategic_merge(before, body, type_)
+            out, _ = decode(identify(patched, API_VERSION, "Scale", defaulted=True), type_)
+        except PatchError as error:
+            reason = "BadRequest" if error.status == 400 else "Invalid"
+            raise ApiError(error.status, reason, str(error)) from error
+        except FieldTypeError as error:
+            raise bad_request(str(error)) from error
+        return out
+
+    return change
+
+
+def _write(request: Request, obj: Object, before: Object, wanted: Object, paths: Paths) -> None:
+    """Put the wanted number into the object, or say what is wrong with it."""
+    metadata = wanted.get("metadata") or {}
+    if metadata.get("name", request.name) != request.name:
+        raise bad_request(
+            f"the name of the object ({metadata.get('name')}) does not match "
+            f"the name on the URL ({request.name})"
+        )
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    if replicas < 0:
+        cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid("autoscaling", "Scale", request.name, [cause])
+    for key in ("resourceVersion", "uid"):
+        if metadata.get(key):
+            obj["metadata"][key] = metadata[key]
+    node = obj
+    for key in paths.replicas[:-1]:
+        node = node.setdefault(key, {})
+    node[paths.replicas[-1]] = replicas
+
+
+def scale_of(obj: Object, paths: Paths) -> Object:
+    """Make the Scale of an object."""
+    metadata = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    spec: Object = {}
+    if replicas := _at(obj, paths.replicas):
+        spec["replicas"] = replicas
+    status: Object = {"replicas": _at(obj, paths.status) or 0}
+    if selector := selector_text(_at(obj, paths.selector) if paths.selector else None):
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": API_VERSION,
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _at(obj: Object, path: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    value: object = obj
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def selector_text(selector: object) -> str:
+    """Write a label selector, or a plain map, as text."""
+    if isinstance(selector, str):
+        return selector
+    if not isinstance(selector, dict):
+        return ""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for item in selector.get("matchExpressions") or ():
+        key, values = item["key"], ",".join(sorted(item.get("values") or ()))
+        text = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }.get(item["operator"], "")
+        parts.append((key, text))
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))

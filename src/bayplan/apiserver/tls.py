@@ -1,0 +1,129 @@
+"""Certificates for a server that was given none.
+
+A small authority is made once and kept beside the data; it signs a certificate for the addresses
+that the server listens on. Keys are written with mode 0600.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+VALID_DAYS = 3650
+
+
+class TlsFiles(NamedTuple):
+    """Paths of a server's certificate and key, and of the authority that clients trust."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+def generate(directory: Path, hosts: list[str]) -> TlsFiles:
+    """Return a certificate for these hosts, made now unless the directory has one."""
+    files = TlsFiles(directory / "apiserver.crt", directory / "apiserver.key", directory / "ca.crt")
+    if all(path.exists() for path in files) and _covers(files.certificate, hosts):
+        return files
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    now = datetime.datetime.now(datetime.UTC)
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority_name = _name("bayplan-ca")
+    authority = (
+        _builder(authority_name, authority_name, authority_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(_name("bayplan-apiserver"), authority_name, key.public_key(), now)
+        .add_extension(x509.SubjectAlternativeName(_alternatives(hosts)), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
+            critical=False,
+        )
+        .sign(authority_key, hashes.SHA256())
+    )
+    _write(files.key, _private(key))
+    _write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    _write(files.authority, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+    return files
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternatives(hosts: list[str]) -> list[x509.GeneralName]:
+    names = dict.fromkeys([*hosts, "localhost", "127.0.0.1", "::1", "kubernetes.default.svc"])
+    found: list[x509.GeneralName] = []
+    for host in names:
+        try:
+            found.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            found.append(x509.DNSName(host))
+    return found
+
+
+def _covers(path: Path, hosts: list[str]) -> bool:
+    """Say whether a certificate is in date and names all hosts."""
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+        return False
+    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    named = {str(ip) for ip in extension.get_values_for_type(x509.IPAddress)}
+    named |= set(extension.get_values_for_type(x509.DNSName))
+    return all(host in named for host in hosts)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _write(path: Path, data: bytes, mode: int = 0o600) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

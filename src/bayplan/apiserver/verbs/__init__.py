@@ -1,0 +1,1 @@
+"""What can be done with a resource: create, read, list, watch, update, patch, delete."""

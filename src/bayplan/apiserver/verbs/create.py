@@ -1,0 +1,59 @@
+"""POST on a collection."""
+
+from __future__ import annotations
+
+from bayplan.apiserver import managed, pipeline
+from bayplan.apiserver.admission import CREATE
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.bodies import read_object
+from bayplan.apiserver.codec import Codec, Object
+from bayplan.apiserver.errors import already_exists
+from bayplan.apiserver.request import Request
+from bayplan.apiserver.responses import Answer, object_answer, value_answer
+from bayplan.store import Conflict, KeyValue
+
+GENERATED_NAME_ATTEMPTS = 8
+
+
+async def create(backend: Backend, request: Request) -> Answer:
+    """Create the object in the body."""
+    obj = read_object(request, request.kind)
+    obj.setdefault("metadata", {})
+    pipeline.check_identity(request, obj)
+    pipeline.default(request.kind, obj)
+    return await create_object(backend, request, obj)
+
+
+async def create_object(
+    backend: Backend, request: Request, obj: Object, *, track: bool = True
+) -> Answer:
+    """Create a decoded and defaulted object; also used by PUT and apply of a missing one."""
+    codec = backend.codec(request.kind)
+    attrs = pipeline.attributes(request, CREATE, obj, None, obj["metadata"].get("name", ""))
+    pipeline.admit(backend, attrs)
+    if track:
+        managed.track(backend, request, obj, None)
+    generated = not obj["metadata"].get("name")
+    for attempt in range(GENERATED_NAME_ATTEMPTS):
+        pipeline.before_create(backend, request, obj)
+        attrs.name = obj["metadata"]["name"]
+        pipeline.admit_valid(backend, attrs)
+        try:
+            return await _store(backend, codec, request, obj)
+        except Conflict:
+            name = obj["metadata"]["name"]
+            if not generated or attempt == GENERATED_NAME_ATTEMPTS - 1:
+                raise already_exists(request.kind.group, request.kind.resource, name) from None
+            obj["metadata"].pop("name")
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _store(backend: Backend, codec: Codec, request: Request, obj: Object) -> Answer:
+    key = codec.key(request.namespace, obj["metadata"]["name"])
+    if request.dry_run:
+        found = await backend.store.get(key)
+        if found is not None:
+            raise Conflict(key, found, 0)
+        return object_answer(backend, request, obj, 201)
+    kv: KeyValue = await backend.store.put(key, codec.encode(obj), expect=0)
+    return value_answer(backend, request, kv, 201)

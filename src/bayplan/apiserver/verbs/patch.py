@@ -1,0 +1,116 @@
+"""PATCH: JSON patch, merge patch, strategic merge patch, and server-side apply.
+
+The first three compute a new object from the stored one and go on as an update. A patch that sets
+`metadata.resourceVersion` thereby insists on that version. Apply also reads and writes field
+ownership and may create the object; `bayplan.apiserver.apply` does that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bayplan.api.patch import (
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_merge,
+)
+from bayplan.api.schema import FieldTypeError, decode, problems, strict_message, type_for
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.bodies import identify, parse
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.errors import ApiError, invalid
+from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.negotiate import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    patch_type,
+)
+from bayplan.apiserver.request import Request
+from bayplan.apiserver.responses import Answer
+from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.verbs.apply import apply
+from bayplan.apiserver.verbs.update import rewrite
+
+
+async def patch(backend: Backend, request: Request) -> Answer:
+    """Change an object as the body says."""
+    media = patch_type(request.content_type, strategic=not request.kind.custom)
+    if media == APPLY_PATCH:
+        return await apply(backend, request)
+    if "force" in request.query:
+        cause = Cause(
+            "FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"
+        )
+        raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
+    body = parse(JSON, request.body)
+    change = _change(request.kind, media, body)
+
+    def compute(old: Object) -> Object:
+        return patched(request, old, change, body)
+
+    return await rewrite(backend, request, compute)
+
+
+def _change(kind: Kind, media: str, body: Any) -> Callable[[Object], Any]:
+    if media == JSON_PATCH:
+        return lambda old: apply_json_patch(old, body)
+    if media == MERGE_PATCH:
+        return lambda old: apply_merge_patch(old, body)
+    type_ = type_for(kind.api_version, kind.kind)
+    assert type_ is not None
+    return lambda old: apply_strategic_merge(old, body, type_)
+
+
+def patched(request: Request, old: Object, change: Callable[[Object], Any], body: Any) -> Object:
+    """Apply a patch to a stored object and bring the result into canonical form."""
+    try:
+        result = change(old)
+    except PatchError as error:
+        raise _patch_error(error) from error
+    kind = request.kind
+    obj = identify(result, kind.api_version, kind.kind, defaulted=True)
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}
+    if kind.custom:
+        return _custom(request, obj)
+    type_ = type_for(kind.api_version, kind.kind)
+    if type_ is None:
+        return obj
+    try:
+        out, dropped = decode(obj, type_)
+    except FieldTypeError as error:
+        raise _invalid_patch(body, str(error)) from error
+    mode = request.field_validation
+    if dropped and mode != "Ignore":
+        _report(request, mode, obj, problems(type_, obj), body)
+    return out
+
+
+def _report(request: Request, mode: str, obj: Object, found: list[str], body: Any) -> None:
+    if found and mode == "Strict":
+        raise _invalid_patch(body, strict_message(obj, found))
+    request.warnings.extend(found)
+
+
+def _custom(request: Request, obj: Object) -> Object:
+    from bayplan.apiserver import crd
+
+    mode = request.field_validation
+    out, found = crd.prune(request.kind, obj, None)
+    if found and mode != "Ignore":
+        _report(request, mode, obj, found, obj)
+    return out
+
+
+def _patch_error(error: PatchError) -> ApiError:
+    reason = {400: "BadRequest", 413: "RequestEntityTooLarge"}.get(error.status, "Invalid")
+    return ApiError(error.status, reason, str(error))
+
+
+def _invalid_patch(body: Any, text: str) -> ApiError:
+    cause = Cause("FieldValueInvalid", "patch", f"Invalid value: {body!r:.400}: {text}")
+    return invalid("", "", "", [cause])

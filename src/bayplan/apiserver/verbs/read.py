@@ -1,0 +1,329 @@
+"""GET of one object and of a collection: versions, paging, selectors.
+
+A list reads the store once and joins stored bytes; only selectors, tables and metadata-only forms
+look inside objects. Long lists are sent in chunks so that other requests get their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from bayplan.api.labels import Selector
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.codec import Codec, Object
+from bayplan.apiserver.errors import (
+    ApiError,
+    bad_request,
+    invalid,
+    not_found,
+    too_large_version,
+)
+from bayplan.apiserver.negotiate import JSON, TABLE, WHOLE
+from bayplan.apiserver.request import Request, number
+from bayplan.apiserver.responses import Answer, Stream, dump, partial, table, value_answer
+from bayplan.apiserver.selectors import FieldSelector, check_fields, parse_fields, parse_labels
+from bayplan.apiserver.validation.errors import Cause, forbidden, not_supported
+from bayplan.store import Compacted, FutureRevision, KeyValue
+
+CHUNK_ITEMS = 500
+FUTURE_WAIT_SECONDS = 3.0
+PAGE = 1000  # how many stored objects are read at once when a selector may leave some out
+
+
+async def get(backend: Backend, request: Request) -> Answer:
+    """Answer with one object."""
+    codec = backend.codec(request.kind)
+    version = parse_version(request.query.get("resourceVersion"))
+    await wait_for_version(backend, version)
+    kv = await backend.get(codec, request.namespace, request.name)
+    if kv is None:
+        raise not_found(request.kind.group, request.kind.resource, request.name)
+    return value_answer(backend, request, kv)
+
+
+def parse_version(text: str | None) -> int:
+    """Read a resourceVersion; none and an empty one are 0. Raises a 400."""
+    if not text:
+        return 0
+    if not text.isdigit() or len(text) > 20:
+        raise bad_request(f'invalid resource version "{text}": must be an unsigned integer')
+    return int(text)
+
+
+async def wait_for_version(backend: Backend, version: int) -> None:
+    """Wait a short while until the store has reached a version. Raises a 504."""
+    if version <= backend.store.revision:
+        return
+    try:
+        await asyncio.wait_for(backend.store.wait_for(version), FUTURE_WAIT_SECONDS)
+    except TimeoutError:
+        raise too_large_version(version, backend.store.revision) from None
+
+
+class Selection(NamedTuple):
+    """Which objects of a collection are wanted; `name` when only one can match."""
+
+    labels: Selector | None
+    fields: FieldSelector | None
+    name: str | None
+
+    def __bool__(self) -> bool:
+        return self.labels is not None or self.fields is not None
+
+    def matches(self, codec: Codec, kv: KeyValue) -> bool:
+        found = codec.fields(kv)
+        if self.labels is not None and not self.labels.matches(found.labels):
+            return False
+        return self.fields is None or self.fields.matches(found.value_of)
+
+
+def selection(request: Request) -> Selection:
+    """Read the selectors of a request. Raises a 400."""
+    query = request.query
+    labels = parse_labels(query["labelSelector"]) if query.get("labelSelector") else None
+    fields = parse_fields(query["fieldSelector"]) if query.get("fieldSelector") else None
+    if fields is not None:
+        check_fields(request.kind, fields)
+    return Selection(labels, fields, fields.exact("metadata.name") if fields else None)
+
+
+class Token(msgspec.Struct, rename={"version": "v", "revision": "rv"}):
+    """What a continue token says, in upstream's form."""
+
+    version: str
+    revision: int
+    start: str
+
+
+def encode_token(revision: int, start: str) -> str:
+    data = msgspec.json.encode(Token("meta.k8s.io/v1", revision, start))
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def decode_token(text: str) -> Token:
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        token = msgspec.json.decode(data, type=Token)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+    if token.version != "meta.k8s.io/v1" or not token.start:
+        raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
+    return token
+
+
+class Page(NamedTuple):
+    """The objects of one list answer."""
+
+    items: list[KeyValue]
+    revision: int
+    token: str
+    remaining: int | None
+
+    def metadata(self) -> Object:
+        out: Object = {"resourceVersion": str(self.revision)}
+        if self.token:
+            out["continue"] = self.token
+        if self.remaining:
+            out["remainingItemCount"] = self.remaining
+        return out
+
+
+async def list_(backend: Backend, request: Request) -> Answer | Stream:
+    """Answer with a collection, or a page of it."""
+    codec = backend.codec(request.kind)
+    page = await read_page(backend, request, codec)
+    output = request.output
+    if output.form == WHOLE and output.media == JSON and not request.pretty:
+        return _whole_list(codec, page)
+    objects = [codec.decode(kv) for kv in page.items]
+    shown: Object
+    if output.form == TABLE:
+        shown = table(request, objects, page.metadata())
+    elif output.form:
+        shown = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": f"meta.k8s.io/{output.version}",
+            "metadata": page.metadata(),
+            "items": [partial(obj, output.version) for obj in objects],
+        }
+    else:
+        shown = list_object(request, page.metadata(), objects)
+    return Answer(200, dump(shown, output.media, pretty=request.pretty), output.content_type)
+
+
+def list_object(request: Request, metadata: Object, objects: list[Object]) -> Object:
+    kind = request.kind
+    return {
+        "kind": f"{kind.kind}List",
+        "apiVersion": kind.api_version,
+        "metadata": metadata,
+        "items": objects,
+    }
+
+
+def _whole_list(codec: Codec, page: Page) -> Answer | Stream:
+    head = codec.list_head + msgspec.json.encode(page.metadata()) + b',"items":['
+    if len(page.items) <= CHUNK_ITEMS:
+        return Answer(200, head + b",".join(map(codec.item, page.items)) + b"]}")
+    return Stream(200, _list_chunks(codec, head, page.items))
+
+
+async def _list_chunks(codec: Codec, head: bytes, items: list[KeyValue]) -> AsyncIterator[bytes]:
+    for start in range(0, len(items), CHUNK_ITEMS):
+        chunk = b",".join(map(codec.item, items[start : start + CHUNK_ITEMS]))
+        yield (b"," if start else head) + chunk
+    yield b"]}"
+
+
+async def read_page(backend: Backend, request: Request, codec: Codec) -> Page:
+    """Read what a list asks for: at which version, from where, how much, selected by what."""
+    query = request.query
+    chosen = selection(request)
+    limit = number(query, "limit") or 0
+    limit = max(limit, 0)
+    token = decode_token(query["continue"]) if query.get("continue") else None
+    check_match(query, token is not None)
+    revision = await _revision(backend, query, token, limit)
+    prefix = codec.collection(request.namespace if request.kind.namespaced else "")
+    start = codec.prefix + token.start if token else ""
+    try:
+        return await _read(backend, codec, chosen, prefix, start, limit, revision)
+    except Compacted as error:
+        raise _expired(token, error) from error
+    except FutureRevision as error:
+        raise too_large_version(error.asked, error.current) from error
+
+
+def _expired(token: Token | None, error: Compacted) -> ApiError:
+    if token is None:
+        text = f"too old resource version: {error.asked} ({error.compacted})"
+        return ApiError(410, "Expired", text)
+    text = (
+        "The provided continue parameter is too old to display a consistent list result. "
+        "You can start a new list without the continue parameter."
+    )
+    return ApiError(410, "Expired", text)
+
+
+async def _revision(
+    backend: Backend, query: dict[str, str], token: Token | None, limit: int
+) -> int:
+    """Return the past revision to read at, or 0 for now. Waits for versions still to come."""
+    if token is not None:
+        if query.get("resourceVersion") not in (None, "", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        return token.revision
+    version = parse_version(query.get("resourceVersion"))
+    match = query.get("resourceVersionMatch", "")
+    await wait_for_version(backend, version)
+    # A limit with a version means exactly that version, from before the match parameter existed.
+    if match == "Exact" or (not match and limit and version):
+        return version
+    return 0
+
+
+def check_match(query: dict[str, str], continued: bool, *, watching: bool = False) -> None:
+    """Check resourceVersionMatch and sendInitialEvents of a list or watch. Raises a 422."""
+    match = query.get("resourceVersionMatch", "")
+    version = query.get("resourceVersion", "")
+    initial = query.get("sendInitialEvents")
+    causes: list[Cause] = []
+    if not watching and initial is not None:
+        causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if watching:
+        causes += _watch_match(match, initial)
+    elif match:
+        causes += _list_match(match, version, continued)
+    if causes:
+        raise invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
+def _list_match(match: str, version: str, continued: bool) -> Iterable[Cause]:
+    field = "resourceVersionMatch"
+    if not version:
+        yield forbidden(
+            field, "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    if continued:
+        yield forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
+    if match not in ("Exact", "NotOlderThan"):
+        yield not_supported(field, match, ["Exact", "NotOlderThan", ""])
+    if match == "Exact" and version == "0":
+        yield forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+
+
+def _watch_match(match: str, initial: str | None) -> Iterable[Cause]:
+    field = "resourceVersionMatch"
+    if match and initial is None:
+        yield forbidden(
+            field,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )
+    if initial is not None and match != "NotOlderThan":
+        if match:
+            yield not_supported(field, match, ["NotOlderThan"])
+        else:
+            yield forbidden(
+                field,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+
+
+async def _read(
+    backend: Backend,
+    codec: Codec,
+    chosen: Selection,
+    prefix: str,
+    start: str,
+    limit: int,
+    revision: int,
+) -> Page:
+    if not chosen:
+        found = await backend.store.range(prefix, start_after=start, limit=limit, revision=revision)
+        return _page(codec, found.items, found.revision, found.remaining)
+    if chosen.name is not None and codec.prefix != prefix:
+        start_key, narrow = "", prefix + chosen.name
+    else:
+        start_key, narrow = start, prefix
+    return await _read_selected(backend, codec, chosen, narrow, start_key, limit, revision)
+
+
+def _page(codec: Codec, items: list[KeyValue], revision: int, remaining: int) -> Page:
+    if not remaining:
+        return Page(items, revision, "", None)
+    token = encode_token(revision, items[-1].key[len(codec.prefix) :])
+    return Page(items, revision, token, remaining)
+
+
+async def _read_selected(
+    backend: Backend,
+    codec: Codec,
+    chosen: Selection,
+    prefix: str,
+    start: str,
+    limit: int,
+    revision: int,
+) -> Page:
+    """Read until the page is full, leaving out what is not selected."""
+    items: list[KeyValue] = []
+    while True:
+        size = PAGE if limit else 0
+        found = await backend.store.range(prefix, start_after=start, limit=size, revision=revision)
+        revision = found.revision
+        for position, kv in enumerate(found.items):
+            if not chosen.matches(codec, kv):
+                continue
+            items.append(kv)
+            more = found.remaining or position + 1 < len(found.items)
+            if limit and len(items) == limit and more:
+                return Page(
+                    items, revision, encode_token(revision, kv.key[len(codec.prefix) :]), None
+                )
+        if not found.remaining:
+            return Page(items, revision, "", None)
+        start = found.items[-1].key

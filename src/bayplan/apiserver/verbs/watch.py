@@ -1,0 +1,287 @@
+"""Watch: the changes of a collection as a stream of JSON lines.
+
+Each store event is encoded once for each way of showing it (`event.cache`) and the bytes are
+shared by all watchers; events that arrive together are sent together. An object that comes to
+match a selector is ADDED, one that ceases to is DELETED with its last matching content and the new
+version. A reader that falls too far behind, or asks for history that is gone, gets an ERROR event
+with a 410 Status, and the stream ends: it must list again.
+
+Bookmarks are sent when asked for, once a minute and shortly before the timeout, and only if
+something has happened since the last version that the client knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import cast
+
+import msgspec
+
+from bayplan.apiserver.backend import Backend, gone
+from bayplan.apiserver.codec import Fields, Object
+from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.negotiate import TABLE, WHOLE, Output
+from bayplan.apiserver.request import Request, flag, number
+from bayplan.apiserver.responses import Stream, dump, partial, table
+from bayplan.apiserver.verbs.read import (
+    Selection,
+    check_match,
+    parse_version,
+    selection,
+    wait_for_version,
+)
+from bayplan.store import Compacted, Event, KeyValue, Watcher
+
+BOOKMARK_SECONDS = 60.0
+BEFORE_TIMEOUT_SECONDS = 2.0
+SHORTEST_DEFAULT, LONGEST_DEFAULT = 1800.0, 3600.0
+INITIAL_CHUNK = 500
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+_LINE_END = b"}\n"
+_HEADS = {
+    "ADDED": b'{"type":"ADDED","object":',
+    "MODIFIED": b'{"type":"MODIFIED","object":',
+    "DELETED": b'{"type":"DELETED","object":',
+}
+
+
+async def watch(backend: Backend, request: Request) -> Stream:
+    """Open a watch. Errors of the options are raised; later ones become events."""
+    query = request.query
+    chosen = selection(request)
+    check_match(query, False, watching=True)
+    version = parse_version(query.get("resourceVersion"))
+    timeout = number(query, "timeoutSeconds") or random.uniform(SHORTEST_DEFAULT, LONGEST_DEFAULT)
+    initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
+    if initial:
+        await wait_for_version(backend, version)
+    opened = _Watch(backend, request, chosen, flag(query, "allowWatchBookmarks"), timeout)
+    return Stream(200, opened.lines(version, initial))
+
+
+class _Watch:
+    """One open watch."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        request: Request,
+        chosen: Selection,
+        bookmarks: bool,
+        timeout: float,
+    ) -> None:
+        self.backend = backend
+        self.codec = backend.codec(request.kind)
+        self.request = request
+        self.chosen = chosen
+        self.bookmarks = bookmarks
+        self.timeout = timeout
+        self.prefix = self.codec.collection(request.namespace if request.kind.namespaced else "")
+        self.exact = ""
+        if chosen.name is not None and (request.namespace or not request.kind.namespaced):
+            self.exact = self.prefix + chosen.name
+        self.known = 0  # the newest version that the client has been told
+        self.columns_sent = False
+        output = request.output
+        # What tells one encoding of an event from another in its cache.
+        plain = output.form == WHOLE
+        self.view: tuple[str, ...] | None = (
+            (request.kind.api_version,) if plain else (request.kind.api_version, *_form(output))
+        )
+        if output.form == TABLE:
+            self.view = None  # the first event of a stream carries the columns
+
+    async def lines(self, version: int, initial: bool | None) -> AsyncIterator[bytes]:
+        """Yield the stream; every chunk holds whole lines."""
+        try:
+            if version and not initial:
+                after = version
+            else:
+                found = await self.backend.store.range(self.prefix)
+                after = found.revision
+                if initial is not False:
+                    for chunk in self._initial(found.items):
+                        yield chunk
+            self.known = after
+            if initial and self.bookmarks:
+                yield self._bookmark(after, INITIAL_EVENTS_END)
+            else:
+                yield b""  # the headers go out at once, before anything happens
+            async for chunk in self._follow(after):
+                yield chunk
+        except Compacted as error:
+            yield self._error(gone(error))
+
+    def _initial(self, items: list[KeyValue]) -> list[bytes]:
+        chunks, lines = [], []
+        for kv in items:
+            if self._selected(kv):
+                lines.append(self._line("ADDED", kv))
+            if len(lines) == INITIAL_CHUNK:
+                chunks.append(b"".join(lines))
+                lines = []
+        if lines:
+            chunks.append(b"".join(lines))
+        return chunks
+
+    def _selected(self, kv: KeyValue) -> bool:
+        return not self.chosen or self.chosen.matches(self.codec, kv)
+
+    async def _follow(self, after: int) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.timeout
+        marks = self._mark_times(loop.time(), deadline)
+        watcher = self.backend.store.watch(self.exact or self.prefix, after=after)
+        try:
+            while True:
+                batch = await _next(watcher, marks[0] if marks else deadline)
+                if batch is None:
+                    return
+                chunk = self._batch(batch)
+                if chunk:
+                    yield chunk
+                now = loop.time()
+                if marks and now >= marks[0]:
+                    del marks[0]
+                    if watcher.progress > self.known:
+                        self.known = watcher.progress
+                        yield self._bookmark(self.known, None)
+                if now >= deadline:
+                    return
+        finally:
+            watcher.close()
+
+    def _mark_times(self, now: float, deadline: float) -> list[float]:
+        if not self.bookmarks:
+            return []
+        times = []
+        at = now + BOOKMARK_SECONDS
+        last = max(now, deadline - BEFORE_TIMEOUT_SECONDS)
+        while at < last:
+            times.append(at)
+            at += BOOKMARK_SECONDS
+        return [*times, last]
+
+    def _batch(self, batch: list[Event]) -> bytes:
+        if not self.chosen and batch:
+            self.known = batch[-1].kv.mod_revision
+            return b"".join([self._plain(event) for event in batch])
+        lines = []
+        for event in batch:
+            if self.exact and event.kv.key != self.exact:
+                continue
+            line = self._selected_line(event)
+            if line:
+                self.known = event.kv.mod_revision
+                lines.append(line)
+        return b"".join(lines)
+
+    def _plain(self, event: Event) -> bytes:
+        """Return the line of an event that needs no selection, encoding it at most once."""
+        kind = "DELETED" if event.deleted else "ADDED" if event.prev is None else "MODIFIED"
+        return self._cached(event, kind, event.kv)
+
+    def _cached(self, event: Event, kind: str, kv: KeyValue) -> bytes:
+        if self.view is None:
+            return self._line(kind, kv)
+        cache = self._cache(event)
+        key = (kind, *self.view)
+        line = cache.get(key)
+        if line is None:
+            line = cache[key] = self._line(kind, kv)
+        return cast("bytes", line)
+
+    def _cache(self, event: Event) -> dict[object, object]:
+        """Return the event's shared results; only the newest events keep theirs."""
+        if event.cache is None:
+            event.cache = {}
+            recent = self.backend.encoded_events
+            if len(recent) == recent.maxlen:
+                recent.popleft().cache = None
+            recent.append(event)
+        return cast("dict[object, object]", event.cache)
+
+    def _selected_line(self, event: Event) -> bytes:
+        if not self.chosen:
+            return self._plain(event)
+        now = not event.deleted and self._matches(event, event.kv)
+        before = event.prev is not None and self._matches(event, event.prev)
+        if now:
+            return self._cached(event, "MODIFIED" if before else "ADDED", event.kv)
+        if not before or event.prev is None:
+            return b""
+        if event.deleted:
+            return self._cached(event, "DELETED", event.kv)
+        left = event.prev
+        last = KeyValue(left.key, left.value, left.create_revision, event.kv.mod_revision)
+        return self._line("DELETED", last)
+
+    def _matches(self, event: Event, kv: KeyValue) -> bool:
+        """Match a selector on fields that are read once for all watchers of the event."""
+        cache = self._cache(event)
+        key = ("fields", kv.mod_revision, self.request.kind.api_version)
+        found = cast("Fields | None", cache.get(key))
+        if found is None:
+            cache[key] = found = self.codec.fields(kv)
+        labels, fields = self.chosen.labels, self.chosen.fields
+        if labels is not None and not labels.matches(found.labels):
+            return False
+        return fields is None or fields.matches(found.value_of)
+
+    def _line(self, kind: str, kv: KeyValue) -> bytes:
+        output = self.request.output
+        if output.form == WHOLE:
+            return _HEADS[kind] + self.codec.whole(kv) + _LINE_END
+        obj = self.codec.decode(kv)
+        if output.form == TABLE:
+            metadata = {"resourceVersion": str(kv.mod_revision)}
+            shown = table(self.request, [obj], metadata, columns=not self.columns_sent)
+            self.columns_sent = True
+        else:
+            shown = partial(obj, output.version)
+        return _HEADS[kind] + dump(shown) + _LINE_END
+
+    def _bookmark(self, version: int, annotations: dict[str, str] | None) -> bytes:
+        metadata: Object = {"resourceVersion": str(version), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        kind = self.request.kind
+        obj: Object = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        if self.request.output.form == TABLE:
+            row = {"cells": [], "object": {**obj, **_meta_kind(self.request.output)}}
+            obj = {
+                "kind": "Table",
+                "apiVersion": f"meta.k8s.io/{self.request.output.version}",
+                "metadata": {"resourceVersion": str(version)},
+                "columnDefinitions": [],
+                "rows": [row],
+            }
+        elif self.request.output.form:
+            obj.update(_meta_kind(self.request.output))
+        return dump({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+    def _error(self, error: ApiError) -> bytes:
+        return msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
+
+
+def _form(output: Output) -> tuple[str, str]:
+    return output.form, output.version
+
+
+def _meta_kind(output: Output) -> Object:
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{output.version}"}
+
+
+async def _next(watcher: Watcher, until: float) -> list[Event] | None:
+    """Return the next batch, an empty one at that time, None when the watcher has ended."""
+    if batch := watcher.take():
+        return batch
+    try:
+        async with asyncio.timeout_at(until):
+            return await watcher.__anext__()
+    except TimeoutError:
+        return watcher.take()
+    except StopAsyncIteration:
+        return None

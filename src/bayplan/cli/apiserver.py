@@ -1,0 +1,98 @@
+"""`bayplan apiserver`: serve the Kubernetes API from an embedded store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+def _address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter("want HOST:PORT, for example 127.0.0.1:8080 (port 0: any)")
+    return host.strip("[]"), int(port)
+
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for objects, the admin token and generated certificates.",
+)
+@click.option(
+    "--bind",
+    default="127.0.0.1:6443",
+    show_default=True,
+    callback=_address,
+    help="Address to listen on; port 0 takes a free one.",
+)
+@click.option(
+    "--kubeconfig-out", type=FILE, help="Write a kubeconfig for kubectl here (mode 0600)."
+)
+@click.option(
+    "--store",
+    type=click.Choice(("memory", "sqlite", "etcd")),
+    default="sqlite",
+    show_default=True,
+    help="Where objects are kept.",
+)
+@click.option("--etcd-servers", default="", help="Comma-separated URLs, with --store etcd.")
+@click.option("--token-file", type=READABLE, help='More users: a CSV of token,user,uid,"groups".')
+@click.option("--tls-cert-file", type=READABLE, help="Serve HTTPS with this certificate.")
+@click.option("--tls-private-key-file", type=READABLE, help="The certificate's key.")
+@click.option("--tls-generate", is_flag=True, help="Serve HTTPS with a certificate made here.")
+@click.option(
+    "--authorization-mode",
+    type=click.Choice(("AlwaysAllow", "RBAC")),
+    default="AlwaysAllow",
+    show_default=True,
+)
+@click.option(
+    "--anonymous-auth",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Let health and version be read without a token.",
+)
+@click.option(
+    "--controllers",
+    default="",
+    help="Comma-separated controllers to run, * for all; none by default.",
+)
+@click.option(
+    "--check-bind-capacity",
+    is_flag=True,
+    help="Refuse a binding that the node has no room for.",
+)
+@click.option("--max-requests-inflight", default=400, show_default=True)
+@click.option("--max-mutating-requests-inflight", default=200, show_default=True)
+@click.option("--max-request-bytes", default=3 * 1024 * 1024, show_default=True)
+def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **options: object) -> None:
+    """Serve the Kubernetes API on this machine, without etcd or Docker."""
+    from bayplan.apiserver.run import run
+    from bayplan.apiserver.serving import Settings
+
+    settings = Settings(
+        host=bind[0],
+        port=bind[1],
+        etcd_servers=[url for url in etcd_servers.split(",") if url],
+        data=options["data"],  # type: ignore[arg-type]
+        store=str(options["store"]),
+        kubeconfig_out=options["kubeconfig_out"],  # type: ignore[arg-type]
+        token_file=options["token_file"],  # type: ignore[arg-type]
+        tls_certificate=options["tls_cert_file"],  # type: ignore[arg-type]
+        tls_key=options["tls_private_key_file"],  # type: ignore[arg-type]
+        tls_generate=bool(options["tls_generate"]),
+        authorization_mode=str(options["authorization_mode"]),
+        anonymous_auth=bool(options["anonymous_auth"]),
+        check_capacity=bool(options["check_bind_capacity"]),
+        max_requests_inflight=int(str(options["max_requests_inflight"])),
+        max_mutating_requests_inflight=int(str(options["max_mutating_requests_inflight"])),
+        max_request_bytes=int(str(options["max_request_bytes"])),
+    )
+    run(settings, controllers, click.echo)
