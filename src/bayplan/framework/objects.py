@@ -7,6 +7,7 @@ was worked out from it can be kept until it changes. It does not watch anything;
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -33,13 +34,16 @@ from bayplan.api import (
     Workload,
 )
 
+_REMEMBERED = 4096
+"""How many changes a lister can tell about."""
+
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 
 
 class Lister(Generic[O]):
     """Objects of one kind by key (`namespace/name`, or the name for kinds without a namespace)."""
 
-    __slots__ = ("_by_key", "_by_namespace", "kind", "revision")
+    __slots__ = ("_by_key", "_by_namespace", "_changed", "kind", "revision")
 
     def __init__(self, kind: type[O]) -> None:
         self.kind = kind
@@ -47,6 +51,14 @@ class Lister(Generic[O]):
         """Grows with every change."""
         self._by_key: dict[str, O] = {}
         self._by_namespace: dict[str, dict[str, O]] = {}
+        self._changed: deque[str] = deque(maxlen=_REMEMBERED)
+
+    def changes_since(self, revision: int) -> list[str] | None:
+        """Keys put or deleted since a revision, oldest first; None means too long ago to tell."""
+        count = self.revision - revision
+        if count > len(self._changed):
+            return None
+        return [self._changed[place] for place in range(-count, 0)]
 
     def get(self, key: str) -> O | None:
         return self._by_key.get(key)
@@ -63,6 +75,7 @@ class Lister(Generic[O]):
     def put(self, item: O) -> None:
         """Add or replace an object."""
         self.revision += 1
+        self._changed.append(item.key)
         self._by_key[item.key] = item
         self._by_namespace.setdefault(item.metadata.namespace, {})[item.key] = item
 
@@ -71,6 +84,7 @@ class Lister(Generic[O]):
         item = self._by_key.pop(key, None)
         if item is not None:
             self.revision += 1
+            self._changed.append(key)
             self._by_namespace[item.metadata.namespace].pop(key, None)
         return item
 
