@@ -1,0 +1,59 @@
+"""Outside plugins: loads them at start and again when their files change.
+
+`--plugins` takes module names and paths of Python files; each holds `PLUGINS`, a dict from plugin
+name to factory. Packages may also offer entry points (see `framework.registry`). A file is read
+anew at every load; a module that was imported before is reloaded, so that an edit takes effect
+without a restart. A module that fails to load is a ConfigError that names it: at start the process
+ends, on a reload the plugins in use stay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bayplan.errors import ConfigError
+from bayplan.framework import Registry, from_entry_points, from_modules, merge
+from bayplan.plugins import in_tree_registry
+
+
+def load_registry(items: Sequence[str], *, again: bool = False) -> Registry:
+    """Return the factories of all plugins, in-tree and outside; `again` reloads modules."""
+    names = [item for item in items if not item.endswith(".py")]
+    if again:
+        for name in names:
+            _reload(name)
+    files = [_from_file(Path(item)) for item in items if item.endswith(".py")]
+    return merge(in_tree_registry(), from_entry_points(), from_modules(names), *files)
+
+
+def _reload(name: str) -> None:
+    module = sys.modules.get(name)
+    if module is None:
+        return
+    try:
+        importlib.reload(module)
+    except Exception as problem:  # any code may run at import; the old plugins stay in use
+        raise ConfigError(f'reloading plugin module "{name}": {problem}') from problem
+
+
+def _from_file(path: Path) -> Registry:
+    if not path.is_file():
+        raise ConfigError(f'plugin file "{path}" does not exist; check --plugins')
+    spec = importlib.util.spec_from_file_location(f"bayplan_plugin_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:  # any code may run at import
+        raise ConfigError(f'loading plugin file "{path}": {problem}') from problem
+    plugins = getattr(module, "PLUGINS", None)
+    if not isinstance(plugins, Mapping) or not all(callable(item) for item in plugins.values()):
+        raise ConfigError(
+            f'plugin file "{path}" has no PLUGINS; define PLUGINS = {{"MyPlugin": new}}'
+        )
+    return dict(plugins)

@@ -1,0 +1,293 @@
+"""The scheduler as a process: starts everything, waits for signals, ends in order.
+
+    informers fill the cache  →  the lease is won  →  pods are scheduled  →  SIGTERM or a lost lease
+
+Health and metrics are served from the first moment on, also while standing by. SIGHUP or a changed
+file loads configuration and plugins again; what does not load is refused and the old stays.
+SIGUSR2 logs a summary of cache and queue. Exit codes: 0 after a signal, 1 when the lease was lost
+or something could not start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import signal
+import socket
+import ssl
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from bayplan.client import Client, Connection, LeaderElector, connect, load_kubeconfig
+from bayplan.config import to_data
+from bayplan.errors import BayplanError, ConfigError
+from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.scheduler.certificates import server_context
+from bayplan.scheduler.delegated import Gatekeeper
+from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.extensions import load_registry
+from bayplan.scheduler.filewatch import FileWatch
+from bayplan.scheduler.live import LiveScheduler
+from bayplan.scheduler.options import Options, load_options
+from bayplan.scheduler.serving import Endpoints, Server, configz_page, metrics_page
+
+log = structlog.get_logger(__name__)
+
+USER_AGENT = "bayplan/scheduler"
+EVENT_DRAIN = 5.0
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+def run(options: Options) -> int:
+    """Run a scheduler until it is told to stop; return the exit code."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(SchedulerProcess(options).run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class SchedulerProcess:
+    """Everything between `main` and the scheduling loop."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._metrics = SchedulerMetrics()
+        self._elector: LeaderElector | None = None
+        self._clients: list[Client] = []
+
+    async def run(self) -> int:
+        """Start, serve, schedule; return the exit code."""
+        options = self._options
+        for text in options.warnings:
+            log.warning("note", text=text)
+        connection = options.connection()
+        client = self._connect(connection)
+        recorder = EventRecorder(
+            self._connect(connection),
+            hostname=socket.gethostname(),
+            binding_busy=lambda: live.binding_busy,
+            count=lambda outcome: self._metrics.events.labels(outcome).inc(),
+        )
+        live = LiveScheduler(
+            config=options.config,
+            gates=options.gates,
+            registry=load_registry(options.values.items("plugins")),
+            client=client,
+            recorder=recorder,
+            metrics=self._metrics,
+            max_in_unschedulable=options.values.seconds("pod-max-in-unschedulable-pods-duration"),
+        )
+        self._signals(live)
+        server = await self._serve(live, client)
+        try:
+            return await self._supervise(live, recorder, client)
+        finally:
+            await server.close()
+            for one in self._clients:
+                await one.close()
+
+    def _connect(self, connection: Connection) -> Client:
+        settings = self._options.config.client_connection
+        client = connect(
+            connection,
+            qps=settings.qps,
+            burst=settings.burst,
+            user_agent=USER_AGENT,
+            compression=False,
+        )
+        self._clients.append(client)
+        return client
+
+    # -- life
+
+    async def _supervise(self, live: LiveScheduler, recorder: EventRecorder, client: Client) -> int:
+        """Run until a signal (0) or until the lease is lost or a part fails (1)."""
+        recording = asyncio.create_task(recorder.run())
+        tasks = {
+            asyncio.create_task(self._lead(live, client), name="lead"),
+            asyncio.create_task(self._stop.wait(), name="stop"),
+            asyncio.create_task(self._reloading(live), name="reload"),
+            asyncio.create_task(self._watch_files(), name="files"),
+        }
+        if not self._options.config.delay_cache_until_active:
+            tasks.add(asyncio.create_task(live.run_informers(), name="informers"))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            code = _exit_code(done)
+            log.info("ending", code=code)
+            return code
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await recorder.drain(EVENT_DRAIN)
+            recording.cancel()
+            await asyncio.gather(recording, return_exceptions=True)
+
+    async def _lead(self, live: LiveScheduler, client: Client) -> None:
+        """Schedule while the lease is ours; returning means that it was lost."""
+        election = self._options.config.leader_election
+        if not election.leader_elect:
+            await self._schedule(live)
+            return
+        self._elector = LeaderElector(
+            client,
+            f"{socket.gethostname()}_{uuid.uuid4()}",
+            namespace=election.resource_namespace,
+            name=election.resource_name,
+            lease_duration=election.lease_duration.seconds,
+            renew_deadline=election.renew_deadline.seconds,
+            retry_period=election.retry_period.seconds,
+            jitter=random.random,
+            on_new_leader=lambda who: log.info("new leader elected", identity=who),
+        )
+        gauge = self._metrics.leader.labels(election.resource_name)
+        gauge.set(0)
+
+        async def work() -> None:
+            gauge.set(1)
+            await self._schedule(live)
+
+        await self._elector.run(work)
+        gauge.set(0)
+        log.error("leaderelection lost")
+
+    async def _schedule(self, live: LiveScheduler) -> None:
+        async with asyncio.TaskGroup() as group:
+            if self._options.config.delay_cache_until_active:
+                group.create_task(live.run_informers())
+            await live.wait_synced()
+            # What the first lists brought stays for long; the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            log.info("caches are synced", **live.sizes())
+            await live.run()
+
+    # -- reload
+
+    async def _watch_files(self) -> None:
+        await FileWatch(self._options.watched_files(), self._reload.set).run()
+
+    async def _reloading(self, live: LiveScheduler) -> None:
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            try:
+                options = load_options(self._options.values)
+                registry = load_registry(options.values.items("plugins"), again=True)
+                live.reconfigure(options.config, options.gates, registry)
+            except BayplanError as problem:
+                self._metrics.reloads.labels("refused").inc()
+                log.error("configuration refused, the old one stays", err=str(problem))
+                continue
+            self._options = options
+            self._metrics.reloads.labels("taken").inc()
+            log.info("configuration reloaded", profiles=len(options.config.profiles))
+
+    # -- signals and endpoints
+
+    def _signals(self, live: LiveScheduler) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        loop.add_signal_handler(signal.SIGUSR2, lambda: log.info("state", **live.sizes()))
+
+    async def _serve(self, live: LiveScheduler, client: Client) -> Server:
+        values = self._options.values
+        server = Server(self._endpoints(live), self._gatekeeper(client))
+        host = values.text("bind-address")
+        if port := values.integer("secure-port"):
+            await server.listen(host, port, self._tls())
+        if port := values.integer("port"):
+            await server.listen(values.text("address") or host, port, None)
+        return server
+
+    def _tls(self) -> ssl.SSLContext:
+        values = self._options.values
+        return server_context(
+            values.text("tls-cert-file"),
+            values.text("tls-private-key-file"),
+            cert_dir=values.text("cert-dir"),
+            client_ca_file=values.text("client-ca-file"),
+            min_version=values.text("tls-min-version"),
+        )
+
+    def _gatekeeper(self, client: Client) -> Gatekeeper:
+        values = self._options.values
+        return Gatekeeper(
+            self._other_client("authentication-kubeconfig") or client,
+            self._other_client("authorization-kubeconfig") or client,
+            local_token=_token(values.text("metrics-token-file")),
+            always_allow=values.items("authorization-always-allow-paths"),
+        )
+
+    def _other_client(self, flag: str) -> Client | None:
+        path = self._options.values.text(flag)
+        return self._connect(load_kubeconfig(path)) if path else None
+
+    def _endpoints(self, live: LiveScheduler) -> Endpoints:
+        def election() -> str | None:
+            elector = self._elector
+            return None if elector is None or elector.healthy() else "the lease was not renewed"
+
+        def synced() -> str | None:
+            return None if live.has_synced else "informers have not synced"
+
+        def ping() -> str | None:
+            return None
+
+        elects = self._options.config.leader_election.leader_elect
+        watchdog = {"leaderElection": election} if elects else {}
+
+        def exposition() -> bytes:
+            live.refresh_gauges()
+            return self._metrics.exposition()
+
+        return Endpoints(
+            healthz={"ping": ping, **watchdog},
+            livez={"ping": ping},
+            readyz={"ping": ping, **watchdog, "sched-handler-sync": synced},
+            pages={
+                "/metrics": metrics_page(exposition),
+                "/configz": configz_page(lambda: to_data(self._options.config)),
+            },
+        )
+
+
+def _exit_code(done: set[asyncio.Task[Any]]) -> int:
+    """Return 0 for a signal; raise what a task raised; 1 when the lease was lost."""
+    for task in done:
+        if task.get_name() == "stop":
+            return 0
+        if task.exception() is not None:
+            with contextlib.suppress(BaseExceptionGroup):
+                raise task.exception()  # type: ignore[misc]
+            log.error("a part of the scheduler failed", exc_info=task.exception())
+    return 1
+
+
+def _token(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except OSError as problem:
+        raise ConfigError(
+            f'--metrics-token-file "{path}": {problem.strerror}; check the path'
+        ) from problem
