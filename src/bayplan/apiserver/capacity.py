@@ -32,7 +32,8 @@ def check(backend: Backend, pod: Object, node_name: str) -> None:
     short = [name for name, amount in requests_of(pod).items() if amount > free.get(name, 0)]
     if short:
         name = pod["metadata"]["name"]
-        why = f'node "{node_name}" has no room for pod {name}: insufficient {", ".join(sorted(short))}'
+        what = ", ".join(sorted(short))
+        why = f'node "{node_name}" has no room for pod {name}: insufficient {what}'
         raise conflict("", "pods/binding", name, why)
 
 
@@ -43,7 +44,7 @@ def _runs_on(pod: Object, node_name: str) -> bool:
 
 
 def requests_of(pod: Object) -> Amounts:
-    """Sum what a pod asks for, in thousandths: containers or the largest init step, and overhead."""
+    """Sum what a pod asks for in thousandths: containers or the largest init step, overhead."""
     spec = pod.get("spec") or {}
     total: Amounts = {}
     for container in spec.get("containers") or ():

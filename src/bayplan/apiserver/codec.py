@@ -183,8 +183,9 @@ def _fields_decoder(kind: Kind) -> msgspec.json.Decoder[Any]:
         node = tree
         *parents, leaf = path.split(".")
         for part in parents:
-            child = node.get(part)
-            node = node.setdefault(part, {}) if isinstance(child, dict | None) else node
+            if not isinstance(node.get(part), dict):
+                node[part] = {}
+            node = node[part]
         node.setdefault(leaf, None)
     return msgspec.json.Decoder(_struct_of("Selectable", tree, (("metadata", _Metadata),)))
 

@@ -7,10 +7,12 @@ import signal
 from collections.abc import Callable
 
 from bayplan.apiserver.serving import Running, Settings, running
+from bayplan.observe import logs
 
 
 def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
+    logs.configure()
     try:
         import uvloop
     except ImportError:

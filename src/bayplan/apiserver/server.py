@@ -120,15 +120,9 @@ class ApiServer:
         except Unavailable as error:
             log.warning("store unavailable", error=str(error))
             result = error_answer(ApiError(503, "ServiceUnavailable", "the store is unavailable"))
-        except (RecursionError, Exception) as error:
+        except Exception as error:
             self.failures += 1
-            log.error(
-                "request failed",
-                method=connection.method,
-                path=connection.path,
-                error=type(error).__name__,
-                exc_info=True,
-            )
+            log.exception("request failed", method=connection.method, path=connection.path)
             result = error_answer(internal(type(error).__name__))
         if isinstance(result, Stream):
             await send_stream(connection, result)

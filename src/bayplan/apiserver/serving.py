@@ -95,11 +95,10 @@ def _admin_token(settings: Settings) -> str:
 
 
 def _tls_files(settings: Settings) -> tls.TlsFiles | None:
-    given = (settings.tls_certificate, settings.tls_key)
-    if all(given):
-        assert settings.tls_certificate is not None and settings.tls_key is not None
-        return tls.TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_certificate)
-    if any(given):
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is not None and key is not None:
+        return tls.TlsFiles(certificate, key, certificate)
+    if certificate is not None or key is not None:
         raise ConfigError("--tls-cert-file and --tls-private-key-file must be given together")
     if not settings.tls_generate:
         return None

@@ -53,9 +53,8 @@ def _validate(binding: Object) -> None:
     target = binding.get("target") or {}
     problems = []
     if target.get("kind") not in (None, "", "Node"):
-        problems.append(
-            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
-        )
+        given = f'Unsupported value: "{target["kind"]}"'
+        problems.append(f'target.kind: {given}: supported values: "Node", "<empty>"')
     if not target.get("name"):
         problems.append("target.name: Required value")
     if problems:

@@ -53,7 +53,8 @@ async def _create_by_update(backend: Backend, request: Request, obj: Object) -> 
     if request.subresource or not validation.create_on_update(kind.group, kind.resource):
         raise not_found(kind.group, kind.resource, request.name)
     if obj["metadata"].get("uid"):
-        why = f"Precondition failed: UID in precondition: {obj['metadata']['uid']}, UID in object meta: "
+        uid = obj["metadata"]["uid"]
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
         raise conflict(kind.group, kind.resource, request.name, why)
     pipeline.default(kind, obj)
     return await create_object(backend, request, obj)
@@ -76,7 +77,7 @@ async def rewrite(
         try:
             return await _attempt(backend, request, codec, kv, compute, track)
         except (Conflict, NotFound):
-            continue  # someone else was faster: read again; a version that was insisted on fails then
+            continue  # someone was faster: read again; an insisted version is a 409 then
     raise conflict(request.kind.group, request.kind.resource, request.name)
 
 
@@ -136,7 +137,7 @@ def check_uid(kind: Kind, obj: Object, old: Object) -> None:
 def _bad_version(kind: Kind, obj: Object, version: str) -> ApiError:
     name = obj["metadata"].get("name", "")
     detail = "must be specified for an update" if not version else "must be an integer"
-    shown = "0" if not version else version
+    shown = version or "0"
     cause = validation.Cause(
         "FieldValueInvalid", "metadata.resourceVersion", f"Invalid value: {shown}: {detail}"
     )
