@@ -1,0 +1,236 @@
+"""The HTTP face of the global scheduler: allocations, sites, health, metrics, a page to try it."""
+
+import hmac
+import uuid
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from bayplan.errors import BayplanError
+from bayplan.extender.body import BodyError, read_body
+from bayplan.global_scheduler import answers, openapi
+from bayplan.global_scheduler.fields import Fields, Json, Problem
+from bayplan.global_scheduler.request import read_allocation
+from bayplan.global_scheduler.service import (
+    Allocations,
+    ConflictError,
+    NoSiteError,
+    NotFoundError,
+    UnavailableError,
+    fingerprint,
+)
+
+MAX_BODY = 4 * 1024 * 1024
+MAX_TTL = 86_400.0
+MAX_KEY = 255
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class _BadRequest(BayplanError):
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("bad request")
+        self.problems = problems
+
+
+class Metrics:
+    """What `/metrics` shows."""
+
+    def __init__(self, service: Allocations) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "global_scheduler_requests",
+            "Requests by method and status.",
+            ["method", "code"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "global_scheduler_allocation_duration_seconds",
+            "Time to place and store an allocation.",
+            registry=self.registry,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
+        )
+        for name, text, value in (
+            ("sites", "Sites known.", lambda: service.table.count),
+            ("allocations", "Allocations held.", lambda: len(service.ledger.records)),
+            ("conflicts", "Batches decided again.", lambda: service.ledger.conflicts),
+        ):
+            gauge = Gauge(f"global_scheduler_{name}", text, registry=self.registry)
+            gauge.set_function(value)
+
+
+class Api:
+    """The routes; `app` is the ASGI application."""
+
+    def __init__(
+        self, service: Allocations, *, ttl: float = 60.0, token: str = "", prefix: str = "/v1"
+    ) -> None:
+        self.service = service
+        self.metrics = Metrics(service)
+        self._ttl = ttl
+        self._token = token
+        one = f"{prefix}/allocations/{{id}}"
+        self.app = Starlette(
+            routes=[
+                self._route(f"{prefix}/allocations", self.create, "POST"),
+                self._route(f"{prefix}/allocations", self.list, "GET"),
+                self._route(one, self.get, "GET"),
+                self._route(one, self.release, "DELETE"),
+                self._route(f"{one}/commit", self.commit, "POST"),
+                self._route(f"{prefix}/sites", self.sites, "GET"),
+                Route("/metrics", self._guarded(self.show_metrics)),
+                Route("/healthz", _healthy),
+                Route("/openapi.json", _document),
+                Route("/", _page),
+            ],
+            exception_handlers={HTTPException: _refused},
+        )
+
+    def _route(self, path: str, handler: Handler, method: str) -> Route:
+        return Route(path, self._guarded(handler), methods=[method])
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            try:
+                self._authorize(request)
+                answer = await handler(request)
+            except BayplanError as problem:
+                answer = _error(problem)
+            self.metrics.requests.labels(request.method, answer.status_code).inc()
+            return answer
+
+        return guarded
+
+    def _authorize(self, request: Request) -> None:
+        given = request.headers.get("authorization", "").encode()
+        if self._token and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+            raise HTTPException(401, "a bearer token is needed")
+
+    async def create(self, request: Request) -> Response:
+        """POST /v1/allocations."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise HTTPException(415, "Content-Type must be application/json")
+        body = await read_body(request.scope, request.receive, MAX_BODY)
+        problems: list[Problem] = []
+        dry = _flag(request, "dry_run", problems)
+        ttl = self._reservation(request, problems)
+        key = request.headers.get("idempotency-key", "")
+        if len(key) > MAX_KEY:
+            problems.append(Problem("Idempotency-Key", f"is longer than {MAX_KEY} characters"))
+        table = self.service.table
+        allocation, found = read_allocation(
+            _json(body),
+            flavors=table.flavors,
+            volume_types=table.volume_types,
+            new_id=str(uuid.uuid4()),
+        )
+        if problems + found:
+            raise _BadRequest(problems + found)
+        if dry:
+            record = self.service.dry_run(allocation)
+            return _answer({"allocation": answers.allocation_body(record)})
+        with self.metrics.seconds.time():
+            record = await self.service.create(
+                allocation, key=key, fingerprint=fingerprint(allocation), ttl=ttl
+            )
+        return _answer({"allocation": answers.allocation_body(record)}, 201)
+
+    def _reservation(self, request: Request, problems: list[Problem]) -> float:
+        """Seconds that the allocation is held without a commit; 0 commits at once."""
+        fields = Fields(dict(request.query_params), problems)
+        reserve = _flag(request, "reserve", problems)
+        ttl = fields.number("ttl_seconds", default=self._ttl)
+        if not 0 < ttl <= MAX_TTL:
+            problems.append(Problem("ttl_seconds", f"must be above 0 and at most {MAX_TTL:g}"))
+        return ttl if reserve else 0.0
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/allocations."""
+        records = sorted(self.service.ledger.records.values(), key=lambda r: (r.created, r.id))
+        return _answer({"allocations": [answers.full_body(record) for record in records]})
+
+    async def get(self, request: Request) -> Response:
+        """GET /v1/allocations/{id}."""
+        record = self.service.get(request.path_params["id"])
+        return _answer({"allocation": answers.full_body(record)})
+
+    async def release(self, request: Request) -> Response:
+        """DELETE /v1/allocations/{id}."""
+        await self.service.release(request.path_params["id"])
+        return Response(status_code=204)
+
+    async def commit(self, request: Request) -> Response:
+        """POST /v1/allocations/{id}/commit."""
+        record = await self.service.commit(request.path_params["id"])
+        return _answer({"allocation": answers.full_body(record)})
+
+    async def sites(self, request: Request) -> Response:
+        """GET /v1/sites."""
+        table = self.service.table
+        return _answer({"sites": [answers.site_body(table, row) for row in range(table.count)]})
+
+    async def show_metrics(self, request: Request) -> Response:
+        """GET /metrics."""
+        return Response(generate_latest(self.metrics.registry), media_type="text/plain")
+
+
+def _json(body: bytes) -> Json:
+    try:
+        value: Json = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as cause:
+        raise _BadRequest([Problem("", f"not JSON: {cause}")]) from cause
+    return value
+
+
+def _flag(request: Request, name: str, problems: list[Problem]) -> bool:
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0", ""):
+        problems.append(Problem(name, f'expected true or false, got "{text}"'))
+    return text in ("true", "1", "")
+
+
+def _answer(value: object, status: int = 200) -> Response:
+    return Response(answers.render(value), status, media_type="application/json")
+
+
+def _error(problem: BayplanError) -> Response:
+    match problem:
+        case _BadRequest():
+            return _answer(answers.bad_body(problem.problems), 400)
+        case NoSiteError():
+            return _answer(answers.no_site_body(problem.why), 409)
+        case NotFoundError():
+            return _answer(answers.error_body(answers.NOT_FOUND, str(problem)), 404)
+        case ConflictError():
+            return _answer(answers.error_body(answers.CONFLICT, str(problem)), 409)
+        case UnavailableError():
+            return _answer(answers.error_body(answers.UNAVAILABLE, str(problem)), 503)
+        case BodyError():
+            return _answer(answers.error_body(answers.BAD_BODY, str(problem)), problem.status)
+    return _answer(answers.error_body(answers.INTERNAL, str(problem)), 500)
+
+
+async def _refused(request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, HTTPException)
+    code = answers.NO_ACCESS if refusal.status_code == 401 else answers.BAD_URI
+    body = answers.error_body(code, refusal.detail)
+    return JSONResponse(body, refusal.status_code, headers=refusal.headers)
+
+
+async def _healthy(request: Request) -> Response:
+    return Response("ok", media_type="text/plain")
+
+
+async def _document(request: Request) -> Response:
+    return JSONResponse(openapi.document())
+
+
+async def _page(request: Request) -> Response:
+    return HTMLResponse(openapi.PAGE)

@@ -1,0 +1,197 @@
+"""What was placed, kept in a store, and safe against other schedulers on the same store.
+
+A *record* is one allocation with all it takes. The ledger holds every record in memory and applies
+it to the site table; the store has the truth. Each write of a batch is one transaction: the
+records, and for every site and address pool that gives something a *fence* key that must still be
+at the revision this process has seen. Another scheduler that placed something there meanwhile has
+moved the fence: the transaction fails, nothing of the batch stays applied, and the caller decides
+again. So capacity is never sold twice. Giving back moves no fence, it cannot oversell.
+
+Changes by others arrive by watching; applying one twice does nothing.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from bayplan.global_scheduler.stack import Allocation
+from bayplan.global_scheduler.table import Charges, SiteTable
+from bayplan.store import Conflict, Delete, Event, KeyValue, Op, Put, Store
+
+PREFIX = "/global/"
+RECORDS = f"{PREFIX}allocations/"
+FENCES = f"{PREFIX}fences/"
+RESERVED = "reserved"
+COMMITTED = "committed"
+
+
+class PlacedResource(msgspec.Struct, frozen=True):
+    """One resource as it was placed."""
+
+    name: str
+    flavor_id: str
+    count: int
+
+
+class Selected(msgspec.Struct, frozen=True):
+    """Where a group went; `node_id` is the site, in the words of the first API."""
+
+    node_id: str
+    region: str
+    availability_zone: str
+    cluster: str = ""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One replica of the stack on its site."""
+
+    name: str
+    resources: tuple[PlacedResource, ...]
+    selected: Selected
+    charges: Charges = Charges()
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One allocation, as it is stored."""
+
+    id: str
+    allocation: Allocation
+    groups: tuple[Group, ...]
+    created: float
+    state: str = COMMITTED
+    expires: float = 0.0
+    key: str = ""
+    fingerprint: str = ""
+    owner: str = ""
+
+
+_decode = msgspec.json.Decoder(Record).decode
+_encode = msgspec.json.encode
+
+
+class Ledger:
+    """All records, and the table with all of them applied."""
+
+    def __init__(self, store: Store, table: SiteTable) -> None:
+        self.table = table
+        self.records: dict[str, Record] = {}
+        self.by_key: dict[str, str] = {}
+        self.seen = 0
+        self.conflicts = 0
+        self._store = store
+        self._newest: dict[str, int] = {}
+        self._live: dict[str, int] = {}
+        self._listeners: list[Callable[[Record, bool], None]] = []
+
+    def on_change(self, listener: Callable[[Record, bool], None]) -> None:
+        """Be told of every record that comes (True) or goes (False), whoever wrote it."""
+        self._listeners.append(listener)
+
+    async def load(self) -> None:
+        """Read everything from the store; the table must be fresh."""
+        found = await self._store.range(PREFIX)
+        for kv in found.items:
+            self._note(kv)
+        self.seen = found.revision
+
+    async def follow(self) -> None:
+        """Apply what others write, until cancelled."""
+        watcher = self._store.watch(PREFIX, after=self.seen)
+        try:
+            async for events in watcher:
+                self.apply_events(events)
+        finally:
+            watcher.close()
+
+    def apply_events(self, events: Iterable[Event]) -> None:
+        """Bring records and fences up to date; own writes are known already."""
+        for event in events:
+            self.seen = max(self.seen, event.revision)
+            if event.deleted:
+                self._forget(event.kv)
+            else:
+                self._note(event.kv)
+
+    def _note(self, kv: KeyValue) -> None:
+        if self._newest.get(kv.key, 0) >= kv.mod_revision:
+            return
+        self._newest[kv.key] = self._live[kv.key] = kv.mod_revision
+        if kv.key.startswith(RECORDS):
+            record = _decode(kv.value)
+            if (old := self.records.get(record.id)) is not None:
+                self.unapply(old)
+            self.apply(record)
+
+    def _forget(self, kv: KeyValue) -> None:
+        if self._newest.get(kv.key, 0) >= kv.mod_revision:
+            return
+        self._newest[kv.key] = kv.mod_revision
+        self._live.pop(kv.key, None)
+        if kv.key.startswith(RECORDS):
+            old = self.records.get(kv.key.removeprefix(RECORDS))
+            if old is not None:
+                self.unapply(old)
+
+    def apply(self, record: Record) -> None:
+        """Take a record's charges from the table."""
+        self.records[record.id] = record
+        if record.key:
+            self.by_key[record.key] = record.id
+        self._charge(record, 1)
+
+    def unapply(self, record: Record) -> None:
+        """Give a record's charges back to the table."""
+        self.records.pop(record.id, None)
+        if record.key:
+            self.by_key.pop(record.key, None)
+        self._charge(record, -1)
+
+    def _charge(self, record: Record, times: int) -> None:
+        labels = record.allocation.stack.labels
+        for group in record.groups:
+            row = self.table.row_of(group.selected.node_id)
+            if row is not None:
+                self.table.apply(row, group.charges, times)
+                self.table.note_stack(row, labels, times)
+        for listener in self._listeners:
+            listener(record, times > 0)
+
+    def replace_table(self, table: SiteTable) -> None:
+        """Go on with a new inventory; everything placed is applied to it again."""
+        self.table = table
+        for record in self.records.values():
+            labels = record.allocation.stack.labels
+            for group in record.groups:
+                row = table.row_of(group.selected.node_id)
+                if row is not None:
+                    table.apply(row, group.charges)
+                    table.note_stack(row, labels)
+
+    def fences_of(self, record: Record) -> set[str]:
+        """The keys that must not have moved when this record is written."""
+        fences = {f"{FENCES}site/{group.selected.node_id}" for group in record.groups}
+        fences |= {f"{FENCES}eip/{pool}" for group in record.groups for pool in group.charges.eips}
+        return fences
+
+    async def write(self, puts: Iterable[Record], deletes: Iterable[Record], by: str) -> None:
+        """Store a batch in one transaction; raises Conflict when a fence or record has moved."""
+        records = list(puts)
+        gone = list(deletes)
+        mark = _encode(by)
+        fences = sorted(set().union(*(self.fences_of(record) for record in records)))
+        values = [(f"{RECORDS}{record.id}", _encode(record)) for record in records]
+        values += [(fence, mark) for fence in fences]
+        ops: list[Op] = [Put(key, value, self._live.get(key, 0)) for key, value in values]
+        keys = [f"{RECORDS}{record.id}" for record in gone]
+        ops += [Delete(key, self._live.get(key)) for key in keys]
+        try:
+            written = await self._store.transact(ops)
+        except Conflict:
+            self.conflicts += 1
+            raise
+        for kv in written:
+            self._newest[kv.key] = max(self._newest.get(kv.key, 0), kv.mod_revision)
+        for kv in written[: len(values)]:
+            self._live[kv.key] = kv.mod_revision
+        for key in keys:
+            self._live.pop(key, None)

@@ -1,0 +1,214 @@
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bayplan.global_scheduler.files import must_load
+from bayplan.global_scheduler.http import Api
+from bayplan.global_scheduler.placer import Placer
+from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.service import Allocations
+from bayplan.store import MemoryStore
+
+SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
+BODY = (SAMPLE / "sample_allocation_req_body.json").read_bytes()
+JSON = {"Content-Type": "application/json"}
+
+DOCUMENTED = """\
+{
+  "allocation": {
+   "id": "7a41e0a0-bad9-49cc-9948-9531aa79c2b7",
+   "resource_groups": [
+    {
+     "name": "RTC",
+     "resources": [
+      {
+       "name": "rtc-name",
+       "flavor_id": "c6.large.2",
+       "count": 1
+      }
+     ],
+     "selected": {
+      "node_id": "site1",
+      "region": "region1",
+      "availability_zone": "az1"
+     }
+    }
+   ]
+  }
+ }
+"""
+
+
+@pytest.fixture
+async def client():
+    base = must_load(SAMPLE)
+    service = Allocations(
+        MemoryStore(),
+        base.inventory,
+        Placer(base.policy, in_tree_registry()),
+        clock=lambda: 1000.0,
+    )
+    await service.start()
+    api = Api(service)
+    transport = httpx.ASGITransport(api.app, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://global") as client:
+        client.service = service
+        yield client
+    await service.stop()
+
+
+def allocation(**changes):
+    resource = {"name": "r", "flavors": [{"flavor_id": "c6.large.2"}]} | changes.pop("resource", {})
+    return {"allocation": {"resource_group": {"name": "g", "resources": [resource]}} | changes}
+
+
+async def test_the_sample_gives_the_documented_answer_word_for_word(client):
+    answer = await client.post("/v1/allocations", content=BODY, headers=JSON)
+
+    assert 201 == answer.status_code
+    text = re.sub(
+        r'"id": "[0-9a-f-]{36}"', '"id": "7a41e0a0-bad9-49cc-9948-9531aa79c2b7"', answer.text
+    )
+    assert DOCUMENTED == text
+
+
+async def test_an_allocation_is_looked_up_listed_and_released(client):
+    free = (await client.get("/v1/sites")).json()
+    created = (await client.post("/v1/allocations", json=allocation())).json()["allocation"]
+    path = f"/v1/allocations/{created['id']}"
+
+    found = (await client.get(path)).json()["allocation"]
+    assert found == created | {"state": "committed"}
+    assert [found] == (await client.get("/v1/allocations")).json()["allocations"]
+    assert free != (await client.get("/v1/sites")).json()
+    assert 204 == (await client.delete(path)).status_code
+    assert free == (await client.get("/v1/sites")).json()
+    assert 404 == (await client.get(path)).status_code
+    assert 404 == (await client.delete(path)).status_code
+
+
+async def test_a_dry_run_takes_nothing(client):
+    free = (await client.get("/v1/sites")).json()
+
+    answer = await client.post("/v1/allocations?dry_run=true", json=allocation())
+
+    assert 200 == answer.status_code
+    assert "site1" == answer.json()["allocation"]["resource_groups"][0]["selected"]["node_id"]
+    assert free == (await client.get("/v1/sites")).json()
+
+
+async def test_a_reservation_waits_for_its_commit(client):
+    answer = await client.post("/v1/allocations?reserve=true&ttl_seconds=5", json=allocation())
+    path = f"/v1/allocations/{answer.json()['allocation']['id']}"
+
+    reserved = (await client.get(path)).json()["allocation"]
+    committed = (await client.post(f"{path}/commit")).json()["allocation"]
+
+    assert ("reserved", 1005.0) == (reserved["state"], reserved["expires"])
+    assert "committed" == committed["state"]
+
+
+async def test_an_idempotency_key_repeats_the_answer(client):
+    headers = {"Idempotency-Key": "once"}
+    first = await client.post("/v1/allocations", json=allocation(), headers=headers)
+    again = await client.post("/v1/allocations", json=allocation(), headers=headers)
+    other = await client.post("/v1/allocations", json=allocation(replicas=2), headers=headers)
+
+    assert first.json() == again.json()
+    assert (409, "GS.050007") == (other.status_code, other.json()["error_code"])
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "allocation"),
+        (allocation(replicas=0), "allocation.replicas"),
+        (allocation(replicas="x"), "allocation.replicas"),
+        (allocation(id="no-uuid"), "allocation.id"),
+        (allocation(resource={"count": 0}), "allocation.resource_group.resources[0].count"),
+        (allocation(resource={"flavors": []}), "allocation.resource_group.resources[0].flavors"),
+        (
+            allocation(resource={"flavors": [{"flavor_id": "zz"}]}),
+            "allocation.resource_group.resources[0].flavors[0].flavor_id",
+        ),
+        (
+            allocation(resource={"storage": {"TAPE": 1}}),
+            "allocation.resource_group.resources[0].storage.TAPE",
+        ),
+        (
+            allocation(selector={"strategy": {"location_strategy": "x"}}),
+            "allocation.selector.strategy.location_strategy",
+        ),
+        (
+            allocation(selector={"stack_affinity": [{"key": "a", "operator": "~"}]}),
+            "allocation.selector.stack_affinity[0].operator",
+        ),
+        (
+            {"allocation": {"resource_group": {"name": "bad name!", "resources": []}}},
+            "allocation.resource_group.resources",
+        ),
+    ],
+)
+async def test_what_is_wrong_is_named_by_its_path(client, body, field):
+    answer = await client.post("/v1/allocations", json=body)
+
+    assert (400, "GS.000007") == (answer.status_code, answer.json()["error_code"])
+    assert answer.json()["error_message"].startswith("The request body parameter is illegal: ")
+    assert field in [detail["field"] for detail in answer.json()["details"]]
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "status"),
+    [
+        (JSON, b"{", 400),
+        (JSON, b"[" * 100_000, 400),
+        (JSON, b'{"allocation": 5}', 400),
+        ({"Content-Type": "text/plain"}, BODY, 415),
+        (JSON | {"Content-Encoding": "gzip"}, b"nope", 400),
+    ],
+)
+async def test_malformed_bodies_are_refused(client, headers, content, status):
+    answer = await client.post("/v1/allocations", content=content, headers=headers)
+
+    assert status == answer.status_code
+    assert answer.json()["error_message"]
+
+
+async def test_no_site_says_why_with_counts_that_add_up(client):
+    answer = await client.post("/v1/allocations", json=allocation(resource={"count": 501}))
+
+    body = answer.json()
+    assert (409, "GS.050006") == (answer.status_code, body["error_code"])
+    assert body["sites"] == sum(body["reasons"].values()) == 1
+    assert {"site1": "Insufficient machines of the requested flavors"} == body["by_site"]
+
+
+async def test_five_hundred_fit_as_in_the_worked_example(client):
+    answer = await client.post("/v1/allocations", json=allocation(resource={"count": 500}))
+
+    assert 201 == answer.status_code
+
+
+async def test_health_metrics_document_and_page(client):
+    await client.post("/v1/allocations", json=allocation())
+
+    assert "ok" == (await client.get("/healthz")).text
+    metrics = (await client.get("/metrics")).text
+    assert 'global_scheduler_requests_total{code="201",method="POST"} 1.0' in metrics
+    assert "/v1/allocations" in (await client.get("/openapi.json")).json()["paths"]
+    assert "Place a stack" in (await client.get("/")).text
+    assert 405 == (await client.put("/v1/allocations")).status_code
+    assert 404 == (await client.get("/nothing")).status_code
+
+
+async def test_a_token_is_asked_for_when_one_is_set(client):
+    api = Api(client.service, token="secret")
+    transport = httpx.ASGITransport(api.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://global") as guarded:
+        refused = await guarded.get("/v1/sites")
+        allowed = await guarded.get("/v1/sites", headers={"Authorization": "Bearer secret"})
+
+    assert (401, 200) == (refused.status_code, allowed.status_code)
