@@ -1,0 +1,34 @@
+"""Custom resources: definitions, the kinds they add, and the handling of their objects.
+
+    definitions.default / prepare_for_* / validate_* / establish      CustomResourceDefinitions
+    kinds_of(definition)                                               the kinds to serve
+    prune, default, prepare_for_*, validate_*                          custom objects, by kind
+    type_of(kind), scale_paths(kind)                                   for apply and scale
+
+Conversion webhooks are refused; all versions of a kind share one stored form.
+"""
+
+from bayplan.apiserver.crd import definitions
+from bayplan.apiserver.crd.kinds import CustomKind, kinds_of, scale_paths, type_of
+from bayplan.apiserver.crd.objects import (
+    default,
+    prepare_for_create,
+    prepare_for_update,
+    prune,
+    validate_create,
+    validate_update,
+)
+
+__all__ = [
+    "CustomKind",
+    "default",
+    "definitions",
+    "kinds_of",
+    "prepare_for_create",
+    "prepare_for_update",
+    "prune",
+    "scale_paths",
+    "type_of",
+    "validate_create",
+    "validate_update",
+]

@@ -1,0 +1,312 @@
+"""CustomResourceDefinitions themselves: defaults, validation, and accepting their names.
+
+The real server has a controller that accepts names and establishes a definition a moment later;
+here `establish` does it in the same breath as the write. A definition whose names are taken stays
+unestablished, with the conditions that say so, and is not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bayplan.apiserver.crd.kinds import Object
+from bayplan.apiserver.crd.structural import validate_schema
+from bayplan.apiserver.tables import compile_path
+from bayplan.apiserver.validation.errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    immutable,
+    invalid,
+    not_supported,
+    required,
+)
+from bayplan.apiserver.validation.formats import (
+    check,
+    dns1035_label,
+    dns1123_subdomain,
+)
+
+SCOPES = ("Cluster", "Namespaced")
+COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+GROUP = "apiextensions.k8s.io"
+RESOURCE = "customresourcedefinitions"
+
+
+def default(obj: Object) -> None:
+    """Fill in the names that follow from others, and the conversion."""
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind")
+    if kind:
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    if not (spec.get("conversion") or {}).get("strategy"):
+        spec["conversion"] = {"strategy": "None"}
+
+
+def prepare_for_create(obj: Object) -> None:
+    """Start the status: the storage version is the first stored version."""
+    obj["status"] = {
+        "conditions": [],
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": [],
+    }
+    obj["metadata"]["generation"] = 1
+    _remember_storage(obj)
+
+
+def prepare_for_update(obj: Object, old: Object, subresource: str = "") -> None:
+    """Keep spec and status apart; count generations; remember stored versions."""
+    if subresource == "status":
+        obj["spec"] = old["spec"]
+        return
+    obj["status"] = old.get("status") or {}
+    if obj["spec"] != old["spec"]:
+        obj["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
+    _remember_storage(obj)
+
+
+def _remember_storage(obj: Object) -> None:
+    status = obj["status"]
+    stored = list(status.get("storedVersions") or ())
+    for version in (obj.get("spec") or {}).get("versions") or ():
+        if version.get("storage") and version.get("name") not in stored:
+            stored.append(version["name"])
+    obj["status"] = {**status, "storedVersions": stored}
+
+
+# -- validation ----------------------------------------------------------------------------------
+
+
+def validate_create(obj: Object) -> list[Cause]:
+    """Every problem of a new definition, apart from its metadata's own."""
+    spec = obj.get("spec") or {}
+    names = spec.get("names") or {}
+    causes = _validate_spec(spec)
+    wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
+    if obj["metadata"].get("name") != wanted:
+        name = obj["metadata"].get("name", "")
+        text = 'must be spec.names.plural+"."+spec.group'
+        causes.insert(0, invalid("metadata.name", name, text))
+    return causes + _validate_stored(obj)
+
+
+def validate_update(obj: Object, old: Object, subresource: str = "") -> list[Cause]:
+    """Every problem of a changed definition; group, scope and the main names stay as they are."""
+    causes = validate_create(obj)
+    before, after = old["spec"], obj["spec"]
+    causes += immutable("spec.group", after.get("group"), before.get("group"))
+    conditions = (old.get("status") or {}).get("conditions") or ()
+    if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+        causes += immutable("spec.scope", after.get("scope"), before.get("scope"))
+        for name in ("kind", "plural"):
+            new = (after.get("names") or {}).get(name)
+            causes += immutable(f"spec.names.{name}", new, before["names"].get(name))
+    return causes
+
+
+def _validate_stored(obj: Object) -> list[Cause]:
+    stored = (obj.get("status") or {}).get("storedVersions") or []
+    if not stored:
+        return [invalid("status.storedVersions", stored, "must have at least one stored version")]
+    known = {v.get("name") for v in (obj["spec"].get("versions") or ())}
+    return [
+        invalid(f"status.storedVersions[{index}]", name, "must appear in spec.versions")
+        for index, name in enumerate(stored)
+        if name not in known
+    ]
+
+
+def _validate_spec(spec: Mapping[str, Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    group = spec.get("group", "")
+    if not group:
+        causes.append(required("spec.group"))
+    elif problems := check("spec.group", group, dns1123_subdomain):
+        causes += problems
+    elif "." not in group:
+        causes.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    scope = spec.get("scope", "")
+    if scope not in SCOPES:
+        causes.append(
+            not_supported("spec.scope", scope, SCOPES) if scope else required("spec.scope")
+        )
+    causes += _validate_names(spec.get("names") or {})
+    causes += _validate_conversion(spec.get("conversion") or {})
+    return causes + _validate_versions(spec.get("versions") or [])
+
+
+def _validate_names(names: Mapping[str, Any]) -> list[Cause]:
+    causes = []
+    for field in ("plural", "singular", "kind", "listKind"):
+        path, name = f"spec.names.{field}", names.get(field, "")
+        if not name:
+            causes.append(required(path))
+        else:
+            causes += check(path, name.lower(), dns1035_label)
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
+        text = "kind and listKind may not be the same"
+        causes.append(invalid("spec.names.listKind", names["listKind"], text))
+    for index, name in enumerate(names.get("shortNames") or ()):
+        causes += check(f"spec.names.shortNames[{index}]", name, dns1035_label)
+    return causes
+
+
+def _validate_conversion(conversion: Mapping[str, Any]) -> list[Cause]:
+    strategy = conversion.get("strategy", "")
+    if strategy == "None":
+        return []
+    if strategy == "Webhook":
+        text = "conversion by webhook is not supported here; use None"
+        return [forbidden("spec.conversion.strategy", text)]
+    return [not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
+
+
+def _validate_versions(versions: list[Mapping[str, Any]]) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}]"
+        name = version.get("name", "")
+        causes += check(f"{path}.name", name, dns1035_label)
+        if name in seen:
+            causes.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        causes += _validate_version(version, path)
+    shown = [dict(version) for version in versions]
+    stored = sum(bool(version.get("storage")) for version in versions)
+    if not versions:
+        causes.append(required("spec.versions", "must have at least one version"))
+    elif stored != 1:
+        text = "must have exactly one version marked as storage version"
+        causes.append(invalid("spec.versions", shown, text))
+    return causes
+
+
+def _validate_version(version: Mapping[str, Any], path: str) -> list[Cause]:
+    causes = []
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    where = f"{path}.schema.openAPIV3Schema"
+    if schema is None:
+        causes.append(required(where, "schemas are required"))
+    else:
+        causes += validate_schema(schema, where)
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        causes += _validate_column(column, f"{path}.additionalPrinterColumns[{index}]")
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is not None:
+        for name, prefix in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+            value = scale.get(name, "")
+            field = f"{path}.subresources.scale.{name}"
+            if not value:
+                causes.append(required(field))
+            elif not value.startswith(prefix):
+                causes.append(invalid(field, value, f"should be a json path under {prefix[:-1]}"))
+    return causes
+
+
+def _validate_column(column: Mapping[str, Any], path: str) -> list[Cause]:
+    causes = []
+    if not column.get("name"):
+        causes.append(required(f"{path}.name"))
+    kind = column.get("type", "")
+    if kind not in COLUMN_TYPES:
+        causes.append(
+            not_supported(f"{path}.type", kind, COLUMN_TYPES) if kind else required(f"{path}.type")
+        )
+    json_path = column.get("jsonPath", "")
+    if not json_path:
+        return [*causes, required(f"{path}.jsonPath")]
+    try:
+        compile_path(json_path)
+    except ValueError as error:
+        causes.append(invalid(f"{path}.jsonPath", json_path, str(error)))
+    return causes
+
+
+# -- status --------------------------------------------------------------------------------------
+
+
+def establish(obj: Object, others: Iterable[Object], now: str) -> Object:
+    """Return the definition with accepted names and conditions; `others` are all that exist."""
+    taken = _names_in_use(obj, others)
+    names = obj["spec"]["names"]
+    status = dict(obj.get("status") or {})
+    accepted, problem = _accept(names, taken)
+    status["acceptedNames"] = accepted
+    if problem is None:
+        named = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+        text = "the initial names have been accepted"
+        established = _condition("Established", "True", "InitialNamesAccepted", text, now)
+    else:
+        named = _condition("NamesAccepted", "False", *problem, now)
+        text = "not all names are accepted"
+        established = _condition("Established", "False", "NotAccepted", text, now)
+    status["conditions"] = _merged(status.get("conditions") or [], [named, established])
+    return {**obj, "status": status}
+
+
+def is_established(obj: Object) -> bool:
+    """Whether the kinds of a definition are to be served."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def _names_in_use(obj: Object, others: Iterable[Object]) -> tuple[set[str], set[str]]:
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for other in others:
+        same_object = other["metadata"]["name"] == obj["metadata"]["name"]
+        if same_object or other["spec"]["group"] != obj["spec"]["group"]:
+            continue
+        names = (other.get("status") or {}).get("acceptedNames") or {}
+        resources |= {names.get("plural", ""), names.get("singular", "")}
+        resources |= set(names.get("shortNames") or ())
+        kinds |= {names.get("kind", ""), names.get("listKind", "")}
+    return resources - {""}, kinds - {""}
+
+
+def _accept(
+    names: Object, taken: tuple[set[str], set[str]]
+) -> tuple[Object, tuple[str, str] | None]:
+    resources, kinds = taken
+    accepted = dict(names)
+    problem: tuple[str, str] | None = None
+    for field, used, reason in (
+        ("plural", resources, "PluralConflict"),
+        ("singular", resources, "SingularConflict"),
+        ("kind", kinds, "KindConflict"),
+        ("listKind", kinds, "ListKindConflict"),
+    ):
+        if names.get(field) in used:
+            problem = (reason, f'"{names[field]}" is already in use')
+            accepted[field] = ""
+    clash = [name for name in names.get("shortNames") or () if name in resources]
+    if clash:
+        problem = ("ShortNamesConflict", f'"{clash[0]}" is already in use')
+        accepted.pop("shortNames", None)
+    return accepted, problem
+
+
+def _condition(kind: str, status: str, reason: str, message: str, now: str) -> Object:
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _merged(before: list[Object], after: list[Object]) -> list[Object]:
+    """Keep the time of conditions that did not change, and conditions of others."""
+    old = {condition["type"]: condition for condition in before}
+    result = dict(old)
+    for condition in after:
+        previous = old.get(condition["type"])
+        if previous is not None and previous["status"] == condition["status"]:
+            condition = {**condition, "lastTransitionTime": previous["lastTransitionTime"]}
+        result[condition["type"]] = condition
+    return list(result.values())

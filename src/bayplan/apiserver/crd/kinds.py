@@ -1,0 +1,105 @@
+"""Custom kinds: what a CustomResourceDefinition adds to the server.
+
+A `CustomKind` is a `Kind` that also carries the structural schema of its version, the type made of
+it, its printer columns and the paths of its scale subresource. All functions of this package that
+handle custom objects take one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bayplan.api.schema import Type, custom_resource
+from bayplan.apiserver.kinds import READ_WRITE, Kind, Subresource
+
+Definition = Mapping[str, Any]
+Object = dict[str, Any]
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+
+class CustomKind(Kind, frozen=True, kw_only=True):
+    """A kind that a definition added."""
+
+    schema: dict[str, Any]
+    type: Type
+    printer_columns: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    scale: dict[str, str] = msgspec.field(default_factory=dict)
+    list_kind: str = ""
+
+
+def kinds_of(definition: Definition) -> list[CustomKind]:
+    """The kinds that a definition serves, one a version, in the order of the definition."""
+    versions = definition["spec"]["versions"]
+    storage = next((v["name"] for v in versions if v.get("storage")), versions[0]["name"])
+    return [_kind(definition, version, storage) for version in versions if version.get("served")]
+
+
+def _kind(definition: Definition, version: Mapping[str, Any], storage: str) -> CustomKind:
+    spec = definition["spec"]
+    names = spec["names"]
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {
+        "type": "object",
+        PRESERVE: True,
+    }
+    subresources = version.get("subresources") or {}
+    selectable = version.get("selectableFields") or ()
+    return CustomKind(
+        group=spec["group"],
+        version=version["name"],
+        resource=names["plural"],
+        kind=names["kind"],
+        namespaced=spec.get("scope") == "Namespaced",
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=_subresources(subresources, names["kind"]),
+        field_labels=tuple(item["jsonPath"].removeprefix(".") for item in selectable),
+        storage=(spec["group"], names["plural"]),
+        storage_version=storage,
+        custom=True,
+        schema=schema,
+        type=custom_resource(schema, names["kind"]),
+        printer_columns=list(version.get("additionalPrinterColumns") or ()),
+        scale=dict(subresources.get("scale") or {}),
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+    )
+
+
+def _subresources(wanted: Mapping[str, Any], kind: str) -> dict[str, Subresource]:
+    found = {}
+    if "scale" in wanted:
+        found["scale"] = Subresource("scale", "Scale", READ_WRITE, "autoscaling", "v1")
+    if "status" in wanted:
+        found["status"] = Subresource("status", kind)
+    return found
+
+
+def custom(kind: Kind) -> CustomKind:
+    """The kind as the custom kind it is; asking for another one is a programming error."""
+    assert isinstance(kind, CustomKind), kind
+    return kind
+
+
+def type_of(kind: Kind) -> Type:
+    """The type of a custom kind's objects, for apply and managedFields."""
+    return custom(kind).type
+
+
+ScalePath = tuple[str, ...]
+
+
+def scale_paths(kind: Kind) -> tuple[ScalePath, ScalePath, ScalePath]:
+    """Where replicas, observed replicas and the selector are, as keys; empty where not given."""
+    scale = custom(kind).scale
+    return (
+        _keys(scale.get("specReplicasPath", "")),
+        _keys(scale.get("statusReplicasPath", "")),
+        _keys(scale.get("labelSelectorPath", "")),
+    )
+
+
+def _keys(path: str) -> ScalePath:
+    return tuple(part for part in path.split(".") if part)

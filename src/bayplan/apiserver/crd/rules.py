@@ -1,0 +1,91 @@
+"""Runs the `x-kubernetes-validations` of a schema.
+
+Rules that mention `oldSelf` are judged only where there is an old value to compare with. Rules in
+words that `cel.py` does not know are skipped: a definition with them is accepted, its objects are
+not checked by those rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bayplan.apiserver.crd.cel import EvaluationError, Unsupported, compile_expression
+from bayplan.apiserver.validation.errors import Cause
+
+Schema = Mapping[str, Any]
+RULES = "x-kubernetes-validations"
+_OLD = re.compile(r"\boldSelf\b")
+_ABSENT = object()
+
+
+def validate_rules(value: Any, old: Any, schema: Schema, path: str = "") -> list[Cause]:
+    """All rules of a value and of everything in it that do not hold; `old` is None on create."""
+    return _walk(value, _ABSENT if old is None else old, schema, path)
+
+
+def _walk(value: Any, old: Any, schema: Schema, path: str) -> list[Cause]:
+    causes = []
+    for rule in schema.get(RULES) or ():
+        causes += _judge(rule, value, old, schema, path)
+    if isinstance(value, dict):
+        properties, other = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            inner = properties.get(key, other)
+            if isinstance(inner, Mapping):
+                before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
+                causes += _walk(item, before, inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        for index, item in enumerate(value):
+            causes += _walk(item, _old_item(item, old, schema), schema["items"], f"{path}[{index}]")
+    return causes
+
+
+def _old_item(item: Any, old: Any, schema: Schema) -> Any:
+    """Items are only compared with old ones where the list says which is which."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return _ABSENT
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    for other in old:
+        if isinstance(other, dict) and all(other.get(k) == item.get(k) for k in keys):
+            return other
+    return _ABSENT
+
+
+def _judge(rule: Mapping[str, Any], value: Any, old: Any, schema: Schema, path: str) -> list[Cause]:
+    text = rule.get("rule", "")
+    if _OLD.search(text) and old is _ABSENT:
+        return []
+    scope = {"self": value} if old is _ABSENT else {"self": value, "oldSelf": old}
+    try:
+        if compile_expression(text)(scope) is not False:
+            return []
+        message = _message(rule, scope)
+    except Unsupported:
+        return []
+    except EvaluationError as error:
+        message = f"{error} evaluating rule: {rule.get('message') or text}"
+    where = path + rule.get("fieldPath", "")
+    shown = schema.get("type", "object")
+    return [
+        _cause(rule.get("reason", "FieldValueInvalid"), where.removeprefix("."), shown, message)
+    ]
+
+
+def _message(rule: Mapping[str, Any], scope: dict[str, Any]) -> str:
+    if rule.get("messageExpression"):
+        try:
+            return str(compile_expression(rule["messageExpression"])(scope))
+        except (Unsupported, EvaluationError):
+            pass  # upstream falls back to the plain message as well
+    return str(rule.get("message") or f"failed rule: {rule.get('rule', '').strip()}")
+
+
+def _cause(reason: str, path: str, shown: str, message: str) -> Cause:
+    text = {
+        "FieldValueRequired": f"Required value: {message}",
+        "FieldValueForbidden": f"Forbidden: {message}",
+        "FieldValueDuplicate": f'Duplicate value: "{shown}"',
+    }.get(reason, f'Invalid value: "{shown}": {message}')
+    return Cause(reason, path, text)

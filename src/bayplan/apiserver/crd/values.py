@@ -1,0 +1,223 @@
+"""Validates values against an OpenAPI v3 schema, with the words of the real API server.
+
+Covers what structural schemas may say: types, formats, enums, bounds, lengths, patterns, required
+and further properties, allOf/anyOf/oneOf/not, int-or-string, list sets and maps. Every problem is
+reported. Rules in CEL (`x-kubernetes-validations`) are in `rules.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from bayplan.api.patch import same
+from bayplan.apiserver.crd.formats import matches_format
+from bayplan.apiserver.validation.errors import (
+    Cause,
+    duplicate,
+    invalid,
+    not_supported,
+    quote,
+    required,
+    too_long,
+    too_many,
+)
+
+Schema = Mapping[str, Any]
+_ROOT = {"apiVersion", "kind", "metadata"}
+
+
+def validate_value(value: Any, schema: Schema, path: str = "") -> list[Cause]:
+    """All problems of a value; `path` is the field it is in (empty for a whole object)."""
+    if value is None:
+        return [] if schema.get("nullable") or not path else [_wrong_type(value, schema, path)]
+    if schema.get("x-kubernetes-int-or-string"):
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            return [_type_cause(path, value, "integer,string")]
+    elif not _has_type(value, schema.get("type")):
+        return [_wrong_type(value, schema, path)]
+    causes = _enum(value, schema, path)
+    if isinstance(value, str):
+        causes += _string(value, schema, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        causes += _number(value, schema, path)
+    elif isinstance(value, list):
+        causes += _list(value, schema, path)
+    elif isinstance(value, dict):
+        causes += _object(value, schema, path)
+    return causes + _combined(value, schema, path)
+
+
+def _has_type(value: Any, wanted: str | None) -> bool:
+    match wanted:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            return whole and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+    return True
+
+
+def _wrong_type(value: Any, schema: Schema, path: str) -> Cause:
+    return _type_cause(path, value, str(schema.get("type", "object")))
+
+
+def _type_cause(path: str, value: Any, wanted: str) -> Cause:
+    found = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
+    name = "null" if value is None else found.get(type(value), "object")
+    where = path or '""'
+    text = f'Invalid value: "{name}": {where} in body must be of type {wanted}: "{name}"'
+    return Cause("FieldValueTypeInvalid", path, text)
+
+
+def _bad(path: str, value: Any, text: str) -> Cause:
+    return invalid(path, value, f"{path} in body {text}")
+
+
+def _enum(value: Any, schema: Schema, path: str) -> list[Cause]:
+    allowed = schema.get("enum")
+    if not allowed or any(same(value, item) for item in allowed):
+        return []
+    texts = [item if isinstance(item, str) else quote(item) for item in allowed]
+    return [not_supported(path, value, texts)]
+
+
+def _string(value: str, schema: Schema, path: str) -> list[Cause]:
+    causes = []
+    most, least = schema.get("maxLength"), schema.get("minLength")
+    if most is not None and len(value) > most:
+        causes.append(too_long(path, most))
+    if least is not None and len(value) < least:
+        causes.append(_bad(path, value, f"should be at least {least} chars long"))
+    pattern = schema.get("pattern")
+    if pattern and not _pattern(pattern).search(value):
+        causes.append(_bad(path, value, f"should match '{pattern}'"))
+    format_ = schema.get("format")
+    if format_ and not matches_format(format_, value):
+        shown = quote(value)
+        text = f"Invalid value: {shown}: {path} in body must be of type {format_}: {shown}"
+        causes.append(Cause("FieldValueTypeInvalid", path, text))
+    return causes
+
+
+@lru_cache(maxsize=512)
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error:  # RE2 knows a few things that Python does not; do not refuse objects for it
+        return re.compile("")
+
+
+def _number(value: float, schema: Schema, path: str) -> list[Cause]:
+    causes = []
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+        words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        causes.append(_bad(path, value, f"should be {words} {_number_text(least)}"))
+    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        causes.append(_bad(path, value, f"should be {words} {_number_text(most)}"))
+    step = schema.get("multipleOf")
+    if step and not float(value / step).is_integer():
+        causes.append(_bad(path, value, f"should be a multiple of {_number_text(step)}"))
+    bits = {"int32": 31, "int64": 63}.get(str(schema.get("format")))
+    if bits and schema.get("type") == "integer" and not -(2**bits) <= value < 2**bits:
+        causes.append(_bad(path, value, f"must be of type {schema['format']}: {quote(value)}"))
+    return causes
+
+
+def _number_text(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _list(value: list[Any], schema: Schema, path: str) -> list[Cause]:
+    causes = []
+    most, least = schema.get("maxItems"), schema.get("minItems")
+    if most is not None and len(value) > most:
+        causes.append(too_many(path, len(value), most))
+    if least is not None and len(value) < least:
+        causes.append(_bad(path, value, f"should have at least {least} items"))
+    causes += _duplicates(value, schema, path)
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        for index, item in enumerate(value):
+            causes += validate_value(item, items, f"{path}[{index}]")
+    return causes
+
+
+def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
+    list_type = schema.get("x-kubernetes-list-type")
+    if schema.get("uniqueItems") or list_type == "set":
+        shown: Callable[[Any], Any] = lambda item: item  # noqa: E731  # two small views of one loop
+    elif list_type == "map":
+        names = schema.get("x-kubernetes-list-map-keys") or ()
+        shown = lambda item: {name: item.get(name) for name in names}  # noqa: E731
+        value = [item for item in value if isinstance(item, dict)]
+    else:
+        return []
+    causes = []
+    seen: list[Any] = []
+    for index, item in enumerate(value):
+        key = shown(item)
+        if any(same(key, other) for other in seen):
+            causes.append(duplicate(f"{path}[{index}]", key))
+        seen.append(key)
+    return causes
+
+
+def _object(value: dict[str, Any], schema: Schema, path: str) -> list[Cause]:
+    prefix = f"{path}." if path else ""
+    wanted = schema.get("required") or ()
+    causes = [required(f"{prefix}{name}") for name in wanted if name not in value]
+    most, least = schema.get("maxProperties"), schema.get("minProperties")
+    if most is not None and len(value) > most:
+        causes.append(too_many(path, len(value), most))
+    if least is not None and len(value) < least:
+        causes.append(_bad(path, value, f"should have at least {least} properties"))
+    properties = schema.get("properties") or {}
+    other = schema.get("additionalProperties")
+    for key, item in value.items():
+        if not path and key in _ROOT:
+            continue
+        inner = properties.get(key, other)
+        if isinstance(inner, Mapping):
+            causes += validate_value(item, inner, f"{prefix}{key}")
+    return causes
+
+
+def _combined(value: Any, schema: Schema, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for inner in schema.get("allOf") or ():
+        problems = validate_value(value, inner, path)
+        if problems:
+            text = f'"{path}" must validate all the schemas (allOf)'
+            causes += [*problems, invalid(path, value, text)]
+    any_of = schema.get("anyOf")
+    if (
+        any_of
+        and not schema.get("x-kubernetes-int-or-string")
+        and not _passing(value, any_of, path)
+    ):
+        causes.append(invalid(path, value, f'"{path}" must validate at least one schema (anyOf)'))
+    one_of = schema.get("oneOf")
+    if one_of and (passing := _passing(value, one_of, path)) != 1:
+        found = "none valid" if not passing else f"{passing} valid alternatives"
+        text = f'"{path}" must validate one and only one schema (oneOf). Found {found}'
+        causes.append(invalid(path, value, text))
+    if schema.get("not") is not None and not validate_value(value, schema["not"], path):
+        causes.append(invalid(path, value, f'"{path}" must not validate the schema (not)'))
+    return causes
+
+
+def _passing(value: Any, schemas: Any, path: str) -> int:
+    return sum(not validate_value(value, schema, path) for schema in schemas)
