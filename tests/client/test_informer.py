@@ -135,6 +135,21 @@ def test_a_new_object_of_an_old_name_is_deletion_and_addition():
     assert [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")] == run_virtual(main())
 
 
+def test_nulls_are_absent_and_undecodable_objects_are_left_out():
+    async def main():
+        watched = Watched()
+        await watched.api.put("/api/v1/nodes/a", metadata={"labels": None})
+        await watched.api.put("/api/v1/nodes/b", metadata={"labels": 5})
+        async with watched:
+            await watched.api.put("/api/v1/nodes/c", metadata={"labels": None})
+            await watched.api.put("/api/v1/nodes/d", metadata={"labels": 5})
+            await watched.api.put("/api/v1/nodes/e")
+            await asyncio.sleep(1)
+            return sorted(watched.informer.store), watched.informer.decode_errors
+
+    assert (["a", "c", "e"], 2) == run_virtual(main())
+
+
 def test_a_bookmark_moves_the_version_to_resume_from():
     async def main():
         async with Watched() as watched:

@@ -25,6 +25,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 import structlog
 
+from bayplan.api import strip_nulls
 from bayplan.client.errors import ApiError, ClientError, Gone, error_from
 from bayplan.client.resources import Resource
 from bayplan.client.rest import Client
@@ -93,6 +94,12 @@ class _TypeOnly(msgspec.Struct, frozen=True):
     type: str
 
 
+class _RawList(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_raw_list_decoder = msgspec.json.Decoder(_RawList)
 _bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 _error_decoder = msgspec.json.Decoder(_ErrorEvent)
 _type_decoder = msgspec.json.Decoder(_TypeOnly)
@@ -129,8 +136,10 @@ class Informer(Generic[T]):
         self.has_synced = False
         self.relists = 0
         self.handler_errors = 0
+        self.decode_errors = 0
         self.last_version = ""
         self._client = client
+        self._type = type_
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
@@ -201,14 +210,32 @@ class Informer(Generic[T]):
                 limit=PAGE if self._fresh_list or token else 0,
                 continue_=token,
             )
-            page = self._decode_list(raw)
-            for item in page.items or ():
+            meta, items = self._read_list(raw)
+            for item in items:
                 fresh[_key(item)] = item
-            version = version or page.metadata.resource_version
-            token = page.metadata.continue_
+            version = version or meta.resource_version
+            token = meta.continue_
             if not token:
                 break
         self._replace(fresh, version)
+
+    def _read_list(self, raw: bytes) -> tuple[_ListMeta, list[T]]:
+        try:
+            page = self._decode_list(raw)
+        except msgspec.ValidationError:
+            rough = _raw_list_decoder.decode(raw)
+            found = [self._lenient(bytes(item)) for item in rough.items or ()]
+            return rough.metadata, [item for item in found if item is not None]
+        return page.metadata, page.items or []
+
+    def _lenient(self, raw: bytes) -> T | None:
+        """Decode an object that holds nulls, as Go programs write them; None if that fails too."""
+        try:
+            return msgspec.convert(strip_nulls(msgspec.json.decode(raw)), self._type)
+        except msgspec.ValidationError as problem:
+            self.decode_errors += 1
+            log.warning("object left out", resource=self.resource.plural, err=str(problem))
+            return None
 
     def _replace(self, fresh: dict[str, T], version: str) -> None:
         changes: list[Change[T]] = []
@@ -267,14 +294,22 @@ class Informer(Generic[T]):
                 try:
                     event = self._decode_event(line)
                 except msgspec.ValidationError:
-                    if _type_decoder.decode(line).type not in ("BOOKMARK", "ERROR"):
-                        raise
-                    self._control(line)
-                    continue
-                self._change(event, changes)
+                    self._apply_rough(line, changes)
+                else:
+                    self._change(event.type, event.object, changes)
         finally:
             if changes:
                 self._notify(changes, self._handlers)
+
+    def _apply_rough(self, line: bytes, changes: list[Change[T]]) -> None:
+        """Apply an event that did not decode at once."""
+        type_ = _type_decoder.decode(line).type
+        if type_ in ("BOOKMARK", "ERROR"):
+            self._control(line)
+            return
+        item = self._lenient(bytes(_error_decoder.decode(line).object))
+        if item is not None:
+            self._change(type_, item, changes)
 
     def _control(self, line: bytes) -> None:
         if _type_decoder.decode(line).type == "BOOKMARK":
@@ -283,21 +318,20 @@ class Informer(Generic[T]):
         failure = error_from(500, bytes(_error_decoder.decode(line).object))
         raise failure
 
-    def _change(self, event: _Event[T], changes: list[Change[T]]) -> None:
+    def _change(self, type_: str, item: T, changes: list[Change[T]]) -> None:
         """Apply one event to the copy, unless it tells nothing new, and note what changed."""
-        item = event.object
         key = _key(item)
         version = _number(item.metadata.resource_version)
         old = self.store.get(key)
         if old is not None and version <= _number(old.metadata.resource_version):
             # A deletion can carry the version of the last write on servers other than Kubernetes'.
-            if event.type != "DELETED" or version < _number(old.metadata.resource_version):
+            if type_ != "DELETED" or version < _number(old.metadata.resource_version):
                 return
         elif old is None and version <= self._graves.get(key, -1):
             return
         if version > _number(self.last_version):
             self.last_version = item.metadata.resource_version
-        if event.type == "DELETED":
+        if type_ == "DELETED":
             self._bury(key, version)
             if old is not None:
                 del self.store[key]
