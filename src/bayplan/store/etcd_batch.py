@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bayplan.store.errors import StoreError
+from bayplan.store.errors import StoreError, Unavailable
 from bayplan.store.etcd_client import EtcdClient
 from bayplan.store.etcd_wire import LAST_PLACE, Keys, TxnAnswer, check_ops, has_delete
 from bayplan.store.protocol import KeyValue, Op, Put
@@ -99,24 +99,32 @@ class Batcher:
         body = {"success": [self._keys.request(r.ops, r.place) for r in batch]}
         try:
             answer = await self._client.call("/v3/kv/txn", body, TxnAnswer, safe=False)
-        except StoreError as error:
+            for request, response in zip(batch, answer.responses, strict=True):
+                assert response.response_txn is not None
+                self._answer(request, response.response_txn, answer.header.revision)
+        except BaseException as error:  # whatever it is, no caller may wait for ever
             for request in batch:
-                _fail(request, type(error)(*error.args))
-            return
-        for request, response in zip(batch, answer.responses, strict=True):
-            assert response.response_txn is not None
-            revision = answer.header.revision
-            try:
-                kvs = self._keys.results(
-                    request.ops, response.response_txn, revision, request.place
-                )
-            except Exception as error:  # whatever it is, its caller gets it
-                _fail(request, error)
-            else:
-                if not request.done.done():
-                    request.done.set_result(kvs)
+                _fail(request, _copy(error))
+            if not isinstance(error, Exception):
+                raise
+
+    def _answer(self, request: _Request, answer: TxnAnswer, revision: int) -> None:
+        try:
+            kvs = self._keys.results(request.ops, answer, revision, request.place)
+        except StoreError as error:
+            _fail(request, error)
+        else:
+            if not request.done.done():
+                request.done.set_result(kvs)
 
 
-def _fail(request: _Request, error: Exception) -> None:
+def _copy(error: BaseException) -> BaseException:
+    """Give each caller an exception of its own: raising one changes it."""
+    if isinstance(error, Unavailable):
+        return Unavailable(str(error))
+    return StoreError(f"writing to etcd: {error}")
+
+
+def _fail(request: _Request, error: BaseException) -> None:
     if not request.done.done():
         request.done.set_exception(error)

@@ -8,6 +8,7 @@ knows whether it happened, and the caller must hear that.
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
@@ -21,6 +22,7 @@ from bayplan.store.etcd_wire import ErrorAnswer, Json, WatchAnswer, WatchResult
 T = TypeVar("T")
 FIRST_PAUSE = 0.05
 LAST_PAUSE = 1.0
+LARGE = 1 << 20
 # etcd answers these while it has no leader; the request may or may not have been taken.
 _TRANSIENT = ("no leader", "leader changed", "timed out", "unavailable", "connection", "stopped")
 
@@ -101,7 +103,10 @@ class EtcdClient:
     async def _post(self, path: str, body: Json) -> bytes:
         url = self._endpoint() + path
         async with asyncio.timeout(self._deadline * 2):
-            async with self._session.post(url, data=self._encode(body)) as response:
+            data: bytes = self._encode(body)
+            # aiohttp sends large bytes in one piece and warns; a file it sends in parts.
+            payload = data if len(data) < LARGE else io.BytesIO(data)
+            async with self._session.post(url, data=payload) as response:
                 data = await response.read()
         if response.status == 200:
             return data
