@@ -1,6 +1,4 @@
-"""The string formats that schemas of custom resources may demand. Unknown formats accept
-everything.
-"""
+"""The string formats that schemas of custom resources may demand; unknown ones accept all."""
 
 from __future__ import annotations
 

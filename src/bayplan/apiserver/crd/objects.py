@@ -153,7 +153,7 @@ def validate_create(kind: Kind, obj: Object) -> list[Cause]:
 
 
 def validate_update(kind: Kind, obj: Object, old: Object, subresource: str = "") -> list[Cause]:
-    """Every way in which a changed object does not fit; parts that did not change are not judged."""
+    """Every way in which a changed object does not fit; unchanged parts are not judged."""
     causes = _validate(custom(kind), obj, old)
     if not causes:
         return []
