@@ -1,0 +1,102 @@
+"""The informers of a scheduler: what is watched, and how changes become the engine's inputs.
+
+All kinds that a plugin may read are watched. Kinds of API groups that a cluster may not serve are
+optional: without them their plugins see no objects. Pods that have finished are left out by
+the server (a field selector), so one that finishes looks deleted: its room is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from bayplan import api
+from bayplan.api import Object
+from bayplan.client import Change, Client, Informer, Resource
+from bayplan.client import resources as r
+from bayplan.config import FeatureGates
+from bayplan.engine.scheduler.inputs import Added, Deleted, Input, Updated
+
+RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+
+ALWAYS: tuple[tuple[Resource, type[Object]], ...] = (
+    (r.NODES, api.Node),
+    (r.NAMESPACES, api.Namespace),
+    (r.PODS, api.Pod),
+    (r.SERVICES, api.Service),
+    (r.REPLICATION_CONTROLLERS, api.ReplicationController),
+    (r.REPLICA_SETS, api.ReplicaSet),
+    (r.STATEFUL_SETS, api.StatefulSet),
+    (r.POD_DISRUPTION_BUDGETS, api.PodDisruptionBudget),
+    (r.PERSISTENT_VOLUMES, api.PersistentVolume),
+    (r.PERSISTENT_VOLUME_CLAIMS, api.PersistentVolumeClaim),
+    (r.STORAGE_CLASSES, api.StorageClass),
+    (r.CSI_NODES, api.CSINode),
+)
+OPTIONAL: tuple[tuple[Resource, type[Object]], ...] = (
+    (r.CSI_DRIVERS, api.CSIDriver),
+    (r.CSI_STORAGE_CAPACITIES, api.CSIStorageCapacity),
+    (r.VOLUME_ATTACHMENTS, api.VolumeAttachment),
+    (r.RESOURCE_CLAIMS, api.ResourceClaim),
+    (r.RESOURCE_SLICES, api.ResourceSlice),
+    (r.DEVICE_CLASSES, api.DeviceClass),
+)
+GANG: tuple[tuple[Resource, type[Object]], ...] = (
+    (r.WORKLOADS, api.Workload),
+    (r.POD_GROUPS, api.PodGroup),
+)
+
+
+class Feed:
+    """Runs the informers and passes what they tell to `deliver`, in batches."""
+
+    def __init__(
+        self,
+        client: Client,
+        deliver: Callable[[list[Input]], None],
+        *,
+        gates: FeatureGates,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._deliver = deliver
+        optional = (*OPTIONAL, *GANG) if gates["GenericWorkload"] else OPTIONAL
+        self.informers: dict[str, Informer[Object]] = {}
+        for resource, kind in (*ALWAYS, *optional):
+            informer = Informer(
+                client,
+                resource,
+                kind,
+                field_selector=RUNNING_PODS if kind is api.Pod else "",
+                jitter=jitter,
+                optional=(resource, kind) in optional,
+            )
+            informer.add_handler(self._changed)
+            self.informers[kind.KIND] = informer
+
+    @property
+    def has_synced(self) -> bool:
+        """Tell whether every first list has been delivered."""
+        return all(informer.has_synced for informer in self.informers.values())
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers.values():
+                group.create_task(informer.run())
+
+    async def wait_synced(self) -> None:
+        """Return once every first list has been delivered."""
+        for informer in self.informers.values():
+            await informer.wait_synced()
+
+    def _changed(self, changes: Sequence[Change[Object]]) -> None:
+        inputs: list[Input] = []
+        for kind, new, old in changes:
+            if kind == "DELETED":
+                inputs.append(Deleted(new))
+            elif old is None:
+                inputs.append(Added(new))
+            else:
+                inputs.append(Updated(old, new))
+        self._deliver(inputs)

@@ -1,0 +1,284 @@
+"""Carries the engine's actions out and reports how they ended.
+
+Bindings, the bulk of all work, are taken from a queue by as many workers as there are kept
+connections: no task is made for a binding. Status patches of one pod keep their order. Events go
+to the recorder, which has connections of its own. Everything else is rare and gets a task.
+
+Nothing here decides anything: a failure is reported, and the engine forgets, requeues or gives up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+
+import structlog
+
+from bayplan.api import Pod
+from bayplan.client import ApiError, Client, ClientError, Conflict, NotFound
+from bayplan.client.resources import PODS
+from bayplan.engine.scheduler.actions import (
+    Action,
+    Bind,
+    CallApi,
+    Evict,
+    ExtenderBind,
+    Observe,
+    PatchPod,
+    RecordEvent,
+)
+from bayplan.engine.scheduler.inputs import BindDone, CallsDone, Evicted, Input
+from bayplan.framework.results import ApiCall
+from bayplan.observe.logs import verbosity
+from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.scheduler.apicalls import carry_out
+from bayplan.scheduler.events import EventRecorder, Reference
+
+log = structlog.get_logger(__name__)
+
+BINDERS = 64
+STATUS_PATCH = "application/strategic-merge-patch+json"
+
+
+class Performer:
+    """Performs actions on one API server."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        metrics: SchedulerMetrics,
+        report: Callable[[Input], None],
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._metrics = metrics
+        self._report = report
+        self._binds: deque[Bind] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._binding = 0
+        self._patches: dict[str, deque[PatchPod]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._verbose = verbosity() >= 2
+        self._seconds_per_attempt = 0.0
+
+    @property
+    def pending_binds(self) -> int:
+        """Return how many bindings wait or are under way."""
+        return len(self._binds) + self._binding
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(BINDERS):
+                    group.create_task(self._binder())
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def finish(self, timeout: float) -> None:
+        """Drop what has not begun and wait for the rest, at most `timeout` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        self._binds.clear()
+        # Polling is good enough for the last moment of a process.
+        while (self._binding or self._tasks) and loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    def perform(self, actions: list[Action], seconds_per_attempt: float = 0.0) -> None:
+        """Start actions; returns at once."""
+        self._seconds_per_attempt = seconds_per_attempt
+        for action in actions:
+            if type(action) is Bind:
+                self._binds.append(action)
+                if self._idle:
+                    self._idle.popleft().set_result(None)
+            else:
+                self._other(action)
+
+    def _other(self, action: Action) -> None:
+        match action:
+            case RecordEvent():
+                self._event(action)
+            case Observe():
+                self._observe(action)
+            case PatchPod():
+                self._enqueue_patch(action)
+            case Evict():
+                self._spawn(self._evict(action))
+            case CallApi():
+                self._spawn(self._call(action))
+            case ExtenderBind():
+                self._spawn(self._extender_bind(action))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("an action failed unexpectedly", exc_info=task.exception())
+
+    # -- bindings
+
+    async def _binder(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._binds:
+                turn: asyncio.Future[None] = loop.create_future()
+                self._idle.append(turn)
+                try:
+                    await turn
+                except asyncio.CancelledError:
+                    if turn in self._idle:
+                        self._idle.remove(turn)
+                    raise
+                continue
+            action = self._binds.popleft()
+            self._binding += 1
+            try:
+                await self._bind(action)
+            finally:
+                self._binding -= 1
+
+    async def _bind(self, action: Bind) -> None:
+        meta = action.pod.metadata
+        try:
+            await self._client.bind(meta.namespace, meta.name, meta.uid, action.node_name)
+        except ClientError as problem:
+            self._report(BindDone(meta.uid, _text(problem)))
+            return
+        self._report(BindDone(meta.uid))
+        if self._verbose:
+            log.info(
+                "Successfully bound pod to node",
+                pod=f"{meta.namespace}/{meta.name}",
+                node=action.node_name,
+            )
+
+    async def _extender_bind(self, action: ExtenderBind) -> None:
+        bind = getattr(action.extender, "bind", None)
+        uid = action.pod.metadata.uid
+        if bind is None:
+            self._report(BindDone(uid, f"extender {action.extender.name} cannot bind"))
+            return
+        try:
+            await asyncio.to_thread(bind, action.pod, action.node_name)
+        except Exception as problem:  # code from outside; the pod is tried again
+            self._report(BindDone(uid, str(problem)))
+        else:
+            self._report(BindDone(uid))
+
+    # -- status
+
+    def _enqueue_patch(self, action: PatchPod) -> None:
+        uid = action.pod.metadata.uid
+        waiting = self._patches.get(uid)
+        if waiting is not None:
+            waiting.append(action)
+            return
+        self._patches[uid] = deque([action])
+        self._spawn(self._patch_in_order(uid))
+
+    async def _patch_in_order(self, uid: str) -> None:
+        waiting = self._patches[uid]
+        try:
+            while waiting:
+                await self._patch(waiting[0])
+                waiting.popleft()
+        finally:
+            del self._patches[uid]
+
+    async def _patch(self, action: PatchPod) -> None:
+        body = action.body()
+        if not body.get("status"):
+            return
+        meta = action.pod.metadata
+        call = ApiCall("patch", "pods", meta.namespace, meta.name, body, "status", STATUS_PATCH)
+        try:
+            await carry_out(self._client, call)
+        except NotFound:
+            return
+        except ClientError as problem:
+            level = log.debug if isinstance(problem, ApiError) else log.warning
+            level("pod status not updated", pod=action.pod.key, err=str(problem))
+
+    # -- preemption and plugins
+
+    async def _evict(self, action: Evict) -> None:
+        victim, error = action.victim, ""
+        meta = victim.metadata
+        call = ApiCall(
+            "patch",
+            "pods",
+            meta.namespace,
+            meta.name,
+            action.condition_body(),
+            "status",
+            STATUS_PATCH,
+            ignore_not_found=True,
+        )
+        try:
+            await carry_out(self._client, call)
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+        except (NotFound, Conflict):
+            pass  # gone, or another pod of that name: there is nothing left to take away
+        except ClientError as problem:
+            error = _text(problem)
+            log.warning("victim not evicted", pod=victim.key, err=error)
+        self._report(Evicted(action.preemptor.metadata.uid, meta.uid, error))
+
+    async def _call(self, action: CallApi) -> None:
+        error = ""
+        try:
+            for call in action.calls:
+                await carry_out(self._client, call)
+        except ClientError as problem:
+            error = _text(problem)
+        if action.work:
+            self._report(CallsDone(action.work, error))
+        elif error:
+            log.warning("call of a plugin failed", plugin=action.plugin, err=error)
+
+    # -- events and metrics
+
+    def _event(self, action: RecordEvent) -> None:
+        self._recorder.record(
+            _reference(action.pod),
+            type_=action.type,
+            reason=action.reason,
+            action=action.action,
+            note=action.note,
+            controller=action.scheduler_name,
+            related=None if action.related is None else _reference(action.related),
+            once=action.reason == "Scheduled",
+        )
+        if self._verbose and action.type == "Warning":
+            log.info("Unable to schedule pod", pod=action.pod.key, err=action.note)
+
+    def _observe(self, action: Observe) -> None:
+        metrics = self._metrics
+        metrics.attempt(action.result, action.scheduler_name, self._seconds_per_attempt)
+        if action.result == "scheduled":
+            metrics.bound(action.attempts, action.sli_seconds)
+            if action.flushed:
+                metrics.after_flush.inc()
+        if action.victims:
+            metrics.preemption_attempts.inc()
+            metrics.preemption_victims.observe(action.victims)
+
+
+def _reference(pod: Pod) -> Reference:
+    meta = pod.metadata
+    return Reference(
+        "Pod", meta.namespace, meta.name, meta.uid, resource_version=meta.resource_version
+    )
+
+
+def _text(problem: ClientError) -> str:
+    return problem.message if isinstance(problem, ApiError) else str(problem)
