@@ -13,10 +13,10 @@ def test_changes_are_noticed_when_the_file_rests(tmp_path):
 
     async def main():
         task = asyncio.create_task(FileWatch([file], lambda: seen.append("changed")).run())
-        await asyncio.sleep(5)
+        await asyncio.sleep(5.5)
         quiet = list(seen)
         file.write_text("two!")
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.9)
         early = list(seen)
         await asyncio.sleep(5)
         once = list(seen)
