@@ -4,6 +4,7 @@ Start with `points` (what a plugin may do) and `node_table.Nodes` (what it sees)
 """
 
 from bayplan.framework.counts import CountColumn, OwnedTerm, PodCounts, PodQuery, QueryPart
+from bayplan.framework.diagnosis import Diagnosis, FitError, Outcomes
 from bayplan.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
@@ -32,7 +33,6 @@ from bayplan.framework.points import (
     FilterPlugin,
     NodeFilterPlugin,
     NodeScorePlugin,
-    NodeStatuses,
     NormalizePlugin,
     PermitPlugin,
     PlacementGeneratePlugin,
@@ -102,6 +102,7 @@ __all__ = [
     "CountColumn",
     "CycleState",
     "Depends",
+    "Diagnosis",
     "Effects",
     "EnqueueExtensions",
     "Extender",
@@ -109,6 +110,7 @@ __all__ = [
     "ExtenderFilterResult",
     "Factory",
     "FilterPlugin",
+    "FitError",
     "Handle",
     "HintFn",
     "IntArray",
@@ -117,13 +119,13 @@ __all__ = [
     "NodeInfo",
     "NodeScorePlugin",
     "NodeSelection",
-    "NodeStatuses",
     "NodeTable",
     "Nodes",
     "NominatingInfo",
     "NominatingMode",
     "Nominator",
     "NormalizePlugin",
+    "Outcomes",
     "OwnedTerm",
     "PermitPlugin",
     "Placement",

@@ -17,6 +17,7 @@ from bayplan.framework.info import PodInfo, PodInfos
 from bayplan.framework.node_table import NodeTable
 from bayplan.framework.nominator import Nominator
 from bayplan.framework.objects import ClusterObjects
+from bayplan.framework.state import CycleState
 from bayplan.framework.waiting import WaitingPods
 
 if TYPE_CHECKING:
@@ -65,8 +66,10 @@ class Handle:
         """Set by whoever owns the queue."""
         self._activate = activate
 
-    def info(self, pod: Pod) -> PodInfo:
-        """A pod with all that scheduling works out about it once."""
+    def info(self, pod: Pod, state: CycleState | None = None) -> PodInfo:
+        """A pod with all that scheduling works out about it once, from the state if it is there."""
+        if state is not None and state.info is not None and state.info.pod is pod:
+            return state.info
         return self.infos.make(pod)
 
     def for_profile(self) -> Handle:

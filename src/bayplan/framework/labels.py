@@ -9,23 +9,34 @@ import numpy.typing as npt
 class LabelColumn:
     """The codes of one label key by row, and the values they stand for.
 
-    Codes are never reused, so a value that no node has any more keeps its code.
+    Codes are never reused, so a value that no node has any more keeps its code and size 0.
     """
 
-    __slots__ = ("_ids", "codes", "key", "values", "version")
+    __slots__ = ("_ids", "codes", "key", "labelled", "sizes", "values")
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         self.codes: npt.NDArray[np.int32] = np.full(capacity, -1, dtype=np.int32)
         self.values: list[str] = []
+        self.sizes: list[int] = []
+        """How many rows have each value."""
+        self.labelled = 0
+        """How many rows have the label."""
         self._ids: dict[str, int] = {}
-        self.version = 0
 
     def set(self, row: int, value: str | None) -> None:
-        code = -1 if value is None else self.code_for(value)
-        if self.codes[row] != code:
-            self.codes[row] = code
-            self.version += 1
+        """Give a row a value, or take its label off."""
+        new = -1 if value is None else self.code_for(value)
+        old = int(self.codes[row])
+        if old == new:
+            return
+        self.codes[row] = new
+        if old >= 0:
+            self.sizes[old] -= 1
+            self.labelled -= 1
+        if new >= 0:
+            self.sizes[new] += 1
+            self.labelled += 1
 
     def code_for(self, value: str) -> int:
         """The code of a value, given out on first use."""
@@ -33,6 +44,7 @@ class LabelColumn:
         if code is None:
             code = self._ids[value] = len(self.values)
             self.values.append(value)
+            self.sizes.append(0)
         return code
 
     def code_of(self, value: str) -> int:

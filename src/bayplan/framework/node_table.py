@@ -108,6 +108,8 @@ class NodeTable:
         self.capacity = 64
         self.structure = 0
         """Grows when rows come, go or move."""
+        self.nodes_revision = 0
+        """Grows when any node object changes in what scheduling reads, comes or goes."""
         self.images_revision = 0
         self.nodes: list[Node] = []
         self.pods: list[list[PodInfo]] = []
@@ -115,8 +117,8 @@ class NodeTable:
         self.images: dict[str, ImageState] = {}
         self.claim_users: dict[str, int] = {}
         """Claim key to how many placed pods name it."""
-        self.ports_in_use: dict[tuple[str, int], dict[int, set[str]]] = {}
-        """(protocol, port) to rows to the addresses in use there."""
+        self.ports_in_use: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+        """(protocol, port) to rows to the addresses in use there, with how many pods use them."""
         self.counts = PodCounts(self)
         self._rows: dict[str, int] = {}
         self._order = NodeOrder()
@@ -301,6 +303,7 @@ class NodeTable:
             self.counts.forget_arrays()
             if self._order.move(old, node):
                 self._restructure()
+        self.nodes_revision += 1
         self._note(row, node_changed=True)
         return True
 
@@ -322,6 +325,8 @@ class NodeTable:
         self._remove_images(row, node)
         if last != row:
             self._move_row(last, row)
+        for column in self._labels.values():
+            column.set(last, None)
         del self._rows[name]
         self.nodes.pop()
         self.pods.pop()
@@ -363,6 +368,7 @@ class NodeTable:
 
     def _restructure(self) -> None:
         self.structure += 1
+        self.nodes_revision += 1
         self.images_revision += 1
         self.counts.forget_arrays()
 
@@ -470,20 +476,22 @@ class NodeTable:
     def _use_port(self, port: Port, row: int) -> None:
         ip, protocol, number = port
         rows = self.ports_in_use.setdefault((protocol, number), {})
-        rows.setdefault(row, set()).add(ip)
+        addresses = rows.setdefault(row, {})
+        addresses[ip] = addresses.get(ip, 0) + 1
 
     def _free_port(self, port: Port, row: int) -> None:
-        # As upstream, ports are a set: the first of two equal users to go frees the port.
+        # Upstream keeps a set, so the first of two equal users to go frees the port for both;
+        # that depends on the order of events, so users are counted here instead.
         ip, protocol, number = port
-        rows = self.ports_in_use.get((protocol, number), {})
-        addresses = rows.get(row)
-        if addresses is None:
-            return
-        addresses.discard(ip)
-        if not addresses:
-            del rows[row]
-            if not rows:
-                del self.ports_in_use[(protocol, number)]
+        rows = self.ports_in_use[(protocol, number)]
+        addresses = rows[row]
+        addresses[ip] -= 1
+        if not addresses[ip]:
+            del addresses[ip]
+            if not addresses:
+                del rows[row]
+                if not rows:
+                    del self.ports_in_use[(protocol, number)]
 
     # -- room -------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from bayplan.framework.diagnosis import Diagnosis
 from bayplan.framework.events import ClusterEventWithHint
 from bayplan.framework.info import PodInfo
 from bayplan.framework.results import (
@@ -80,11 +81,13 @@ class CachedPlugin(Protocol[P]):
 class Revisioned(Protocol[P]):
     """Optional, for CLUSTER plugins: tells that nothing changed since the last attempt."""
 
-    def revision(self, pod: P) -> Hashable | None:
+    def revision(self, state: CycleState, pod: P) -> Hashable | None:
         """Return a value that changes whenever this plugin's answers for the class may change.
 
         Called at each attempt before `pre_filter`. If it equals the value of the class's last
-        attempt, and no node object changed, the kept answers are used. None: never keep.
+        attempt, and no node object changed, the kept answers are used: those of pre_filter and
+        filter as they are, scores only if the same nodes fit. So whether `pre_score` skips must
+        not depend on which nodes fit. None: never keep.
         """
 
 
@@ -161,7 +164,7 @@ class PostFilterPlugin(Plugin, Protocol[P]):
     """Tries to make room when no node fits; DefaultPreemption is one."""
 
     def post_filter(
-        self, state: CycleState, pod: P, statuses: NodeStatuses
+        self, state: CycleState, pod: P, statuses: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
         """Called in order when filtering left nothing or a PreFilter rejected the pod.
 
@@ -260,23 +263,6 @@ class PlacementScorePlugin(Plugin, Protocol):
     def score_placement(
         self, state: CycleState, assignments: Mapping[str, str], placement: Placement
     ) -> tuple[int, Status | None]: ...
-
-
-class NodeStatuses(Protocol):
-    """Why each node was refused in this attempt, as PostFilter plugins see it."""
-
-    @property
-    def absent(self) -> Status:
-        """The status of every node without one of its own."""
-
-    def status_of(self, node_name: str) -> Status:
-        """The node's own status, or `absent`."""
-
-    def names_with(self, code: int) -> list[str]:
-        """Names of nodes whose status has this code, in node order, `absent` included."""
-
-    def explicit(self) -> Mapping[str, Status]:
-        """The nodes that have a status of their own; costs a pass over all of them."""
 
 
 POINTS: dict[str, tuple[str, ...]] = {

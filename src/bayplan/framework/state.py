@@ -7,7 +7,10 @@ must have a `clone()`, which the dry runs of preemption and nominated pods call.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from bayplan.framework.info import PodInfo
 
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ class CycleState:
 
     __slots__ = (
         "_data",
+        "info",
         "parallel_pre_bind",
         "skip_filter",
         "skip_post_filter",
@@ -41,8 +45,10 @@ class CycleState:
         "skip_score",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, info: PodInfo | None = None) -> None:
         self._data: dict[str, object] = {}
+        self.info = info
+        """The pod of this attempt with what is worked out about it once; set by the engine."""
         self.skip_filter: set[str] = set()
         """Plugins whose PreFilter said Skip: their filter, add_pod and remove_pod are left out."""
         self.skip_score: set[str] = set()
@@ -81,6 +87,7 @@ class CycleState:
         """Copy for the next attempt of a pod of the same class: all values shared."""
         copy = CycleState.__new__(CycleState)
         copy._data = self._data.copy()
+        copy.info = self.info
         copy.skip_filter = self.skip_filter.copy()
         copy.skip_score = self.skip_score.copy()
         copy.skip_pre_bind = set()

@@ -1,0 +1,90 @@
+"""Prefers nodes that already have the pod's images, large and widespread ones most."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from bayplan.api import Pod
+from bayplan.framework import (
+    MAX_SCORE,
+    CycleState,
+    Depends,
+    Handle,
+    IntArray,
+    NodeInfo,
+    Nodes,
+    NodeTable,
+)
+
+NAME = "ImageLocality"
+MEGABYTE = 1024 * 1024
+LEAST = 23 * MEGABYTE
+MOST_PER_CONTAINER = 1000 * MEGABYTE
+
+
+class ImageLocality:
+    """Score: size of the images present, scaled by how many nodes have them."""
+
+    name = NAME
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def depends_on(self, pod: Pod) -> Depends:
+        return Depends.CLUSTER
+
+    def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
+        return self._handle.table.images_revision
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
+        table = nodes.table
+        sums = np.zeros(table.count, dtype=np.int64)  # (full table,)
+        for name in image_names(pod):
+            image = table.images.get(name)
+            if image is not None:
+                sums[list(image.rows)] += _worth(table, name)
+        return _scaled(nodes.pick(sums).astype(np.int64, copy=False), pod)
+
+    def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        table = node.table
+        total = 0
+        for name in image_names(pod):
+            image = table.images.get(name)
+            if image is not None and node.row in image.rows:
+                total += _worth(table, name)
+        return int(_scaled(np.array([total], dtype=np.int64), pod)[0])
+
+
+def _worth(table: NodeTable, name: str) -> int:
+    image = table.images[name]
+    return int(float(image.size) * (float(len(image.rows)) / float(table.count)))
+
+
+def _scaled(sums: IntArray, pod: Pod) -> IntArray:
+    containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+    most = MOST_PER_CONTAINER * containers
+    if most <= LEAST:
+        return np.zeros(len(sums), dtype=np.int64)
+    kept = np.minimum(np.maximum(sums, LEAST), most)
+    return MAX_SCORE * (kept - LEAST) // (most - LEAST)
+
+
+def image_names(pod: Pod) -> Iterator[str]:
+    """The pod's images with a tag each, repeated as often as they are used."""
+    spec = pod.spec
+    for container in spec.init_containers + spec.containers:
+        yield normalized(container.image)
+    for volume in spec.volumes:
+        if volume.image is not None:
+            yield normalized(volume.image.reference)
+
+
+def normalized(name: str) -> str:
+    """Add `:latest` to a name without tag or digest."""
+    return name if name.rfind(":") > name.rfind("/") else name + ":latest"
+
+
+def new(args: None, handle: Handle) -> ImageLocality:
+    return ImageLocality(handle)

@@ -1,0 +1,197 @@
+"""Required terms: the state between PreFilter and Filter.
+
+For each term the state has counts of matching pods per topology domain. All are views of the
+table's live counts; a clone, made when a dry run adds or removes pods, has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.framework import (
+    AffinityTerm,
+    BoolArray,
+    IntArray,
+    NodeInfo,
+    Nodes,
+    NodeTable,
+    PodInfo,
+    Status,
+    Verdict,
+    unresolvable,
+    unschedulable,
+)
+from bayplan.framework.counts import REQUIRED_ANTI_AFFINITY
+from bayplan.plugins.inter_pod_affinity.terms import Matcher
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+OUTCOMES = (
+    unresolvable(REASON_AFFINITY),
+    unschedulable(REASON_ANTI),
+    unschedulable(REASON_EXISTING),
+)
+
+
+class Domains:
+    """Counts per value of one topology key."""
+
+    __slots__ = ("counts", "key")
+
+    def __init__(self, key: str, counts: IntArray) -> None:
+        self.key = key
+        self.counts = counts
+
+    def clone(self) -> Domains:
+        return Domains(self.key, self.counts.copy())
+
+    def column(self, nodes: Nodes) -> BoolArray:
+        """Rows whose domain has a pod; False where the label is missing."""
+        some = np.zeros(len(self.counts) + 1, dtype=bool)
+        some[:-1] = self.counts > 0
+        return some[nodes.label_codes(self.key)]
+
+    def at(self, node: NodeInfo) -> int:
+        """The count in a node's domain; 0 if it does not have the label."""
+        value = node.labels.get(self.key)
+        if value is None:
+            return 0
+        code = node.table.label_column(self.key).code_of(value)
+        return int(self.counts[code]) if 0 <= code < len(self.counts) else 0
+
+    def add(self, node: NodeInfo, delta: int) -> None:
+        value = node.labels.get(self.key)
+        if value is not None:
+            self.counts[node.table.label_column(self.key).code_of(value)] += delta
+
+
+class RequiredState:
+    """What required terms of the pod, and of placed pods about it, say per domain."""
+
+    __slots__ = ("_matcher", "_namespace_labels", "_pod", "affinity", "anti", "existing", "traits")
+
+    def __init__(self, info: PodInfo, matcher: Matcher, namespace_labels: dict[str, str]) -> None:
+        self._matcher = matcher
+        self._pod = info.pod
+        self._namespace_labels = namespace_labels
+        self.traits = info.traits
+        self.existing: dict[str, Domains] = {}
+        """Placed pods' anti-affinity that means this pod, by topology key."""
+        for owned in matcher.about(info):
+            if owned.kind == REQUIRED_ANTI_AFFINITY and owned.total:
+                key = owned.term.topology_key
+                self._add_existing(key, owned.per_domain(key))
+        required = info.traits.required_affinity
+        self.affinity: list[Domains] = []
+        if required:
+            column = matcher.column(required)
+            keys = [term.topology_key for term in required]
+            self.affinity = [Domains(key, column.per_domain(key)) for key in keys]
+        self.anti = [
+            Domains(t.topology_key, matcher.column((t,)).per_domain(t.topology_key))
+            for t in info.traits.required_anti_affinity
+        ]
+
+    def _add_existing(self, key: str, counts: IntArray) -> None:
+        known = self.existing.get(key)
+        if known is None:
+            self.existing[key] = Domains(key, counts)
+        else:
+            size = max(len(known.counts), len(counts))
+            total = np.zeros(size, dtype=np.int64)
+            total[: len(known.counts)] += known.counts
+            total[: len(counts)] += counts
+            self.existing[key] = Domains(key, total)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing in this state can reject a node."""
+        if self.traits.required_affinity or self.traits.required_anti_affinity:
+            return False
+        return not any(domains.counts.any() for domains in self.existing.values())
+
+    def clone(self) -> RequiredState:
+        copy = RequiredState.__new__(RequiredState)
+        copy._matcher, copy._pod = self._matcher, self._pod
+        copy._namespace_labels, copy.traits = self._namespace_labels, self.traits
+        copy.existing = {key: domains.clone() for key, domains in self.existing.items()}
+        copy.affinity = [domains.clone() for domains in self.affinity]
+        copy.anti = [domains.clone() for domains in self.anti]
+        return copy
+
+    def change(self, info: PodInfo, node: NodeInfo, delta: int) -> None:
+        """A pod comes to or goes from a node in a dry run; call on clones only."""
+        other, pod, matcher = info.pod, self._pod, self._matcher
+        for term in info.traits.required_anti_affinity:
+            if term.matches(pod.metadata.namespace, pod.metadata.labels, self._namespace_labels):
+                self._existing_for(term, node.table).add(node, delta)
+        required = self.traits.required_affinity
+        if required and all(matcher.means(term, other) for term in required):
+            for domains in self.affinity:
+                domains.add(node, delta)
+        for term, domains in zip(self.traits.required_anti_affinity, self.anti, strict=True):
+            if matcher.means(term, other):
+                domains.add(node, delta)
+
+    def _existing_for(self, term: AffinityTerm, table: NodeTable) -> Domains:
+        key = term.topology_key
+        size = len(table.label_column(key).values)
+        known = self.existing.get(key)
+        if known is None or len(known.counts) < size:
+            fresh = Domains(key, np.zeros(size, dtype=np.int64))
+            if known is not None:
+                fresh.counts[: len(known.counts)] = known.counts
+            known = self.existing[key] = fresh
+        return known
+
+    def _first_of_its_kind(self) -> bool:
+        """Whether no pod matches the affinity terms anywhere but the pod itself matches them."""
+        if any(domains.counts.any() for domains in self.affinity):
+            return False
+        terms: Iterable[AffinityTerm] = self.traits.required_affinity
+        return all(self._matcher.means(term, self._pod) for term in terms)
+
+    def verdict(self, nodes: Nodes) -> Verdict:
+        which = np.zeros(nodes.count, dtype=np.uint8)  # (N,)
+        for domains in self.existing.values():
+            which[domains.column(nodes)] = 3
+        for domains in self.anti:
+            which[domains.column(nodes)] = 2
+        if self.affinity:
+            which[~self._near(nodes)] = 1
+        return Verdict.by_outcome(which, OUTCOMES)
+
+    def _near(self, nodes: Nodes) -> BoolArray:
+        if self._first_of_its_kind():
+            near: npt.NDArray[np.bool_] = np.ones(nodes.count, dtype=bool)
+            for domains in self.affinity:
+                near &= nodes.label_codes(domains.key) >= 0
+            return near
+        near = self.affinity[0].column(nodes)
+        for domains in self.affinity[1:]:
+            near = near & domains.column(nodes)
+        return near
+
+    def status(self, node: NodeInfo) -> Status | None:
+        if self.affinity and not self._near_one(node):
+            return OUTCOMES[0]
+        for domains in self.anti:
+            if domains.at(node) > 0:
+                return OUTCOMES[1]
+        for domains in self.existing.values():
+            if domains.at(node) > 0:
+                return OUTCOMES[2]
+        return None
+
+    def _near_one(self, node: NodeInfo) -> bool:
+        labels = node.labels
+        if any(domains.key not in labels for domains in self.affinity):
+            return False
+        if all(domains.at(node) > 0 for domains in self.affinity):
+            return True
+        return self._first_of_its_kind()

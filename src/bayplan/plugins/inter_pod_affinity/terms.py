@@ -1,0 +1,71 @@
+"""From the terms of a pod to counts of the pods that they mean.
+
+A namespace selector of the incoming pod is resolved to names once per attempt. As upstream, it is
+then evaluated once more on *empty* labels, so that a selector made only of negative requirements
+means every namespace. Terms of placed pods see the labels of the incoming pod's namespace instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bayplan.api import Pod
+from bayplan.framework import (
+    AffinityTerm,
+    ClusterObjects,
+    CountColumn,
+    Handle,
+    OwnedTerm,
+    PodInfo,
+    PodQuery,
+    QueryPart,
+)
+
+
+def resolve(term: AffinityTerm, objects: ClusterObjects) -> QueryPart:
+    """The pods that a term of the incoming pod means."""
+    selector = term.namespace_selector
+    if selector.nothing:
+        return QueryPart(term.namespaces, term.selector)
+    if selector.matches({}):
+        return QueryPart(None, term.selector)
+    names = {ns.name for ns in objects.namespaces if selector.matches(ns.metadata.labels)}
+    return QueryPart(term.namespaces | names, term.selector)
+
+
+class Matcher:
+    """Finds counts for the incoming pod, remembering resolved terms per class of pods."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._resolved: dict[AffinityTerm, tuple[int, QueryPart]] = {}
+
+    def part(self, term: AffinityTerm) -> QueryPart:
+        objects = self._handle.objects
+        revision = objects.namespaces.revision
+        known = self._resolved.get(term)
+        if known is None or known[0] != revision:
+            if len(self._resolved) > 8192:
+                self._resolved.clear()
+            known = self._resolved[term] = (revision, resolve(term, objects))
+        return known[1]
+
+    def column(self, terms: Sequence[AffinityTerm]) -> CountColumn:
+        """The count of pods that match all of some terms of the incoming pod."""
+        query = PodQuery(tuple(self.part(term) for term in terms))
+        return self._handle.table.counts.matching(query)
+
+    def about(self, info: PodInfo) -> tuple[OwnedTerm, ...]:
+        """The terms of placed pods that mean the incoming pod."""
+        meta, objects = info.pod.metadata, self._handle.objects
+        return self._handle.table.counts.terms_about(
+            info.signature,
+            meta.labels,
+            meta.namespace,
+            objects.namespace_labels(meta.namespace),
+            objects.namespaces.revision,
+        )
+
+    def means(self, term: AffinityTerm, pod: Pod) -> bool:
+        """Whether a term of the incoming pod means another pod."""
+        return self.part(term).matches(pod.metadata.namespace, pod.metadata.labels)

@@ -1,0 +1,211 @@
+"""Checks that a node has room for what a pod asks, and scores how full it would be.
+
+The check is what the pod asks against what is offered less what placed pods use, for each resource,
+and the number of pods. Extended resources that the configuration ignores, or that device drivers
+serve on nodes that do not offer them, are left out. Scoring devices of such drivers is left to
+DynamicResources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.api import Pod
+from bayplan.api.requests import is_extended, is_scalar, pod_requests, to_integers
+from bayplan.config import NodeResourcesFitArgs
+from bayplan.framework import (
+    BoolArray,
+    ClusterEventWithHint,
+    Code,
+    CycleState,
+    Depends,
+    Handle,
+    IntArray,
+    NodeInfo,
+    Nodes,
+    PreFilterResult,
+    Status,
+    Verdict,
+)
+from bayplan.framework.resources import CPU_ID, MEMORY_ID, resource_id, resource_name
+from bayplan.plugins.node_resources_fit.hints import FitHints
+from bayplan.plugins.node_resources_fit.strategies import (
+    Wanted,
+    make_strategy,
+    score_one,
+    score_table,
+)
+
+NAME = "NodeResourcesFit"
+TOO_MANY_PODS = "Too many pods"
+IMPLICIT_DEVICES = "deviceclass.resource.kubernetes.io/"
+
+_ASKED = f"{NAME}/asked"
+_WANTED = f"{NAME}/wanted"
+
+Asked = tuple[tuple[int, int, bool], ...]
+"""(resource id, amount, whether device drivers may serve it), without zeros and ignored ones."""
+
+
+class NodeResourcesFit:
+    """Filter by free resources; score by allocation."""
+
+    name = NAME
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._strategy = make_strategy(args)
+        self._scored = tuple(
+            (item.name, resource_id(item.name), item.weight or 1)
+            for item in args.scoring_strategy.resources
+        )
+        self._reasons: dict[tuple[int, ...], tuple[Status, Status]] = {}
+        self._hints = FitHints(handle)
+
+    def depends_on(self, pod: Pod) -> Depends:
+        return Depends.USAGE
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, nodes: Nodes
+    ) -> tuple[PreFilterResult | None, Status | None]:
+        fit = self._handle.info(pod, state).traits.fit
+        state.write(_ASKED, self._asked(fit))
+        return None, None
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+        full = nodes.pod_count >= nodes.allowed_pods  # (N,)
+        lacks = full.astype(np.int64)  # (N,): bit 0 too many pods, bit i + 1 too little of asked[i]
+        hopeless = np.zeros(nodes.count, dtype=bool)
+        asked = self._asked_of(state, pod)
+        for place, (resource, amount, delegable) in enumerate(asked):
+            offered = nodes.allocatable(resource)
+            short = amount > offered - nodes.requested(resource)
+            if delegable:
+                short &= offered != 0
+            if short.any():
+                lacks |= short.astype(np.int64) << (place + 1)
+                hopeless |= short & (amount > offered)
+        if not lacks.any():
+            return Verdict.all_pass(nodes)
+        return self._verdict(lacks, hopeless, asked)
+
+    def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        lacks: list[int] = []
+        hopeless = False
+        if len(node.pods) >= node.allowed_pods:
+            lacks.append(-1)
+        allocatable, requested = node.allocatable, node.requested
+        for resource, amount, delegable in self._asked_of(state, pod):
+            offered = allocatable[resource] if resource < len(allocatable) else 0
+            used = requested[resource] if resource < len(requested) else 0
+            if amount > offered - used and not (delegable and offered == 0):
+                lacks.append(resource)
+                hopeless = hopeless or amount > offered
+        return self._status(tuple(lacks), hopeless) if lacks else None
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
+    ) -> Status | None:
+        if not self._scored:
+            return Status(Code.ERROR, "resources not found")
+        state.write(_WANTED, self._wanted(state, pod))
+        return None
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
+        wanted: tuple[Wanted, ...] = state.read(_WANTED)
+        return score_table(self._strategy, wanted, nodes)
+
+    def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        wanted: tuple[Wanted, ...] = state.read(_WANTED)
+        return score_one(self._strategy, wanted, node)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return self._hints.events()
+
+    def _asked_of(self, state: CycleState, pod: Pod) -> Asked:
+        asked: Asked | None = state.get(_ASKED)
+        return self._asked(self._handle.info(pod, state).traits.fit) if asked is None else asked
+
+    def _asked(self, fit: tuple[tuple[int, int], ...]) -> Asked:
+        served = self._device_resources()
+        found = []
+        for resource, amount in fit:
+            name = resource_name(resource)
+            if amount > 0 and not self._is_ignored(name):
+                delegable = name in served or name.startswith(IMPLICIT_DEVICES)
+                found.append((resource, amount, delegable and self._served(name, served)))
+        return tuple(found)
+
+    def _is_ignored(self, name: str) -> bool:
+        if not (self._ignored or self._ignored_groups) or not is_extended(name):
+            return False
+        return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+    def _device_resources(self) -> frozenset[str]:
+        """Names of extended resources that some device class serves."""
+        classes = self._handle.objects.device_classes
+        if not len(classes) or not self._handle.gates["DRAExtendedResource"]:
+            return frozenset()
+        named = (item.spec.extended_resource_name for item in classes)
+        return frozenset(name for name in named if name)
+
+    def _served(self, name: str, served: frozenset[str]) -> bool:
+        if name in served:
+            return True
+        if not self._handle.gates["DRAExtendedResource"]:
+            return False
+        return self._handle.objects.device_classes.get(name[len(IMPLICIT_DEVICES) :]) is not None
+
+    def _wanted(self, state: CycleState, pod: Pod) -> tuple[Wanted, ...]:
+        cpu, memory = self._handle.info(pod, state).traits.resources.scored
+        others: dict[str, int] | None = None
+        found: list[Wanted] = []
+        for name, resource, weight in self._scored:
+            if resource == CPU_ID:
+                request = cpu
+            elif resource == MEMORY_ID:
+                request = memory
+            else:
+                if others is None:
+                    others = to_integers(pod_requests(pod, pod_level=False))
+                request = others.get(name, 0)
+                if request == 0 and is_scalar(name):
+                    continue
+            found.append(Wanted(resource, weight, request))
+        return tuple(found)
+
+    def _verdict(self, lacks: npt.NDArray[np.int64], hopeless: BoolArray, asked: Asked) -> Verdict:
+        kinds, which = np.unique(lacks * 2 + hopeless, return_inverse=True)
+        outcomes: list[Status] = []
+        numbers = np.zeros(len(kinds), dtype=np.uint16)
+        for place, kind in enumerate(kinds.tolist()):
+            bits, worse = kind >> 1, bool(kind & 1)
+            if bits:
+                short = [-1] if bits & 1 else []
+                short += [a[0] for i, a in enumerate(asked) if bits >> (i + 1) & 1]
+                outcomes.append(self._status(tuple(short), worse))
+                numbers[place] = len(outcomes)
+        return Verdict.by_outcome(numbers[which], outcomes)
+
+    def _status(self, lacks: tuple[int, ...], hopeless: bool) -> Status:
+        """The status for these resources (-1: the number of pods), made once."""
+        known = self._reasons.get(lacks)
+        if known is None:
+            reasons = [
+                TOO_MANY_PODS if item < 0 else f"Insufficient {resource_name(item)}"
+                for item in lacks
+            ]
+            known = self._reasons[lacks] = (
+                Status(Code.UNSCHEDULABLE, reasons),
+                Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons),
+            )
+        return known[hopeless]
+
+
+def new(args: NodeResourcesFitArgs | None, handle: Handle) -> NodeResourcesFit:
+    return NodeResourcesFit(args or NodeResourcesFitArgs(), handle)

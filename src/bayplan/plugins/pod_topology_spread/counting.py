@@ -1,0 +1,91 @@
+"""Counts of matching pods per domain, over the nodes that a constraint takes in.
+
+A node counts for a constraint if it has the topology key of every constraint of the same kind,
+and, as the constraint says, if the pod's node affinity and tolerations would let the pod run
+there. When no node is left out, the table's own domain counts are used as they are; else counts
+per node are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayplan.api import Pod
+from bayplan.framework import BoolArray, IntArray, NodeTable
+from bayplan.framework.selection import RequiredNodes, taint_lookup
+from bayplan.plugins.pod_topology_spread.constraints import Constraint
+
+Included = BoolArray | None
+"""Rows that a constraint takes in; None means all."""
+
+
+class Inclusion:
+    """Which rows each constraint of a pod takes in; made anew when a node changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, str], tuple[int, list[Included]]] = {}
+
+    def masks(
+        self,
+        table: NodeTable,
+        pod: Pod,
+        key: tuple[bytes, str],
+        constraints: Sequence[Constraint],
+        all_keys: bool,
+        comparisons: bool,
+    ) -> list[Included]:
+        known = self._known.get(key)
+        if known is not None and known[0] == table.nodes_revision:
+            return known[1]
+        keyed = _have_all_keys(table, constraints) if all_keys else None
+        required = RequiredNodes(pod)
+        affinity: Included = None
+        repelled: Included = None
+        masks: list[Included] = []
+        for item in constraints:
+            mask = keyed
+            if item.honor_affinity and not required.unrestricted:
+                affinity = required.mask(table) if affinity is None else affinity
+                mask = affinity if mask is None else mask & affinity
+            if item.honor_taints:
+                if repelled is None:
+                    lookup = taint_lookup(table, pod.spec.tolerations, comparisons)
+                    repelled = lookup[table.taint_sets]
+                mask = ~repelled if mask is None else mask & ~repelled
+            masks.append(None if mask is None or mask.all() else mask)
+        if len(self._known) > 1024:
+            self._known.clear()
+        self._known[key] = (table.nodes_revision, masks)
+        return masks
+
+
+def _have_all_keys(table: NodeTable, constraints: Sequence[Constraint]) -> Included:
+    mask: Included = None
+    for item in constraints:
+        if table.label_column(item.key).labelled < table.count:
+            have: BoolArray = table.label_codes(item.key) >= 0
+            mask = have if mask is None else mask & have
+    return mask
+
+
+def domain_counts(
+    table: NodeTable, item: Constraint, included: Included
+) -> tuple[IntArray, BoolArray]:
+    """Pods per domain (by label code), and which domains have a node that is taken in."""
+    column = table.label_column(item.key)
+    size = len(column.values)
+    if included is None:
+        present = np.array(column.sizes, dtype=np.int64) > 0
+        if item.query is None:
+            return np.zeros(size, dtype=np.int64), present
+        return table.counts.matching(item.query).per_domain(item.key), present
+    codes = table.label_codes(item.key)
+    inside = included & (codes >= 0)
+    mine = codes[inside]
+    present = np.bincount(mine, minlength=size) > 0
+    if item.query is None:
+        return np.zeros(size, dtype=np.int64), present
+    per_node = table.counts.matching(item.query).per_node()[inside]
+    return np.bincount(mine, weights=per_node, minlength=size).astype(np.int64), present

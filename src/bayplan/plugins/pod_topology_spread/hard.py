@@ -1,0 +1,112 @@
+"""Hard constraints: the state between PreFilter and Filter.
+
+The state holds, for each constraint, the pods per domain and the least of them. It is changed only
+in clones, when preemption or nominated pods ask what would be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.api import Pod
+from bayplan.framework import (
+    IntArray,
+    NodeInfo,
+    Nodes,
+    NodeTable,
+    PodInfo,
+    Status,
+    Verdict,
+    unresolvable,
+    unschedulable,
+)
+from bayplan.framework.verdict import BoolArray
+from bayplan.plugins.pod_topology_spread.constraints import Constraint
+from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+
+OUTCOMES = (unresolvable(REASON_LABEL), unschedulable(REASON))
+_NO_LABEL, _SKEWED = 1, 2
+
+
+class HardState:
+    """Counts per domain for each hard constraint."""
+
+    __slots__ = ("_own", "constraints", "counts", "included", "present")
+
+    def __init__(
+        self, table: NodeTable, constraints: tuple[Constraint, ...], included: list[Included]
+    ) -> None:
+        self.constraints = constraints
+        self.included = included
+        self.counts: list[IntArray] = []
+        self.present: list[BoolArray] = []
+        for item, mask in zip(constraints, included, strict=True):
+            counts, present = domain_counts(table, item, mask)
+            self.counts.append(counts)
+            self.present.append(present)
+        self._own = False
+
+    def clone(self) -> HardState:
+        copy = HardState.__new__(HardState)
+        copy.constraints, copy.included = self.constraints, self.included
+        copy.counts = [counts.copy() for counts in self.counts]
+        copy.present = self.present
+        copy._own = True
+        return copy
+
+    def least(self, place: int) -> int:
+        """The smallest count over domains, 0 when there are too few of them."""
+        present = self.present[place]
+        domains = int(np.count_nonzero(present))
+        if domains == 0 or domains < self.constraints[place].min_domains:
+            return 0
+        counts = self.counts[place]
+        inside = counts if domains == len(counts) else counts[present]
+        return int(inside.min())
+
+    def change(self, pod: Pod, info: PodInfo, node: NodeInfo, delta: int) -> None:
+        """A pod comes to or goes from a node in a dry run."""
+        meta = info.pod.metadata
+        if meta.namespace != pod.metadata.namespace:
+            return
+        labels = node.labels
+        if any(item.key not in labels for item in self.constraints):
+            return
+        if not self._own:
+            self.counts = [counts.copy() for counts in self.counts]
+            self._own = True
+        for place, item in enumerate(self.constraints):
+            mask = self.included[place]
+            if (mask is None or mask[node.row]) and item.selector.matches(meta.labels):
+                code = node.table.label_column(item.key).code_of(labels[item.key])
+                self.counts[place][code] += delta
+
+    def verdict(self, nodes: Nodes) -> Verdict:
+        which: npt.NDArray[np.uint8] | None = None
+        for place, item in enumerate(self.constraints):
+            counts = self.counts[place]
+            limit = item.max_skew - item.matches_self + self.least(place)
+            table = np.zeros(len(counts) + 1, dtype=np.uint8)  # (domains + 1,): last is "no label"
+            table[:-1][counts > limit] = _SKEWED
+            table[-1] = _NO_LABEL
+            mine = table[nodes.label_codes(item.key)]  # (N,)
+            which = mine if which is None else np.where(which == 0, mine, which)
+        assert which is not None
+        return Verdict.by_outcome(which, OUTCOMES)
+
+    def status(self, node: NodeInfo) -> Status | None:
+        labels = node.labels
+        for place, item in enumerate(self.constraints):
+            value = labels.get(item.key)
+            if value is None:
+                return OUTCOMES[_NO_LABEL - 1]
+            counts = self.counts[place]
+            code = node.table.label_column(item.key).code_of(value)
+            count = int(counts[code]) if code < len(counts) else 0
+            if count + item.matches_self - self.least(place) > item.max_skew:
+                return OUTCOMES[_SKEWED - 1]
+        return None

@@ -1,0 +1,127 @@
+"""The plugin: finds the pod's constraints, filters by the hard ones, scores by the soft ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from bayplan.api import Pod
+from bayplan.api.labels import SelectorError
+from bayplan.config import PodTopologySpreadArgs
+from bayplan.framework import (
+    SKIP,
+    BoolArray,
+    ClusterEventWithHint,
+    CycleState,
+    Depends,
+    Handle,
+    IntArray,
+    NodeInfo,
+    Nodes,
+    PodInfo,
+    PreFilterResult,
+    Status,
+    Verdict,
+    failed,
+)
+from bayplan.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
+from bayplan.plugins.pod_topology_spread.counting import Inclusion
+from bayplan.plugins.pod_topology_spread.hard import HardState
+from bayplan.plugins.pod_topology_spread.hints import SpreadHints
+from bayplan.plugins.pod_topology_spread.soft import SoftState
+
+NAME = "PodTopologySpread"
+_HARD = f"{NAME}/hard"
+_SOFT = f"{NAME}/soft"
+
+
+class PodTopologySpread:
+    """Filter: hard constraints. Score: soft constraints."""
+
+    name = NAME
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._source = ConstraintSource(args, handle.objects)
+        self._inclusion = Inclusion()
+        self._comparisons = handle.gates["TaintTolerationComparisonOperators"]
+        self._hints = SpreadHints(self._constraints)
+
+    def depends_on(self, pod: Pod) -> Depends:
+        return Depends.CLUSTER
+
+    def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
+        try:
+            found = self._constraints(pod, state)
+        except SelectorError:
+            return None
+        counts = self._handle.table.counts
+        items = found.hard + found.soft
+        versions = [counts.matching(item.query).version for item in items if item.query]
+        return (self._source.revision(pod), *versions)
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, nodes: Nodes
+    ) -> tuple[PreFilterResult | None, Status | None]:
+        try:
+            found = self._constraints(pod, state)
+        except SelectorError as problem:
+            return None, failed(problem)
+        if not found.hard:
+            return None, SKIP
+        key = (self._handle.info(pod, state).signature, "hard")
+        masks = self._inclusion.masks(nodes.table, pod, key, found.hard, True, self._comparisons)
+        state.write(_HARD, HardState(nodes.table, found.hard, masks))
+        return None, None
+
+    def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status | None:
+        state.read(_HARD, HardState).change(pod, added, node, 1)
+        return None
+
+    def remove_pod(
+        self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
+    ) -> Status | None:
+        state.read(_HARD, HardState).change(pod, removed, node, -1)
+        return None
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+        return state.read(_HARD, HardState).verdict(nodes)
+
+    def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return state.read(_HARD, HardState).status(node)
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
+    ) -> Status | None:
+        try:
+            found = self._constraints(pod, state)
+        except SelectorError as problem:
+            return failed(problem)
+        if not found.soft or not nodes.count:
+            return SKIP
+        key = (self._handle.info(pod, state).signature, "soft")
+        masks = self._inclusion.masks(
+            nodes.table, pod, key, found.soft, found.require_all, self._comparisons
+        )
+        state.write(_SOFT, SoftState(nodes.table, found, masks, feasible))
+        return None
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
+        return state.read(_SOFT, SoftState).score(nodes)
+
+    def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return state.read(_SOFT, SoftState).score_node(node)
+
+    def normalize(
+        self, state: CycleState, pod: Pod, scores: IntArray, feasible: BoolArray
+    ) -> IntArray:
+        return state.read(_SOFT, SoftState).normalize(scores, feasible)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return self._hints.events()
+
+    def _constraints(self, pod: Pod, state: CycleState | None = None) -> Constraints:
+        return self._source.of(pod, self._handle.info(pod, state).signature)
+
+
+def new(args: PodTopologySpreadArgs | None, handle: Handle) -> PodTopologySpread:
+    return PodTopologySpread(args or PodTopologySpreadArgs(), handle)

@@ -1,0 +1,146 @@
+"""Soft constraints: the state between PreScore, Score and Normalize.
+
+A node's raw score is the sum over constraints of count times weight, where the weight grows with
+the logarithm of the number of domains. It is summed in constraint order on float64, then rounded
+half away from zero: one more or less in the last bit would change decisions. Low raw scores are
+good.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, NodeTable
+from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraints
+from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class SoftState:
+    """Weights and counts for each soft constraint, and the nodes left out."""
+
+    __slots__ = ("_counts", "_table", "_weights", "constraints", "ignored")
+
+    def __init__(
+        self,
+        table: NodeTable,
+        constraints: Constraints,
+        included: list[Included],
+        feasible: BoolArray,
+    ) -> None:
+        self._table = table
+        self.constraints = constraints.soft
+        self.ignored = self._lacking_keys(constraints, feasible)
+        """Feasible rows without one of the keys, which score 0; None if there is none."""
+        scored = feasible if self.ignored is None else feasible & ~self.ignored
+        self._weights: list[float] = []
+        self._counts: list[IntArray | None] = []
+        for item, mask in zip(self.constraints, included, strict=True):
+            if item.key == HOSTNAME:
+                size = int(np.count_nonzero(scored))
+                self._counts.append(None)
+            else:
+                size = self._domains(item.key, scored)
+                self._counts.append(domain_counts(table, item, mask)[0])
+            self._weights.append(math.log(size + 2))
+
+    def _lacking_keys(self, constraints: Constraints, feasible: BoolArray) -> BoolArray | None:
+        if not constraints.require_all:
+            return None
+        lacking: BoolArray | None = None
+        for item in constraints.soft:
+            if self._table.label_column(item.key).labelled < self._table.count:
+                missing: BoolArray = self._table.label_codes(item.key) < 0
+                lacking = missing if lacking is None else lacking | missing
+        if lacking is None:
+            return None
+        lacking = lacking & feasible
+        return lacking if lacking.any() else None
+
+    def _domains(self, key: str, scored: BoolArray) -> int:
+        """How many values of a label the scored rows have; a missing label counts as empty."""
+        column = self._table.label_column(key)
+        if scored.all():
+            size = sum(count > 0 for count in column.sizes)
+            missing = column.labelled < self._table.count
+            empty_used = missing and self._has_empty(key)
+            return size + missing - empty_used
+        codes = self._table.label_codes(key)[scored]
+        seen = np.bincount(codes + 1, minlength=len(column.values) + 1) > 0
+        size = int(np.count_nonzero(seen))
+        empty = column.code_of("")
+        return size - (seen[0] and empty >= 0 and seen[empty + 1])
+
+    def _has_empty(self, key: str) -> bool:
+        column = self._table.label_column(key)
+        empty = column.code_of("")
+        return empty >= 0 and column.sizes[empty] > 0
+
+    def score(self, nodes: Nodes) -> IntArray:
+        total: FloatArray | None = None
+        for place, item in enumerate(self.constraints):
+            codes = nodes.label_codes(item.key)
+            mine: FloatArray
+            counts, weight = self._counts[place], self._weights[place]
+            if counts is None:
+                own = self._per_node(place, nodes).astype(np.float64)
+                mine = own * weight + (item.max_skew - 1)
+                if self._table.label_column(item.key).labelled < self._table.count:
+                    mine = np.where(codes >= 0, mine, 0.0)
+            else:
+                worth: FloatArray = np.zeros(len(counts) + 1)  # (domains + 1,): last is "no label"
+                worth[:-1] = counts * weight + (item.max_skew - 1)
+                mine = worth[codes]
+            total = mine if total is None else total + mine
+        assert total is not None
+        return _rounded(total)
+
+    def _per_node(self, place: int, nodes: Nodes) -> IntArray:
+        query = self.constraints[place].query
+        if query is None:
+            return np.zeros(nodes.count, dtype=np.int64)
+        column = self._table.counts.matching(query).per_node()
+        return nodes.pick(column).astype(np.int64, copy=False)
+
+    def score_node(self, node: NodeInfo) -> int:
+        if self.ignored is not None and self.ignored[node.row]:
+            return 0
+        total = 0.0
+        labels = node.labels
+        for place, item in enumerate(self.constraints):
+            value = labels.get(item.key)
+            if value is None:
+                continue
+            counts = self._counts[place]
+            if counts is None:
+                column = None if item.query is None else self._table.counts.matching(item.query)
+                count = 0 if column is None else column.rows.get(node.row, 0)
+            else:
+                code = self._table.label_column(item.key).code_of(value)
+                count = int(counts[code])
+            total += count * self._weights[place] + (item.max_skew - 1)
+        whole = int(total)
+        return whole + (total - whole >= 0.5)
+
+    def normalize(self, scores: IntArray, feasible: BoolArray) -> IntArray:
+        ignored = self.ignored
+        counted = scores[feasible if ignored is None else feasible & ~ignored]
+        most = int(counted.max(initial=0))
+        least = int(counted.min()) if len(counted) else 0
+        if most == 0:
+            result = np.full(len(scores), MAX_SCORE, dtype=np.int64)
+        else:
+            result = MAX_SCORE * (most + least - scores) // most
+        if ignored is not None:
+            result[ignored] = 0
+        return result
+
+
+def _rounded(values: FloatArray) -> IntArray:
+    whole = np.trunc(values)
+    whole += values - whole >= 0.5
+    return whole.astype(np.int64)
