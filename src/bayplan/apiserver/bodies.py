@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 from bayplan.api import yaml
-from bayplan.api.schema import FieldTypeError, Type, decode, problems, strict_message, type_for
+from bayplan.api.schema import (
+    FieldTypeError,
+    Type,
+    decode,
+    duplicate_fields,
+    problems,
+    strict_message,
+    type_for,
+)
+from bayplan.apiserver import crd, protobuf
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import bad_request
 from bayplan.apiserver.kinds import Kind
@@ -29,9 +38,7 @@ def parse(media: str, body: bytes) -> Any:
         if media == JSON:
             return _json.decode(body)
         if media == PROTOBUF:
-            from bayplan.apiserver.protobuf import decode as decode_protobuf
-
-            return decode_protobuf(body)
+            return protobuf.decode(body)
         return yaml.load(body.decode())
     except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(_parse_error(media, error)) from error
@@ -113,8 +120,12 @@ def _checked(request: Request, obj: Object, type_: Type, body: bytes | None) -> 
         out, dropped = decode(obj, type_)
     except FieldTypeError as error:
         raise bad_request(str(error)) from error
-    if mode != "Ignore" and (dropped or body is not None):
+    if mode != "Ignore" and dropped:
         report(request, mode, obj, problems(type_, obj, body))
+    elif mode != "Ignore" and body is not None:
+        # Nothing was unknown, so only the cheap check for duplicates is left.
+        doubled = dict.fromkeys(duplicate_fields(body, obj))
+        report(request, mode, obj, [f'duplicate field "{path}"' for path in doubled])
     return out
 
 
@@ -128,8 +139,6 @@ def report(request: Request, mode: str, obj: Object, found: list[str]) -> None:
 
 
 def _custom(request: Request, kind: Kind, obj: Object, body: bytes | None) -> Object:
-    from bayplan.apiserver import crd
-
     mode = request.field_validation
     out, found = crd.prune(kind, obj, body)
     if mode != "Ignore":

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.authorization import Authorizer
 from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.definitions import RESOURCE, Definitions, is_definition
 from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
 from bayplan.apiserver.errors import ApiError, method_not_allowed, path_not_found
 from bayplan.apiserver.request import Request, User
@@ -39,6 +40,7 @@ VERBS: dict[str, Handler] = {
     "update": update,
     "watch": watch,
 }
+_WRITES = frozenset(("create", "delete", "deletecollection", "patch", "update"))
 # Subresources that read and write the object itself, through the ordinary verbs.
 _PARTS = frozenset(("status", "finalize", "ephemeralcontainers", "resize", "approval"))
 _NO_KUBELET = (
@@ -55,6 +57,14 @@ class Dispatcher:
         self._backend = backend
         self._authenticator = authenticator
         self._reviews = Reviews(authenticator, authorizer)
+        self._definitions = Definitions(backend)
+
+    async def start(self) -> None:
+        """Serve the kinds of stored definitions."""
+        await self._definitions.start()
+
+    async def close(self) -> None:
+        await self._definitions.close()
 
     async def run(self, request: Request) -> Answer | Stream:
         """Answer a request. Raises ApiError."""
@@ -73,7 +83,10 @@ class Dispatcher:
             request.verb in ("update", "patch") and not request.name
         ):
             raise method_not_allowed(request.verb, kind.group, kind.resource)
-        return await VERBS[request.verb](self._backend, request)
+        result = await VERBS[request.verb](self._backend, request)
+        if kind.resource == RESOURCE and is_definition(kind) and request.verb in _WRITES:
+            await self._definitions.sync()
+        return result
 
     async def _unstored(self, request: Request) -> Answer | Stream:
         kind = request.kind

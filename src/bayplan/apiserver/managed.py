@@ -6,6 +6,7 @@ Calls `bayplan.apiserver.apply` with what a request says about its writer.
 from __future__ import annotations
 
 from bayplan.api.schema import Type
+from bayplan.apiserver import crd
 from bayplan.apiserver.apply import track_update
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
@@ -19,8 +20,6 @@ def type_of(kind: Kind) -> Type | None:
     """Return the type of a custom kind; built-in ones are known by their name."""
     if not kind.custom:
         return None
-    from bayplan.apiserver import crd
-
     return crd.type_of(kind)
 
 

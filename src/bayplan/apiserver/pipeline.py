@@ -10,10 +10,11 @@ The parts are `bayplan.api.defaults`, `bayplan.apiserver.validation`, `.admissio
 from __future__ import annotations
 
 from bayplan.api.defaults import apply_defaults
-from bayplan.apiserver import admission, validation
+from bayplan.apiserver import admission, crd, validation
 from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
+from bayplan.apiserver.definitions import establish, is_definition
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
@@ -22,11 +23,11 @@ from bayplan.apiserver.request import Request
 def default(kind: Kind, obj: Object) -> None:
     """Write the kind's defaults into the object."""
     if kind.custom:
-        from bayplan.apiserver import crd
-
         crd.default(kind, obj)
-        return
-    apply_defaults(kind.group, kind.version, kind.resource, obj)
+    elif is_definition(kind):
+        crd.definitions.default(obj)
+    else:
+        apply_defaults(kind.group, kind.version, kind.resource, obj)
 
 
 def attributes(
@@ -70,20 +71,24 @@ def _refused(error: AdmissionError) -> ApiError:
 def before_create(backend: Backend, request: Request, obj: Object) -> None:
     """Prepare and validate a new object that has been defaulted and admitted."""
     kind = request.kind
-    metadata = obj["metadata"]
     fill_metadata(backend, request, obj)
     if kind.custom:
-        from bayplan.apiserver import crd
-
         crd.prepare_for_create(kind, obj)
-    validation.prepare_for_create(kind.group, kind.resource, obj)
+    elif is_definition(kind):
+        crd.definitions.prepare_for_create(obj)
+    else:
+        validation.prepare_for_create(kind.group, kind.resource, obj)
     causes = validation.validate_create(kind.group, kind.resource, obj)
     if kind.custom:
         causes = [*causes, *crd.validate_create(kind, obj)]
+    elif is_definition(kind):
+        causes = [*causes, *crd.definitions.validate_create(obj)]
     if causes:
-        raise invalid(kind.group, kind.kind, metadata.get("name", ""), causes)
+        raise invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_create(kind.group, kind.resource, obj)
     validation.canonicalize(kind.group, kind.resource, obj)
+    if is_definition(kind):
+        establish(backend, obj)
 
 
 def fill_metadata(backend: Backend, request: Request, obj: Object) -> None:
@@ -132,19 +137,28 @@ def before_update(backend: Backend, request: Request, obj: Object, old: Object) 
     attrs = attributes(request, UPDATE, obj, old, request.name)
     admit(backend, attrs)
     keep_system_metadata(obj, old)
-    if kind.custom:
-        from bayplan.apiserver import crd
-
-        crd.prepare_for_update(kind, obj, old, subresource)
-    validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource)
+    _prepare_for_update(kind, obj, old, subresource)
     causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
     if kind.custom:
         causes = [*causes, *crd.validate_update(kind, obj, old, subresource)]
+    elif is_definition(kind):
+        causes = [*causes, *crd.definitions.validate_update(obj, old, subresource)]
     if causes:
         raise invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_update(kind.group, kind.resource, obj, old)
     validation.canonicalize(kind.group, kind.resource, obj)
+    if is_definition(kind) and not subresource:
+        establish(backend, obj)
     admit_valid(backend, attrs)
+
+
+def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str) -> None:
+    if kind.custom:
+        crd.prepare_for_update(kind, obj, old, subresource)
+    elif is_definition(kind):
+        crd.definitions.prepare_for_update(obj, old, subresource)
+    else:
+        validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource)
 
 
 def before_delete(backend: Backend, request: Request, old: Object) -> None:

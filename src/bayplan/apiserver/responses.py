@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bayplan.api import yaml
+from bayplan.apiserver import tables
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError
@@ -92,8 +93,6 @@ def table(
     request: Request, objects: list[Object], metadata: Object, *, columns: bool = True
 ) -> Object:
     """Return objects as a Table, with as much of each as `includeObject` asks for."""
-    from bayplan.apiserver import tables
-
     include = request.query.get("includeObject") or "Metadata"
     version = request.output.version
     return tables.render(

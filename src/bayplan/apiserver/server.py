@@ -103,9 +103,11 @@ class ApiServer:
         """Write what every cluster starts with and learn the definitions in the store."""
         await self.backend.reader.start(bootstrap.MIRRORED)
         await bootstrap.write_system_objects(self.backend)
+        await self._dispatcher.start()
 
     async def close(self) -> None:
         """End what this server runs; the store belongs to whoever opened it."""
+        await self._dispatcher.close()
         await self.backend.reader.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

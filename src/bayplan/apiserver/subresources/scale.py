@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from bayplan.api.patch import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_merge
 from bayplan.api.schema import FieldTypeError, decode, type_for
+from bayplan.apiserver import crd
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse, read_as
 from bayplan.apiserver.codec import Object
@@ -35,8 +36,6 @@ class Paths(NamedTuple):
 def paths_of(kind: Kind) -> Paths:
     if not kind.custom:
         return Paths()
-    from bayplan.apiserver import crd
-
     found = crd.scale_paths(kind)
     return Paths(*found)
 

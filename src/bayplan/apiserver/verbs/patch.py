@@ -17,6 +17,7 @@ from bayplan.api.patch import (
     apply_strategic_merge,
 )
 from bayplan.api.schema import FieldTypeError, decode, problems, strict_message, type_for
+from bayplan.apiserver import crd
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse
 from bayplan.apiserver.codec import Object
@@ -97,8 +98,6 @@ def _report(request: Request, mode: str, obj: Object, found: list[str], body: An
 
 
 def _custom(request: Request, obj: Object) -> Object:
-    from bayplan.apiserver import crd
-
     mode = request.field_validation
     out, found = crd.prune(request.kind, obj, None)
     if found and mode != "Ignore":
