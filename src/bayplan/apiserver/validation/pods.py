@@ -218,9 +218,9 @@ def _validate_immutable(spec: Object, before: Object) -> Causes:
             ]
     for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _take(munged, before, field)
-    if before.get("terminationGracePeriodSeconds", 0) < 0:
-        if munged.get("terminationGracePeriodSeconds") == 1:
-            _take(munged, before, "terminationGracePeriodSeconds")
+    grace = "terminationGracePeriodSeconds"
+    if before.get(grace, 0) < 0 and munged.get(grace) == 1:
+        _take(munged, before, grace)
     causes: Causes = []
     if before.get("schedulingGates"):
         causes += _validate_gated(munged, before)

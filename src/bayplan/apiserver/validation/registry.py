@@ -1,51 +1,198 @@
-"""Which strategy serves which resource, as one table (see the package docstring for the order)."""
+"""Runs the strategy of a resource (see the package docstring for the order of calls).
+
+On update the generic metadata checks come first and the kind's own after them, so that one wrong
+label can be reported several times: that is upstream's answer too.
+"""
 
 from __future__ import annotations
 
-from bayplan.apiserver.validation.errors import Cause
+import copy
 
-Object = dict[str, object]
+from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation import pods
+from bayplan.apiserver.validation.configs import validate_namespace_finalize
+from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.formats import dns1123_label, dns1123_subdomain, path_segment
+from bayplan.apiserver.validation.kinds import STRATEGIES
+from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
+from bayplan.apiserver.validation.pod_strategy import (
+    prepare_pod_ephemeral,
+    prepare_pod_resize,
+    qos_class,
+)
+from bayplan.apiserver.validation.strategy import Strategy
+
+_POD = ("", "pods")
+_NAMESPACE = ("", "namespaces")
 
 
 def prepare_for_create(group: str, resource: str, obj: Object) -> None:
     """Clear and set what a client may not choose on create: status, generation, derived fields."""
+    strategy = STRATEGIES.get((group, resource))
+    if strategy is None:
+        return
+    if strategy.new_status is not None:
+        obj["status"] = copy.copy(strategy.new_status)
+    if strategy.generation:
+        obj["metadata"]["generation"] = 1
+    if strategy.prepare_create is not None:
+        strategy.prepare_create(obj)
 
 
 def prepare_for_update(
     group: str, resource: str, obj: Object, old: Object, subresource: str = ""
 ) -> None:
-    """Keep of `old` what this path may not write, and raise `metadata.generation` if spec changed."""
+    """Keep of `old` what this path may not write; the generation rises if the spec changed."""
+    strategy = STRATEGIES.get((group, resource))
+    if strategy is None:
+        return
+    if subresource == "status":
+        _prepare_status(strategy, obj, old)
+    elif subresource == "ephemeralcontainers":
+        prepare_pod_ephemeral(obj, old)
+    elif subresource == "resize":
+        prepare_pod_resize(obj, old)
+    elif subresource == "finalize":
+        _keep(obj, old, "status")
+    else:
+        _prepare_update(strategy, obj, old)
+
+
+def _prepare_status(strategy: Strategy, obj: Object, old: Object) -> None:
+    _keep(obj, old, "spec")
+    if strategy.prepare_status is not None:
+        strategy.prepare_status(obj, old)
+
+
+def _prepare_update(strategy: Strategy, obj: Object, old: Object) -> None:
+    if strategy.keep_status:
+        _keep(obj, old, "status")
+    if strategy.prepare_update is not None:
+        strategy.prepare_update(obj, old)
+    if strategy.generation and strategy.update_generation and _is_newer(obj, old):
+        before = old["metadata"].get("generation") or 0
+        obj["metadata"]["generation"] = before + 1
+
+
+def _is_newer(obj: Object, old: Object) -> bool:
+    if obj.get("spec") != old.get("spec") or obj.get("template") != old.get("template"):
+        return True
+    # A Deployment's annotations count as part of what its controller observes.
+    if obj.get("kind") != "Deployment":
+        return False
+    new, before = obj["metadata"].get("annotations"), old["metadata"].get("annotations")
+    return (new or {}) != (before or {})
+
+
+def _keep(obj: Object, old: Object, field: str) -> None:
+    if field in old:
+        obj[field] = old[field]
+    else:
+        obj.pop(field, None)
 
 
 def validate_create(group: str, resource: str, obj: Object) -> list[Cause]:
     """Return every problem of a new object (metadata included)."""
-    return []
+    strategy = STRATEGIES.get((group, resource))
+    if strategy is None:
+        namespaced = bool(obj["metadata"].get("namespace"))
+        return validate_meta(
+            obj["metadata"], dns1123_subdomain, namespaced=namespaced, builtin=False
+        )
+    if (group, resource) == _POD:
+        return pods.validate_pod_create(obj)
+    causes = _validate_object(strategy, obj)
+    if not causes and strategy.name is None:
+        causes = _generic_meta(strategy, obj)
+    return causes
+
+
+def _validate_object(strategy: Strategy, obj: Object, *, meta: bool = True) -> list[Cause]:
+    causes: list[Cause] = []
+    if meta and strategy.name is not None:
+        causes += validate_meta(
+            obj["metadata"],
+            strategy.name,
+            namespaced=strategy.namespaced,
+            builtin=strategy.standard_finalizers,
+        )
+    if strategy.validate is not None:
+        causes += strategy.validate(obj)
+    return causes
+
+
+def _generic_meta(strategy: Strategy, obj: Object) -> list[Cause]:
+    return validate_meta(
+        obj["metadata"], path_segment, namespaced=strategy.namespaced, builtin=False
+    )
 
 
 def validate_update(
     group: str, resource: str, obj: Object, old: Object, subresource: str = ""
 ) -> list[Cause]:
     """Return every problem of a changed object: its own, and changes that are not allowed."""
-    return []
+    strategy = STRATEGIES.get((group, resource))
+    if strategy is None:
+        return validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
+    causes = _generic_meta(strategy, obj)
+    causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
+    if (group, resource) == _POD:
+        return causes + _validate_pod_update(obj, old, subresource)
+    if strategy.name is not None:
+        builtin = strategy.standard_finalizers
+        causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=builtin)
+    if subresource == "status":
+        return causes + (strategy.status(obj, old) if strategy.status else [])
+    if subresource == "finalize" and (group, resource) == _NAMESPACE:
+        return causes + validate_namespace_finalize(obj, old)
+    if strategy.revalidate:
+        causes += _validate_object(strategy, obj, meta=strategy.revalidate_meta)
+    if strategy.update is not None:
+        causes += strategy.update(obj, old)
+    return causes
+
+
+def _validate_pod_update(obj: Object, old: Object, subresource: str) -> list[Cause]:
+    if subresource == "status":
+        return pods.validate_pod_status_update(obj, old)
+    if subresource == "ephemeralcontainers":
+        return pods.validate_pod_ephemeral_update(obj, old)
+    if subresource == "resize":
+        return pods.validate_pod_resize(obj, old, qos_class(obj["spec"]))
+    return pods.validate_pod_update(obj, old)
 
 
 def canonicalize(group: str, resource: str, obj: Object) -> None:
     """Bring a valid object into the stored form (a namespace's name label, for instance)."""
+    strategy = STRATEGIES.get((group, resource))
+    if strategy is not None and strategy.canonicalize is not None:
+        strategy.canonicalize(obj)
 
 
 def create_on_update(group: str, resource: str) -> bool:
     """Say whether PUT of a missing object creates it (Leases do, Pods answer 404)."""
-    return False
+    strategy = STRATEGIES.get((group, resource))
+    return strategy is not None and strategy.create_on_update
 
 
 def unconditional_update(group: str, resource: str) -> bool:
     """Say whether PUT without resourceVersion is allowed (custom resources demand one)."""
-    return True
+    strategy = STRATEGIES.get((group, resource))
+    return strategy is not None and strategy.unconditional
 
 
 def warnings_on_create(group: str, resource: str, obj: Object) -> list[str]:
     """Return texts for `Warning` headers of a create."""
-    return []
+    if (group, resource) != _POD:
+        return []
+    problems = dns1123_label(obj["metadata"].get("name", ""))
+    if not problems:
+        return []
+    listed = " ".join(problems)
+    return [
+        "metadata.name: this is used in the Pod's hostname, which can result in surprising "
+        f"behavior; a DNS label is recommended: [{listed}]"
+    ]
 
 
 def warnings_on_update(group: str, resource: str, obj: Object, old: Object) -> list[str]:

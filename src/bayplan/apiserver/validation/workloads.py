@@ -62,7 +62,7 @@ def _validate_deployment_strategy(strategy: Object) -> Causes:
         return [forbidden(f"{field}.rollingUpdate", text)]
     if kind != "RollingUpdate":
         return [not_supported(field, strategy, ("Recreate", "RollingUpdate"))]
-    path = f"{field}.rollingUpdate"
+    path, rolling = f"{field}.rollingUpdate", rolling or {}
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     causes = int_or_percent(f"{path}.maxUnavailable", unavailable)
     causes += int_or_percent(f"{path}.maxSurge", surge)

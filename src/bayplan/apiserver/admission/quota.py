@@ -1,0 +1,182 @@
+"""ResourceQuota: counts and sums of a namespace against its quotas.
+
+Usage is taken from `status.used` where a controller keeps it, and counted from the stored objects
+where none does. Scopes are respected for pods. What a request adds is not written to the quota's
+status: that is the quota controller's work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api import quantity
+from bayplan.api.defaults.pods import aggregate
+from bayplan.apiserver.admission.types import CREATE, Attributes, Reader, forbidden
+
+Usage = dict[str, int]
+_NANO = quantity.NANO
+# Resources whose number a quota can bound under a short name.
+_COUNTED = {
+    "pods": "pods",
+    "services": "services",
+    "replicationcontrollers": "replicationcontrollers",
+    "resourcequotas": "resourcequotas",
+    "secrets": "secrets",
+    "configmaps": "configmaps",
+    "persistentvolumeclaims": "persistentvolumeclaims",
+}
+
+
+def check_quota(attrs: Attributes, reader: Reader) -> None:
+    """Refuse a create that would exceed a quota of its namespace."""
+    if attrs.operation != CREATE or attrs.subresource or not attrs.namespace:
+        return
+    quotas = list(reader.list("", "resourcequotas", attrs.namespace))
+    if not quotas:
+        return
+    added = _usage(attrs.group, attrs.resource, attrs.obj)
+    for quota in quotas:
+        spec = quota.get("spec") or {}
+        hard: dict[str, str] = spec.get("hard") or {}
+        if attrs.resource == "pods" and not _in_scope(spec, attrs.obj):
+            continue
+        wanted = {name: amount for name, amount in added.items() if name in hard}
+        _demand_declared(attrs, quota, hard)
+        if wanted:
+            _compare(attrs, reader, quota, hard, wanted)
+
+
+def _demand_declared(attrs: Attributes, quota: dict[str, Any], hard: dict[str, str]) -> None:
+    """A quota on cpu or memory demands that each container says how much it needs."""
+    if attrs.resource != "pods" or attrs.group:
+        return
+    missing: list[str] = []
+    for name in sorted(hard):
+        part, _, resource = name.rpartition(".")
+        if part == "" and name in ("cpu", "memory"):
+            part, resource = "requests", name
+        if part not in ("requests", "limits") or resource not in ("cpu", "memory"):
+            continue
+        spec: Any = attrs.obj["spec"]
+        if ((spec.get("resources") or {}).get(part) or {}).get(resource) is not None:
+            continue
+        for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+            if resource not in ((container.get("resources") or {}).get(part) or {}):
+                missing.append(f"{name} for: {container.get('name', '')}")
+                break
+    if missing:
+        name = quota["metadata"]["name"]
+        raise forbidden(attrs, f"failed quota: {name}: must specify {'; '.join(missing)}")
+
+
+def _compare(
+    attrs: Attributes,
+    reader: Reader,
+    quota: dict[str, Any],
+    hard: dict[str, str],
+    wanted: Usage,
+) -> None:
+    used = _used(attrs, reader, quota, wanted)
+    over = sorted(n for n, a in wanted.items() if used.get(n, 0) + a > quantity.nanos(hard[n]))
+    if not over:
+        return
+    asked = ",".join(f"{n}={quantity.format_nanos(wanted[n])}" for n in over)
+    have = ",".join(f"{n}={quantity.format_nanos(used.get(n, 0))}" for n in over)
+    limit = ",".join(f"{n}={hard[n]}" for n in over)
+    name = quota["metadata"]["name"]
+    why = f"exceeded quota: {name}, requested: {asked}, used: {have}, limited: {limit}"
+    raise forbidden(attrs, why)
+
+
+def _used(attrs: Attributes, reader: Reader, quota: dict[str, Any], wanted: Usage) -> Usage:
+    kept = (quota.get("status") or {}).get("used") or {}
+    if all(name in kept for name in wanted):
+        return {name: quantity.nanos(kept[name]) for name in wanted}
+    totals: Usage = {}
+    for obj in reader.list(attrs.group, attrs.resource, attrs.namespace):
+        if attrs.resource == "pods" and (_is_finished(obj) or not _in_scope(quota["spec"], obj)):
+            continue
+        for name, amount in _usage(attrs.group, attrs.resource, obj).items():
+            totals[name] = totals.get(name, 0) + amount
+    return totals
+
+
+def _is_finished(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _usage(group: str, resource: str, obj: dict[str, Any]) -> Usage:
+    qualified = f"count/{resource}.{group}" if group else f"count/{resource}"
+    usage: Usage = {qualified: _NANO}
+    if group:
+        return usage
+    if resource in _COUNTED:
+        usage[_COUNTED[resource]] = _NANO
+    if resource == "pods":
+        usage.update(_pod_usage(obj))
+    elif resource == "persistentvolumeclaims":
+        resources = (obj.get("spec") or {}).get("resources") or {}
+        size = (resources.get("requests") or {}).get("storage")
+        if size is not None:
+            usage["requests.storage"] = quantity.nanos(size)
+            storage_class = (obj.get("spec") or {}).get("storageClassName")
+            if storage_class:
+                prefix = f"{storage_class}.storageclass.storage.k8s.io/"
+                usage[f"{prefix}requests.storage"] = quantity.nanos(size)
+                usage[f"{prefix}persistentvolumeclaims"] = _NANO
+    elif resource == "services":
+        usage.update(_service_usage(obj))
+    return usage
+
+
+def _pod_usage(pod: dict[str, Any]) -> Usage:
+    spec = pod.get("spec") or {}
+    usage: Usage = {}
+    own = spec.get("resources") or {}
+    requests = {**aggregate(spec, "requests"), **(own.get("requests") or {})}
+    limits = {**aggregate(spec, "limits"), **(own.get("limits") or {})}
+    for name, value in requests.items():
+        nanos = quantity.nanos(value)
+        usage[f"requests.{name}"] = nanos
+        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            usage[name] = nanos
+    for name, value in limits.items():
+        usage[f"limits.{name}"] = quantity.nanos(value)
+    return usage
+
+
+def _service_usage(service: dict[str, Any]) -> Usage:
+    spec = service.get("spec") or {}
+    ports = len(spec.get("ports") or ()) * _NANO
+    if spec.get("type") == "NodePort":
+        return {"services.nodeports": ports}
+    if spec.get("type") == "LoadBalancer":
+        return {"services.loadbalancers": _NANO, "services.nodeports": ports}
+    return {}
+
+
+def _in_scope(spec: Any, pod: dict[str, Any]) -> bool:
+    scopes: list[dict[str, Any]] = [
+        {"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()
+    ]
+    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    return all(_matches(scope, pod) for scope in scopes)
+
+
+def _matches(scope: dict[str, Any], pod: dict[str, Any]) -> bool:
+    name, spec = scope.get("scopeName"), pod.get("spec") or {}
+    terminating: bool = spec.get("activeDeadlineSeconds") is not None
+    if name in ("Terminating", "NotTerminating"):
+        return terminating is (name == "Terminating")
+    if name in ("BestEffort", "NotBestEffort"):
+        usage = _pod_usage(pod)
+        return (not usage) is (name == "BestEffort")
+    if name == "PriorityClass":
+        wanted, values = spec.get("priorityClassName") or "", scope.get("values") or ()
+        operator = scope.get("operator")
+        if operator == "In":
+            return wanted in values
+        if operator == "NotIn":
+            return wanted not in values
+        return bool(wanted) == (operator == "Exists")
+    return True

@@ -1,0 +1,121 @@
+"""ServiceAddresses: hands out cluster IPs and node ports.
+
+Upstream does this in the storage of services; here it is a step of the chain because it must read
+the other services. Addresses that were just handed out are remembered, so that two creates that
+run at the same time do not get the same one before the first is stored.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from bayplan.apiserver.admission.types import (
+    CREATE,
+    UPDATE,
+    AdmissionError,
+    Attributes,
+    Reader,
+)
+from bayplan.apiserver.validation.service_strategy import needs_node_ports
+
+_RANGE = ipaddress.ip_network("10.96.0.0/16")
+_FIRST_HOST = 10  # the first addresses stay free for well-known services
+_PORTS = range(30000, 32768)
+_MEMORY = 4096
+
+
+class ServiceAddresses:
+    """Chooses free cluster IPs and node ports; one per server."""
+
+    def __init__(self) -> None:
+        self._next_host = _FIRST_HOST
+        self._next_port = 0
+        self._recent: deque[str] = deque(maxlen=_MEMORY)
+        self._recent_ports: deque[int] = deque(maxlen=_MEMORY)
+
+    def assign(self, attrs: Attributes, reader: Reader) -> None:
+        """Complete a valid service with the addresses it needs."""
+        if attrs.resource != "services" or attrs.group or attrs.subresource:
+            return
+        if attrs.operation not in (CREATE, UPDATE):
+            return
+        spec: dict[str, Any] = attrs.obj["spec"]
+        if spec.get("type") == "ExternalName":
+            return
+        if not spec.get("clusterIP"):
+            used = self._used_addresses(reader)
+            spec["clusterIP"] = self._free_address(used)
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        elif not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        first = spec["clusterIPs"][0]
+        if not spec.get("ipFamilies"):
+            spec["ipFamilies"] = ["IPv6" if ":" in first else "IPv4"]
+        if spec.get("ipFamilyPolicy") is None:
+            headless = first == "None" and not spec.get("selector")
+            spec["ipFamilyPolicy"] = "RequireDualStack" if headless else "SingleStack"
+        if headless_without_selector(spec) and attrs.operation == CREATE:
+            spec["ipFamilies"] = [*spec["ipFamilies"], "IPv6"][:2]
+        if needs_node_ports(spec):
+            self._assign_ports(attrs, reader, spec)
+
+    def _used_addresses(self, reader: Reader) -> set[str]:
+        used = set(self._recent)
+        for service in _specs(reader):
+            used.update(service.get("clusterIPs") or ())
+        return used
+
+    def _free_address(self, used: set[str]) -> str:
+        size = _RANGE.num_addresses - 1
+        for _ in range(size):
+            address = str(_RANGE[self._next_host])
+            self._next_host += 1
+            if self._next_host >= size:
+                self._next_host = _FIRST_HOST
+            if address not in used:
+                self._recent.append(address)
+                return address
+        raise AdmissionError(
+            "Internal error occurred: failed to allocate a serviceIP: range is full",
+            code=500,
+            reason="InternalError",
+        )
+
+    def _assign_ports(self, attrs: Attributes, reader: Reader, spec: dict[str, Any]) -> None:
+        missing = [port for port in spec.get("ports") or () if not port.get("nodePort")]
+        if not missing:
+            return
+        own = {port.get("nodePort") for port in spec.get("ports") or ()}
+        used = own | set(self._recent_ports)
+        for service in _specs(reader):
+            used.update(port.get("nodePort") for port in service.get("ports") or ())
+        for port in missing:
+            port["nodePort"] = self._free_port(used)
+            used.add(port["nodePort"])
+
+    def _free_port(self, used: set[Any]) -> int:
+        for _ in _PORTS:
+            number = _PORTS[self._next_port % len(_PORTS)]
+            # A step that shares no factor with the range visits every port once.
+            self._next_port += 1009
+            if number not in used:
+                self._recent_ports.append(number)
+                return number
+        raise AdmissionError(
+            "Internal error occurred: failed to allocate a nodePort: range is full",
+            code=500,
+            reason="InternalError",
+        )
+
+
+def headless_without_selector(spec: dict[str, Any]) -> bool:
+    return spec.get("clusterIPs") == ["None"] and not spec.get("selector")
+
+
+def _specs(reader: Reader) -> Iterable[dict[str, Any]]:
+    for service in reader.list("", "services"):
+        spec: Any = service.get("spec") or {}
+        yield spec

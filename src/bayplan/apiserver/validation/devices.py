@@ -1,0 +1,292 @@
+"""The kinds of resource.k8s.io: claims, templates, classes and slices of devices.
+
+CEL expressions are only checked to be there and not too long; whether they compile is decided
+where they are evaluated.
+"""
+
+from __future__ import annotations
+
+from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation.errors import (
+    Causes,
+    duplicate,
+    immutable,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from bayplan.apiserver.validation.formats import (
+    c_identifier,
+    check,
+    dns1123_label,
+    dns1123_subdomain,
+    label_value,
+)
+from bayplan.apiserver.validation.labels import validate_label_name
+from bayplan.apiserver.validation.scheduling import validate_node_selector
+from bayplan.apiserver.validation.volumes import csi_driver_name
+
+_MAX_REQUESTS = 32
+_MAX_DEVICES = 128
+_MAX_EXPRESSION = 10 * 1024
+_EFFECTS = ("NoSchedule", "NoExecute", "None")
+_NODE_CHOICES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_NAME_TEXT = (
+    "must be the name of a request in the claim or the name of a request and a subrequest "
+    "separated by '/'"
+)
+
+
+def validate_claim(obj: Object) -> Causes:
+    return _validate_devices("spec.devices", (obj.get("spec") or {}).get("devices") or {})
+
+
+def validate_claim_template(obj: Object) -> Causes:
+    inner = (obj.get("spec") or {}).get("spec") or {}
+    return _validate_devices("spec.spec.devices", inner.get("devices") or {})
+
+
+def spec_is_immutable(obj: Object, old: Object) -> Causes:
+    return immutable("spec", obj.get("spec"), old.get("spec"))
+
+
+def _validate_devices(field: str, devices: Object) -> Causes:
+    requests = devices.get("requests") or []
+    causes: Causes = []
+    if len(requests) > _MAX_REQUESTS:
+        causes.append(too_many(f"{field}.requests", len(requests), _MAX_REQUESTS))
+    names: dict[str, set[str]] = {}
+    for i, request in enumerate(requests):
+        path, name = f"{field}.requests[{i}]", request.get("name", "")
+        causes += _validate_request(path, request)
+        if name in names:
+            causes.append(duplicate(path, name))
+        names[name] = {sub.get("name", "") for sub in request.get("firstAvailable") or ()}
+    for i, constraint in enumerate(devices.get("constraints") or ()):
+        path = f"{field}.constraints[{i}]"
+        causes += _validate_names(f"{path}.requests", constraint.get("requests") or [], names)
+        kinds = [k for k in ("matchAttribute", "distinctAttribute") if constraint.get(k)]
+        if not kinds:
+            text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, '
+            causes.append(required(path, f"{text}but multiple fields are set"))
+        for kind in kinds:
+            causes += _validate_attribute_name(f"{path}.{kind}", constraint[kind])
+    for i, config in enumerate(devices.get("config") or ()):
+        path = f"{field}.config[{i}]"
+        causes += _validate_names(f"{path}.requests", config.get("requests") or [], names)
+        causes += _validate_config(path, config)
+    return causes
+
+
+def _validate_names(field: str, used: list[str], names: dict[str, set[str]]) -> Causes:
+    causes: Causes = []
+    for i, name in enumerate(used):
+        path = f"{field}[{i}]"
+        main, slash, sub = name.partition("/")
+        for part in (main, sub) if slash else (main,):
+            causes += check(path, part, dns1123_label)
+        if main not in names or (slash and sub not in names[main]):
+            causes.append(invalid(path, name, _NAME_TEXT))
+        if name in used[:i]:
+            causes.append(duplicate(path, name))
+    return causes
+
+
+def _validate_attribute_name(field: str, name: str) -> Causes:
+    domain, slash, identifier = name.partition("/")
+    if not slash:
+        return [invalid(field, name, "must include a domain")]
+    causes = check(field, domain, dns1123_subdomain)
+    return causes + [invalid(field, identifier, p) for p in c_identifier(identifier)]
+
+
+def _validate_config(field: str, config: Object) -> Causes:
+    opaque = config.get("opaque")
+    if opaque is None:
+        return [required(f"{field}.opaque")]
+    causes = csi_driver_name(f"{field}.opaque.driver", opaque.get("driver", ""))
+    if opaque.get("parameters") is None:
+        causes.append(required(f"{field}.opaque.parameters"))
+    return causes
+
+
+def _validate_request(field: str, request: Object) -> Causes:
+    causes = check(f"{field}.name", request.get("name", ""), dns1123_label)
+    exactly, options = request.get("exactly"), request.get("firstAvailable") or []
+    text = "exactly one of `exactly` or `firstAvailable` is required"
+    if exactly is None and not options:
+        causes.append(required(field, text))
+    elif exactly is not None and options:
+        causes.append(invalid(field, None, f"{text}, but multiple fields are set"))
+    elif exactly is not None:
+        causes += _validate_exact(f"{field}.exactly", exactly)
+    else:
+        seen: set[str] = set()
+        for i, option in enumerate(options):
+            path, name = f"{field}.firstAvailable[{i}]", option.get("name", "")
+            causes += check(f"{path}.name", name, dns1123_label)
+            causes += _validate_exact(path, option)
+            if name in seen:
+                causes.append(duplicate(path, name))
+            seen.add(name)
+    return causes
+
+
+def _validate_exact(field: str, request: Object) -> Causes:
+    causes: Causes = []
+    name = request.get("deviceClassName")
+    if not name:
+        causes.append(required(f"{field}.deviceClassName"))
+    else:
+        causes += check(f"{field}.deviceClassName", name, dns1123_subdomain)
+    causes += _validate_selectors(f"{field}.selectors", request.get("selectors") or [])
+    mode, count = request.get("allocationMode"), request.get("count", 0)
+    if mode == "All":
+        if count:
+            text = "must not be specified when allocationMode is 'All'"
+            causes.append(invalid(f"{field}.count", count, text))
+    elif mode == "ExactCount":
+        if count <= 0:
+            causes.append(invalid(f"{field}.count", count, "must be greater than zero"))
+    else:
+        causes.append(not_supported(f"{field}.allocationMode", mode, ("All", "ExactCount")))
+    for i, toleration in enumerate(request.get("tolerations") or ()):
+        causes += _validate_toleration(f"{field}.tolerations[{i}]", toleration)
+    return causes
+
+
+def _validate_selectors(field: str, selectors: list[Object]) -> Causes:
+    causes: Causes = []
+    for i, selector in enumerate(selectors):
+        cel = selector.get("cel")
+        if cel is None:
+            causes.append(required(f"{field}[{i}].cel"))
+            continue
+        path, text = f"{field}[{i}].cel.expression", cel.get("expression", "")
+        if not text:
+            causes.append(invalid(path, text, "compilation failed: no expression"))
+        elif len(text) > _MAX_EXPRESSION:
+            causes.append(too_long(path, _MAX_EXPRESSION))
+    return causes
+
+
+def _validate_toleration(field: str, toleration: Object) -> Causes:
+    causes: Causes = []
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    value, effect = toleration.get("value", ""), toleration.get("effect", "")
+    if key:
+        causes += validate_label_name(f"{field}.key", key)
+    if operator == "Exists":
+        if value:
+            text = "must be empty for operator `Exists`"
+            causes.append(invalid(f"{field}.value", value, text))
+    elif operator == "Equal":
+        causes += check(f"{field}.value", value, label_value)
+        if not key:
+            causes.append(invalid(f"{field}.operator", operator, "must be `Exists` without a key"))
+    else:
+        causes.append(not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
+    if effect and effect not in _EFFECTS[:2]:
+        causes.append(not_supported(f"{field}.effect", effect, _EFFECTS[:2]))
+    return causes
+
+
+def validate_class(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    causes = _validate_selectors("spec.selectors", spec.get("selectors") or [])
+    for i, config in enumerate(spec.get("config") or ()):
+        causes += _validate_config(f"spec.config[{i}]", config)
+    return causes
+
+
+def validate_slice(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    causes = csi_driver_name("spec.driver", spec.get("driver", ""))
+    causes += _validate_pool(spec.get("pool") or {})
+    if spec.get("nodeName") is not None:
+        if not spec["nodeName"]:
+            text = "must be either unset or set to a non-empty string"
+            causes.append(invalid("spec.nodeName", "", text))
+        else:
+            causes += check("spec.nodeName", spec["nodeName"], dns1123_subdomain)
+    selector = spec.get("nodeSelector")
+    if selector is not None:
+        causes += validate_node_selector("spec.nodeSelector", selector)
+        terms = selector.get("nodeSelectorTerms") or []
+        if len(terms) != 1:
+            path, text = (
+                "spec.nodeSelector.nodeSelectorTerms",
+                "must have exactly one node selector term",
+            )
+            causes.append(invalid(path, terms, text))
+    for name in ("allNodes", "perDeviceNodeSelection"):
+        if spec.get(name) is False:
+            causes.append(invalid(f"spec.{name}", False, "must be either unset or set to true"))
+    given = [f"`{name}`" for name in _NODE_CHOICES if spec.get(name)]
+    text = f"exactly one of {', '.join(f'`{n}`' for n in _NODE_CHOICES)} is required"
+    if not given:
+        causes.append(required("spec", text))
+    elif len(given) > 1:
+        listed = f"{{{', '.join(given)}}}"
+        causes.append(invalid("spec", listed, f"{text}, but multiple fields are set"))
+    return causes + _validate_slice_devices(spec.get("devices") or [])
+
+
+def _validate_pool(pool: Object) -> Causes:
+    causes: Causes = []
+    name = pool.get("name")
+    if not name:
+        causes.append(required("spec.pool.name"))
+    else:
+        if len(name) > 253:
+            causes.append(too_long("spec.pool.name", 253))
+        for part in name.split("/"):
+            causes += check("spec.pool.name", part, dns1123_subdomain)
+    if pool.get("resourceSliceCount", 0) <= 0:
+        path, count = "spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0)
+        causes.append(invalid(path, count, "must be greater than zero"))
+    generation = pool.get("generation", 0)
+    if generation < 0:
+        text = "must be greater than or equal to zero"
+        causes.append(invalid("spec.pool.generation", generation, text))
+    return causes
+
+
+def _validate_slice_devices(devices: list[Object]) -> Causes:
+    causes: Causes = []
+    if len(devices) > _MAX_DEVICES:
+        causes.append(too_many("spec.devices", len(devices), _MAX_DEVICES))
+    seen: set[str] = set()
+    for i, device in enumerate(devices):
+        path, name = f"spec.devices[{i}]", device.get("name", "")
+        causes += check(f"{path}.name", name, dns1123_label)
+        if name in seen:
+            causes.append(duplicate(path, name))
+        seen.add(name)
+        for key, attribute in (device.get("attributes") or {}).items():
+            given = [v for v in attribute.values() if v is not None]
+            where = f"{path}.attributes[{key}]"
+            if not given:
+                causes.append(required(where, "exactly one value must be specified"))
+            elif len(given) > 1:
+                causes.append(invalid(where, attribute, "exactly one value must be specified"))
+        for j, taint in enumerate(device.get("taints") or ()):
+            where, effect = f"{path}.taints[{j}]", taint.get("effect", "")
+            causes += validate_label_name(f"{where}.key", taint.get("key", ""))
+            causes += check(f"{where}.value", taint.get("value", ""), label_value)
+            if not effect:
+                causes.append(required(f"{where}.effect"))
+            elif effect not in _EFFECTS:
+                causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
+    return causes
+
+
+def validate_slice_update(obj: Object, old: Object) -> Causes:
+    spec, before = obj.get("spec") or {}, old.get("spec") or {}
+    name = (spec.get("pool") or {}).get("name")
+    causes = immutable("spec.pool.name", name, (before.get("pool") or {}).get("name"))
+    for part in ("driver", "nodeName"):
+        causes += immutable(f"spec.{part}", spec.get(part), before.get(part))
+    return causes

@@ -1,0 +1,302 @@
+"""Which strategy serves which resource: one table."""
+
+from __future__ import annotations
+
+from bayplan.apiserver.validation import (
+    batch,
+    configs,
+    devices,
+    nodes,
+    policies,
+    services,
+    storage,
+    workloads,
+)
+from bayplan.apiserver.validation import strategy as s
+from bayplan.apiserver.validation.formats import dns1123_label, path_segment
+from bayplan.apiserver.validation.pod_strategy import (
+    prepare_pod_create,
+    prepare_pod_status,
+    prepare_pod_update,
+)
+from bayplan.apiserver.validation.service_strategy import (
+    prepare_service_create,
+    prepare_service_update,
+)
+from bayplan.apiserver.validation.strategy import Strategy
+
+_RBAC = "rbac.authorization.k8s.io"
+_DRA = "resource.k8s.io"
+_STORAGE = "storage.k8s.io"
+_DAEMON_STATUS = {
+    "currentNumberScheduled": 0,
+    "numberMisscheduled": 0,
+    "desiredNumberScheduled": 0,
+    "numberReady": 0,
+}
+_BUDGET_STATUS = {
+    "disruptionsAllowed": 0,
+    "currentHealthy": 0,
+    "desiredHealthy": 0,
+    "expectedPods": 0,
+}
+
+_CORE: dict[tuple[str, str], Strategy] = {
+    ("", "pods"): Strategy(
+        prepare_create=prepare_pod_create,
+        prepare_update=prepare_pod_update,
+        prepare_status=prepare_pod_status,
+    ),
+    ("", "nodes"): Strategy(
+        namespaced=False,
+        validate=nodes.validate_node,
+        update=nodes.validate_node_update,
+        revalidate_meta=True,
+        prepare_create=s.prepare_node_create,
+        status=nodes.validate_node_update,
+    ),
+    ("", "namespaces"): Strategy(
+        name=dns1123_label,
+        namespaced=False,
+        validate=configs.validate_namespace,
+        revalidate=False,
+        prepare_create=s.prepare_namespace_create,
+        prepare_update=s.prepare_namespace_update,
+        status=configs.validate_namespace_status,
+        canonicalize=s.name_namespace,
+    ),
+    ("", "services"): Strategy(
+        name=dns1123_label,
+        validate=services.validate_service,
+        update=services.validate_service_update,
+        prepare_create=prepare_service_create,
+        prepare_update=prepare_service_update,
+        create_on_update=True,
+    ),
+    ("", "endpoints"): Strategy(
+        validate=services.validate_endpoints, revalidate_meta=True, create_on_update=True
+    ),
+    ("", "configmaps"): Strategy(
+        validate=configs.validate_config_map,
+        update=configs.validate_config_map_update,
+        revalidate_meta=True,
+    ),
+    ("", "secrets"): Strategy(
+        validate=configs.validate_secret,
+        update=configs.validate_secret_update,
+        revalidate_meta=True,
+        prepare_update=s.prepare_secret_update,
+    ),
+    ("", "serviceaccounts"): Strategy(
+        revalidate_meta=True, prepare_create=s.prepare_service_account
+    ),
+    ("", "events"): Strategy(
+        name=None, validate=configs.validate_core_event, create_on_update=True
+    ),
+    ("", "persistentvolumes"): Strategy(
+        namespaced=False,
+        validate=storage.validate_volume,
+        update=storage.validate_volume_update,
+        revalidate_meta=True,
+        prepare_create=s.prepare_volume_create,
+        prepare_status=s.prepare_volume_status,
+    ),
+    ("", "persistentvolumeclaims"): Strategy(
+        validate=storage.validate_claim,
+        update=storage.validate_claim_update,
+        revalidate_meta=True,
+        prepare_create=s.prepare_claim_create,
+        prepare_update=s.prepare_claim_update,
+        status=storage.validate_claim_status,
+    ),
+    ("", "replicationcontrollers"): Strategy(
+        validate=workloads.validate_replication_controller,
+        new_status={"replicas": 0},
+        generation=True,
+        status=workloads.validate_replica_set_status,
+    ),
+    ("", "podtemplates"): Strategy(
+        validate=workloads.validate_pod_template, revalidate_meta=True, generation=True
+    ),
+    ("", "limitranges"): Strategy(
+        validate=policies.validate_limit_range, revalidate_meta=True, create_on_update=True
+    ),
+    ("", "resourcequotas"): Strategy(
+        validate=policies.validate_quota,
+        update=policies.validate_quota_update,
+        new_status={},
+        status=policies.validate_quota_status,
+    ),
+}
+
+_WORKLOADS: dict[tuple[str, str], Strategy] = {
+    ("apps", "deployments"): Strategy(
+        validate=workloads.validate_deployment,
+        update=workloads.selector_is_immutable,
+        new_status={},
+        generation=True,
+        status=workloads.validate_deployment_status,
+        prepare_status=s.keep_labels,
+    ),
+    ("apps", "replicasets"): Strategy(
+        validate=workloads.validate_replica_set,
+        update=workloads.selector_is_immutable,
+        new_status={"replicas": 0},
+        generation=True,
+        status=workloads.validate_replica_set_status,
+    ),
+    ("apps", "statefulsets"): Strategy(
+        name=dns1123_label,
+        validate=workloads.validate_stateful_set,
+        update=workloads.validate_stateful_set_update,
+        revalidate=False,
+        new_status={"replicas": 0, "availableReplicas": 0},
+        generation=True,
+        status=workloads.validate_stateful_set_status,
+    ),
+    ("apps", "daemonsets"): Strategy(
+        validate=workloads.validate_daemon_set,
+        update=workloads.selector_is_immutable,
+        new_status=_DAEMON_STATUS,
+        generation=True,
+        prepare_create=s.prepare_daemon_set_create,
+        prepare_update=s.prepare_daemon_set_update,
+        status=workloads.validate_daemon_set_status,
+    ),
+    ("apps", "controllerrevisions"): Strategy(
+        validate=workloads.validate_controller_revision,
+        update=workloads.validate_controller_revision_update,
+        revalidate=False,
+    ),
+    ("batch", "jobs"): Strategy(
+        validate=batch.validate_job,
+        update=batch.validate_job_update,
+        revalidate=False,
+        new_status={},
+        generation=True,
+        prepare_create=s.prepare_job_create,
+        status=batch.validate_job_status,
+    ),
+    ("batch", "cronjobs"): Strategy(
+        validate=batch.validate_cron_job,
+        update=batch.validate_cron_job_update,
+        revalidate=False,
+        new_status={},
+        generation=True,
+    ),
+}
+
+_OTHERS: dict[tuple[str, str], Strategy] = {
+    ("events.k8s.io", "events"): Strategy(
+        validate=configs.validate_event,
+        update=configs.validate_event_update,
+        revalidate=False,
+        create_on_update=True,
+    ),
+    ("policy", "poddisruptionbudgets"): Strategy(
+        name=None,
+        validate=policies.validate_disruption_budget,
+        new_status=_BUDGET_STATUS,
+        generation=True,
+        status=policies.validate_disruption_budget_status,
+        unconditional=False,
+    ),
+    ("scheduling.k8s.io", "priorityclasses"): Strategy(
+        namespaced=False,
+        validate=policies.validate_priority_class,
+        update=policies.validate_priority_class_update,
+        revalidate=False,
+        generation=True,
+        update_generation=False,
+    ),
+    ("coordination.k8s.io", "leases"): Strategy(
+        validate=configs.validate_lease,
+        standard_finalizers=False,
+        create_on_update=True,
+        unconditional=False,
+    ),
+    (_STORAGE, "storageclasses"): Strategy(
+        namespaced=False,
+        validate=storage.validate_storage_class,
+        update=storage.validate_storage_class_update,
+        revalidate=False,
+    ),
+    (_STORAGE, "csinodes"): Strategy(
+        namespaced=False,
+        validate=storage.validate_csi_node,
+        update=storage.validate_csi_node_update,
+        revalidate_meta=True,
+        unconditional=False,
+    ),
+    (_STORAGE, "csidrivers"): Strategy(
+        namespaced=False,
+        validate=storage.validate_csi_driver,
+        update=storage.validate_csi_driver_update,
+        unconditional=False,
+    ),
+    (_STORAGE, "csistoragecapacities"): Strategy(
+        validate=storage.validate_storage_capacity,
+        update=storage.validate_storage_capacity_update,
+        unconditional=False,
+    ),
+    (_STORAGE, "volumeattachments"): Strategy(
+        namespaced=False,
+        validate=storage.validate_attachment,
+        update=storage.spec_is_immutable,
+        revalidate_meta=True,
+        new_status={"attached": False},
+        prepare_status=s.keep_metadata,
+        unconditional=False,
+    ),
+    (_DRA, "resourceclaims"): Strategy(
+        validate=devices.validate_claim,
+        update=devices.spec_is_immutable,
+        revalidate=False,
+        new_status={},
+        prepare_status=s.keep_metadata,
+    ),
+    (_DRA, "resourceclaimtemplates"): Strategy(
+        validate=devices.validate_claim_template,
+        update=devices.spec_is_immutable,
+        revalidate=False,
+    ),
+    (_DRA, "deviceclasses"): Strategy(
+        namespaced=False, validate=devices.validate_class, generation=True
+    ),
+    (_DRA, "resourceslices"): Strategy(
+        namespaced=False,
+        validate=devices.validate_slice,
+        update=devices.validate_slice_update,
+        generation=True,
+    ),
+    (_RBAC, "roles"): Strategy(
+        name=path_segment,
+        validate=policies.validate_role,
+        revalidate_meta=True,
+        create_on_update=True,
+    ),
+    (_RBAC, "clusterroles"): Strategy(
+        name=path_segment,
+        namespaced=False,
+        validate=policies.validate_cluster_role,
+        revalidate_meta=True,
+        create_on_update=True,
+    ),
+    (_RBAC, "rolebindings"): Strategy(
+        name=path_segment,
+        validate=policies.validate_role_binding,
+        update=policies.role_is_immutable,
+        revalidate_meta=True,
+        create_on_update=True,
+    ),
+    (_RBAC, "clusterrolebindings"): Strategy(
+        name=path_segment,
+        namespaced=False,
+        validate=policies.validate_cluster_role_binding,
+        update=policies.role_is_immutable,
+        revalidate_meta=True,
+        create_on_update=True,
+    ),
+}
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {**_CORE, **_WORKLOADS, **_OTHERS}

@@ -1,0 +1,178 @@
+"""The strategies of the kinds, as data: what is validated, prepared and kept.
+
+A `Strategy` says how one resource is named and validated, and what the server itself writes. The
+generic parts (status is kept on update, the generation rises with the spec) are flags.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import msgspec
+
+from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation.batch import CONTROLLER_LABELS, NAME_LABELS
+from bayplan.apiserver.validation.errors import Causes
+from bayplan.apiserver.validation.formats import Checker, dns1123_subdomain
+
+Validate = Callable[[Object], Causes]
+ValidateUpdate = Callable[[Object, Object], Causes]
+Prepare = Callable[[Object], None]
+PrepareUpdate = Callable[[Object, Object], None]
+
+
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
+    """How one resource is prepared and validated.
+
+    `name` is None where only the generic metadata checks apply. `validate` gets the object without
+    its metadata's checks; `update` the additional checks of a change. `revalidate` says that a
+    change is validated like a new object too (metadata included with `revalidate_meta`).
+    `new_status` is what a new object's status becomes (None: the kind has none, or keeps it).
+    """
+
+    name: Checker | None = dns1123_subdomain
+    namespaced: bool = True
+    validate: Validate | None = None
+    update: ValidateUpdate | None = None
+    revalidate: bool = True
+    revalidate_meta: bool = False
+    standard_finalizers: bool = True
+    new_status: Object | None = None
+    keep_status: bool = True
+    generation: bool = False
+    update_generation: bool = True
+    prepare_create: Prepare | None = None
+    prepare_update: PrepareUpdate | None = None
+    status: ValidateUpdate | None = None
+    prepare_status: PrepareUpdate | None = None
+    canonicalize: Prepare | None = None
+    create_on_update: bool = False
+    unconditional: bool = True
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def prepare_namespace_create(obj: Object) -> None:
+    obj["status"] = {"phase": "Active"}
+    finalizers = obj.setdefault("spec", {}).setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+
+
+def prepare_namespace_update(obj: Object, old: Object) -> None:
+    before = (old.get("spec") or {}).get("finalizers")
+    spec = obj.setdefault("spec", {})
+    if before is None:
+        spec.pop("finalizers", None)
+    else:
+        spec["finalizers"] = before
+
+
+def name_namespace(obj: Object) -> None:
+    """Write the label that names a namespace; nobody can remove or falsify it."""
+    meta = obj["metadata"]
+    if meta.get("labels") is None:
+        meta["labels"] = {}
+    meta["labels"]["kubernetes.io/metadata.name"] = meta.get("name", "")
+
+
+def prepare_volume_create(obj: Object) -> None:
+    obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now()}
+
+
+def prepare_volume_status(obj: Object, old: Object) -> None:
+    """Note when the phase changed, unless the writer says so itself."""
+    status, before = obj.setdefault("status", {}), old.get("status") or {}
+    field = "lastPhaseTransitionTime"
+    if status.get("phase") == before.get("phase"):
+        if not status.get(field) and before.get(field):
+            status[field] = before[field]
+    elif not status.get(field) or status.get(field) == before.get(field):
+        status[field] = now()
+
+
+def prepare_claim_create(obj: Object) -> None:
+    obj["status"] = {"phase": "Pending"}
+    _normalize_data_sources(obj["spec"])
+
+
+def prepare_claim_update(obj: Object, old: Object) -> None:
+    _normalize_data_sources(obj["spec"])
+
+
+def _normalize_data_sources(spec: Object) -> None:
+    """Keep the two ways of naming a data source equal."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = dict(reference)
+
+
+def prepare_daemon_set_create(obj: Object) -> None:
+    annotations = obj["metadata"].setdefault("annotations", {})
+    annotations.setdefault("deprecated.daemonset.template.generation", "1")
+
+
+def prepare_daemon_set_update(obj: Object, old: Object) -> None:
+    """Count the changes of the template in an annotation, as old clients expect."""
+    key = "deprecated.daemonset.template.generation"
+    before = (old["metadata"].get("annotations") or {}).get(key, "1")
+    changed = obj["spec"].get("template") != old["spec"].get("template")
+    count = int(before) + changed if before.isdecimal() else 1
+    obj["metadata"].setdefault("annotations", {})[key] = str(count)
+
+
+def prepare_job_create(obj: Object) -> None:
+    """Generate the selector of a job from its uid."""
+    spec, meta = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector"):
+        return
+    template_meta = spec["template"].setdefault("metadata", {})
+    labels = template_meta.setdefault("labels", {})
+    for keys, value in ((CONTROLLER_LABELS, meta.get("uid")), (NAME_LABELS, meta.get("name"))):
+        for key in keys:
+            labels[key] = value or ""
+    if spec.get("selector") is None:
+        spec["selector"] = {}
+    match = spec["selector"].setdefault("matchLabels", {})
+    match.setdefault(CONTROLLER_LABELS[0], meta.get("uid") or "")
+
+
+def keep_labels(obj: Object, old: Object) -> None:
+    """The status path of a Deployment does not write its labels."""
+    labels = old["metadata"].get("labels")
+    if labels:
+        obj["metadata"]["labels"] = labels
+    else:
+        obj["metadata"].pop("labels", None)
+
+
+def keep_metadata(obj: Object, old: Object) -> None:
+    """Keep all metadata that a status write has no business with."""
+    metadata, before = obj["metadata"], old["metadata"]
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+
+
+def prepare_secret_update(obj: Object, old: Object) -> None:
+    if not obj.get("type"):
+        obj["type"] = old.get("type", "")
+
+
+def prepare_service_account(obj: Object) -> None:
+    """Only the name of a referenced secret is kept."""
+    secrets = obj.get("secrets")
+    if secrets:
+        obj["secrets"] = [{"name": secret.get("name", "")} for secret in secrets]
+
+
+def prepare_node_create(obj: Object) -> None:
+    obj.setdefault("spec", {}).pop("configSource", None)
+    obj.setdefault("status", {}).pop("config", None)
