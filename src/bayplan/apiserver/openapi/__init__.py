@@ -2,7 +2,7 @@
 
 Documents are built from the kinds of a registry on first request and kept until the registry
 changes, so custom resources appear as soon as they are served. There are no descriptions. The v2
-document is JSON only, or the protobuf form that old Go clients insist on.
+document is JSON only; Go clients that would want its protobuf form use v3 today.
 """
 
 from __future__ import annotations

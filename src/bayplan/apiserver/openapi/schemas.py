@@ -109,7 +109,7 @@ class Writer:
             schema["default"] = field.default
         if field.enum:
             schema["enum"] = field.enum
-        if type_.kind == "list":
+        if type_.kind == "list" and field.name != "items":
             schema["x-kubernetes-list-type"] = type_.list_type
             if type_.keys:
                 schema["x-kubernetes-list-map-keys"] = list(type_.keys)
