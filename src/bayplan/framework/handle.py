@@ -40,13 +40,13 @@ class Handle:
         parallelism: int = 16,
         activate: Callable[[Iterable[Pod]], None] | None = None,
     ) -> None:
-        self.table = table or NodeTable()
+        self.table = NodeTable() if table is None else table
         """The cluster as this attempt sees it."""
-        self.objects = objects or ClusterObjects()
-        self.nominator = nominator or Nominator()
-        self.waiting = waiting or WaitingPods()
-        self.infos = infos or PodInfos()
-        self.gates = gates or FeatureGates()
+        self.objects = ClusterObjects() if objects is None else objects
+        self.nominator = Nominator() if nominator is None else nominator
+        self.waiting = WaitingPods() if waiting is None else waiting
+        self.infos = PodInfos() if infos is None else infos
+        self.gates = FeatureGates() if gates is None else gates
         self.extenders: Sequence[Extender] = extenders
         self.parallelism = parallelism
         self.now = 0.0
