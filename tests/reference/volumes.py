@@ -104,18 +104,30 @@ def claim_names(pod: api.Pod, ephemeral: bool = True) -> list[tuple[str, bool]]:
     return found
 
 
+def made_for(pod: api.Pod, claim: api.PersistentVolumeClaim) -> bool:
+    return claim.controller is not None and claim.controller.uid == pod.uid
+
+
 class NodeVolumeLimits(Plugin):
     """Attach limits; the reference does not know inline volumes of migrated drivers."""
 
     name = "NodeVolumeLimits"
 
     def prefilter(self):
-        return None if claim_names(self.pod) else SKIP
+        inline = any(
+            v.aws_elastic_block_store or v.gce_persistent_disk or v.azure_disk or v.cinder
+            for v in self.pod.spec.volumes
+        )
+        return None if inline or claim_names(self.pod) else SKIP
 
     def _volumes(self, pod, new):
         found = {}
-        for name, _ in claim_names(pod):
+        for name, ephemeral in claim_names(pod):
             claim = self.world.get("PersistentVolumeClaim", f"{pod.namespace}/{name}")
+            if claim is not None and ephemeral and not made_for(pod, claim):
+                raise ValueError(
+                    f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+                )
             if claim is None:
                 if new:
                     raise LookupError(
@@ -139,6 +151,8 @@ class NodeVolumeLimits(Plugin):
             new = self._volumes(self.pod, True)
         except LookupError as problem:
             return self.fail(UU, str(problem))
+        except ValueError as problem:
+            return self.fail("Error", str(problem))
         csi_node = self.world.get("CSINode", node.name)
         if not new or csi_node is None:
             return None
@@ -221,8 +235,7 @@ class VolumeBinding(Plugin):
             )
         if claim.terminating:
             return f'persistentvolumeclaim "{name}" is being deleted'
-        owner = claim.controller
-        if ephemeral and (owner is None or owner.uid != self.pod.uid):
+        if ephemeral and not made_for(self.pod, claim):
             return f"PVC {claim.key} was not created for pod {self.pod.key} (pod is not owner)"
         return ""
 
