@@ -1,4 +1,4 @@
-"""The informers of a scheduler: what is watched, and how changes become the engine's inputs.
+"""The informers of a scheduler: what is watched.
 
 All kinds that a plugin may read are watched. Kinds of API groups that a cluster may not serve are
 optional: without them their plugins see no objects. Pods that have finished are left out by
@@ -16,7 +16,6 @@ from bayplan.api import Object
 from bayplan.client import Change, Client, Informer, Resource
 from bayplan.client import resources as r
 from bayplan.config import FeatureGates
-from bayplan.engine.scheduler.inputs import Added, Deleted, Input, Updated
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -54,12 +53,11 @@ class Feed:
     def __init__(
         self,
         client: Client,
-        deliver: Callable[[list[Input]], None],
+        deliver: Callable[[Sequence[Change[Object]]], None],
         *,
         gates: FeatureGates,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._deliver = deliver
         optional = (*OPTIONAL, *GANG) if gates["GenericWorkload"] else OPTIONAL
         self.informers: dict[str, Informer[Object]] = {}
         for resource, kind in (*ALWAYS, *optional):
@@ -71,7 +69,7 @@ class Feed:
                 jitter=jitter,
                 optional=(resource, kind) in optional,
             )
-            informer.add_handler(self._changed)
+            informer.add_handler(deliver)
             self.informers[kind.KIND] = informer
 
     @property
@@ -89,14 +87,3 @@ class Feed:
         """Return once every first list has been delivered."""
         for informer in self.informers.values():
             await informer.wait_synced()
-
-    def _changed(self, changes: Sequence[Change[Object]]) -> None:
-        inputs: list[Input] = []
-        for kind, new, old in changes:
-            if kind == "DELETED":
-                inputs.append(Deleted(new))
-            elif old is None:
-                inputs.append(Added(new))
-            else:
-                inputs.append(Updated(old, new))
-        self._deliver(inputs)

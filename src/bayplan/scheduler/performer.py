@@ -263,14 +263,16 @@ class Performer:
 
     def _observe(self, action: Observe) -> None:
         metrics = self._metrics
+        if action.victims:
+            metrics.preemption_attempts.inc()
+            metrics.preemption_victims.observe(action.victims)
+        if action.result == "preempted":
+            return
         metrics.attempt(action.result, action.scheduler_name, self._seconds_per_attempt)
         if action.result == "scheduled":
             metrics.bound(action.attempts, action.sli_seconds)
             if action.flushed:
                 metrics.after_flush.inc()
-        if action.victims:
-            metrics.preemption_attempts.inc()
-            metrics.preemption_victims.observe(action.victims)
 
 
 def _reference(pod: Pod) -> Reference:

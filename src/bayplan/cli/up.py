@@ -1,0 +1,151 @@
+"""`bayplan up`: a whole cluster on this machine, until Ctrl-C.
+
+The API server (durable, in the data directory), its controllers with simulated kubelets and the
+scheduler run in this one process. The first start makes nodes; later ones find everything as
+it was left. In a terminal a status line follows what happens; elsewhere start and end are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bayplan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bayplan.scheduler.cluster import LocalCluster
+
+DEFAULT_DATA = Path("bayplan-data")
+REFRESH = 0.5
+
+
+@click.command("up")
+@click.option("--nodes", type=click.IntRange(0, 10_000), default=3, help="Nodes of a new cluster.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_DATA,
+    show_default=True,
+    help="Directory that keeps the cluster's state.",
+)
+@click.option("--config", default="", help="Scheduler configuration file.")
+@click.option(
+    "--bind",
+    "address",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to serve; port 0 takes a free one.",
+)
+@click.option(
+    "--kubeconfig-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write the kubeconfig (default: in the data directory).",
+)
+@click.option("--plugins", multiple=True, help="Modules or files with further plugins.")
+@click.option("--controllers", default="*", show_default=True, help="Which controllers to run.")
+@click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
+def command(
+    nodes: int,
+    data: Path,
+    config: str,
+    address: str,
+    kubeconfig_out: Path | None,
+    plugins: tuple[str, ...],
+    controllers: str,
+    verbose: int,
+) -> None:
+    """Start a whole cluster on this machine: API server, scheduler, simulated nodes."""
+    from bayplan.observe import logs
+
+    logs.configure(2 * verbose)
+    host, port = _address(address)
+    target = kubeconfig_out or data / "kubeconfig"
+    words = [f"--plugins={item}" for item in plugins]
+    words += [f"--config={config}"] if config else []
+    asyncio.run(_up(nodes, data, host, port, target, words, controllers))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f'--bind "{text}" must look like 127.0.0.1:8080')
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+async def _up(
+    nodes: int,
+    data: Path,
+    host: str,
+    port: int,
+    kubeconfig: Path,
+    words: list[str],
+    controllers: str,
+) -> None:
+    from bayplan.apiserver.serving import Settings
+    from bayplan.cli.nodes import add_nodes, default_nodes
+    from bayplan.client.resources import NODES
+    from bayplan.scheduler.cluster import controllers_named, local_cluster
+    from bayplan.scheduler.extensions import load_registry
+    from bayplan.scheduler.flags import parse
+    from bayplan.scheduler.options import load_options
+
+    options = load_options(parse(words))
+    settings = Settings(data=data, host=host, port=port, kubeconfig_out=kubeconfig)
+    stopped = asyncio.Event()
+    async with local_cluster(
+        settings,
+        config=options.config,
+        gates=options.gates,
+        registry=load_registry(options.values.items("plugins")),
+        controllers=controllers_named(controllers),
+    ) as cluster:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+        if b'"items":[]' in (await cluster.client.list(NODES, limit=1)).replace(b" ", b""):
+            await add_nodes(cluster.client, default_nodes(nodes))
+        _greet(cluster, kubeconfig)
+        await _follow(cluster, stopped)
+        click.echo("stopping; `bayplan up` again finds the cluster as it is now")
+
+
+def _greet(cluster: LocalCluster, kubeconfig: Path) -> None:
+    click.echo(f"cluster is ready at {cluster.running.url}")
+    click.echo(f"  export KUBECONFIG={kubeconfig.resolve()}")
+    click.echo("  kubectl get nodes")
+    click.echo("  kubectl create deployment web --image=nginx --replicas=5")
+    click.echo("Ctrl-C stops it.")
+
+
+async def _follow(cluster: LocalCluster, stopped: asyncio.Event) -> None:
+    """Wait for the end; show a status line when a person is looking."""
+    if not sys.stderr.isatty():
+        await stopped.wait()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as screen:
+        while not stopped.is_set():
+            screen.update(_status(cluster), refresh=True)
+            try:
+                async with asyncio.timeout(REFRESH):
+                    await stopped.wait()
+            except TimeoutError:
+                continue
+
+
+def _status(cluster: LocalCluster) -> str:
+    sizes = cluster.scheduler.sizes()
+    pending = cluster.scheduler.core.queue.pending()
+    waiting = ", ".join(f"{count} {name}" for name, count in pending.items() if count)
+    return (
+        f"{sizes.get('nodes', 0)} nodes · {sizes.get('pods', 0)} pods placed · "
+        f"waiting: {waiting or 'none'}"
+    )

@@ -1,0 +1,80 @@
+"""A whole cluster in one process: API server, controllers, simulated kubelets, scheduler.
+
+All parts talk to the API server through its ASGI interface, without sockets; kubectl and other
+clients use the socket that is open beside it. One event loop runs everything, so nothing needs a
+lock, and the end of the block ends all parts in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from bayplan.apiserver.serving import Running, Settings, running
+from bayplan.client import AsgiTransport, Client
+from bayplan.config import FeatureGates, KubeSchedulerConfiguration
+from bayplan.framework import Registry
+from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.live import LiveScheduler
+
+Controllers = Callable[[Client], Awaitable[None]]
+"""Runs controllers on a client until cancelled."""
+
+
+class LocalCluster(msgspec.Struct, frozen=True):
+    """A running cluster."""
+
+    running: Running
+    client: Client
+    scheduler: LiveScheduler
+
+
+@asynccontextmanager
+async def local_cluster(
+    settings: Settings,
+    *,
+    config: KubeSchedulerConfiguration,
+    gates: FeatureGates,
+    registry: Registry,
+    controllers: Controllers | None = None,
+) -> AsyncIterator[LocalCluster]:
+    """Run a cluster while the block runs; the scheduler has synced when the block begins."""
+    async with running(settings) as served:
+        client = _client(served)
+        recorder = EventRecorder(_client(served), hostname=socket.gethostname())
+        scheduler = LiveScheduler(
+            config=config,
+            gates=gates,
+            registry=registry,
+            client=client,
+            recorder=recorder,
+            metrics=SchedulerMetrics(),
+        )
+        tasks = [
+            asyncio.create_task(recorder.run()),
+            asyncio.create_task(scheduler.run_informers()),
+        ]
+        if controllers is not None:
+            tasks.append(asyncio.ensure_future(_forever(controllers(_client(served)))))
+        try:
+            await scheduler.wait_synced()
+            tasks.append(asyncio.create_task(scheduler.run()))
+            yield LocalCluster(served, client, scheduler)
+            await recorder.drain(1.0)
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _client(served: Running) -> Client:
+    return Client(AsgiTransport(served.server, token=served.token))
+
+
+async def _forever(work: Awaitable[None]) -> None:
+    await work

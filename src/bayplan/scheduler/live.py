@@ -1,0 +1,164 @@
+"""The live driver: feeds the pure scheduler with what happens and has done what it decides.
+
+One loop, one task. Informers hand changes to the core as they arrive, whole batches at a time; so
+do actions with their results. Each turn of the loop lets the core decide a bounded number of pods
+and starts what it wants done. When there is nothing to do it sleeps until something arrives or
+the core's next deadline (backoff, a permit's time limit). Deciding pauses while many bindings are
+on their way, so that a pod of higher priority that comes late does not stand behind thousands of
+decisions that nobody can carry out yet.
+
+Clock and jitter are arguments: on a virtual-time loop with an in-process API server the same
+driver runs deterministically. It does not elect, serve or reload by itself; `process` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from bayplan.api import Object
+from bayplan.client import Change, Client
+from bayplan.config import FeatureGates, KubeSchedulerConfiguration
+from bayplan.engine.scheduler import Scheduler
+from bayplan.engine.scheduler.inputs import Input
+from bayplan.framework import Registry
+from bayplan.framework.extender import Extender
+from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.feed import Feed
+from bayplan.scheduler.performer import Performer
+
+log = structlog.get_logger(__name__)
+
+MAX_PENDING_BINDS = 512
+PODS_PER_TURN = 64
+LONGEST_SLEEP = 30.0
+GRACE = 2.0
+
+
+class LiveScheduler:
+    """A scheduler on a live API server."""
+
+    def __init__(
+        self,
+        *,
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+        registry: Registry,
+        client: Client,
+        recorder: EventRecorder,
+        extenders: Sequence[Extender] = (),
+        metrics: SchedulerMetrics | None = None,
+        max_in_unschedulable: float = 300.0,
+        wall: Callable[[], float] = time.time,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.metrics = metrics or SchedulerMetrics(process=False)
+        self._wall = wall
+        self._wake = asyncio.Event()
+        self.core = Scheduler(
+            config,
+            registry,
+            gates=gates,
+            extenders=extenders,
+            max_in_unschedulable=max_in_unschedulable,
+            now=wall(),
+        )
+        self._feed = Feed(client, self._changed, gates=gates, jitter=jitter)
+        self._performer = Performer(client, recorder, self.metrics, self._report)
+
+    # -- what the process asks
+
+    @property
+    def has_synced(self) -> bool:
+        """Tell whether the caches have been filled."""
+        return self._feed.has_synced
+
+    @property
+    def binding_busy(self) -> bool:
+        """Tell whether bindings wait or are under way."""
+        return self._performer.pending_binds > 0
+
+    async def run_informers(self) -> None:
+        """Keep the caches up to date until cancelled; needs no lease."""
+        await self._feed.run()
+
+    async def wait_synced(self) -> None:
+        """Return once the caches have been filled."""
+        await self._feed.wait_synced()
+
+    def sizes(self) -> dict[str, int]:
+        """Return how much is in cache and queue, for logs and status lines."""
+        informers = self._feed.informers
+        return {
+            "nodes": len(informers["Node"].store),
+            "pods": len(informers["Pod"].store),
+            **self.core.queue.pending(),
+            "pendingBinds": self._performer.pending_binds,
+        }
+
+    def refresh_gauges(self) -> None:
+        """Bring the gauges up to date before metrics are read."""
+        metrics, core = self.metrics, self.core
+        for queue, count in core.queue.pending().items():
+            metrics.pending_pods.labels(queue).set(count)
+        for (plugin, profile), count in core.queue.unschedulable_by_plugin().items():
+            metrics.unschedulable_pods.labels(plugin, profile).set(count)
+        for kind, count in core.cache.sizes().items():
+            metrics.cache_size.labels(kind).set(count)
+        metrics.pending_api_calls.labels("pod_binding").set(self._performer.pending_binds)
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """Schedule until cancelled; what has begun is then finished within a moment."""
+        performing = asyncio.create_task(self._performer.run())
+        try:
+            while True:
+                self._turn()
+                await self._pause()
+        finally:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._performer.finish(GRACE)
+            performing.cancel()
+            await asyncio.gather(performing, return_exceptions=True)
+
+    def _turn(self) -> None:
+        begin = time.perf_counter()
+        actions = self.core.step(self._wall(), limit=PODS_PER_TURN if self._has_room else 0)
+        if actions:
+            seconds = time.perf_counter() - begin
+            self._performer.perform(actions, seconds / len(actions))
+
+    @property
+    def _has_room(self) -> bool:
+        return self._performer.pending_binds <= MAX_PENDING_BINDS - PODS_PER_TURN
+
+    async def _pause(self) -> None:
+        """Let the network work; sleep when there is nothing to decide."""
+        if self.core.ready and self._has_room:
+            await asyncio.sleep(0)
+            return
+        self._wake.clear()
+        delay = min(max(self.core.next_wake() - self._wall(), 0.0), LONGEST_SLEEP)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+
+    def _changed(self, changes: Sequence[Change[Object]]) -> None:
+        core, now = self.core, self._wall()
+        for kind, new, _ in changes:
+            if kind == "DELETED":
+                core.delete(new, now)
+            else:
+                core.put(new, now)
+        self._wake.set()
+
+    def _report(self, result: Input) -> None:
+        self.core.handle(result, self._wall())
+        self._wake.set()
