@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.quantities import round_resources
 from bayplan.api.defaults.volumes import default_claim_spec, default_volume_source
@@ -51,6 +53,12 @@ def _default_session_affinity(spec: Object) -> None:
 
 
 def default_secret(obj: Object) -> None:
+    plain = obj.pop("stringData", None)
+    if plain:
+        data = obj.get("data") or {}
+        for key, text in plain.items():
+            data[key] = base64.b64encode(text.encode()).decode()
+        obj["data"] = data
     if not obj.get("type"):
         obj["type"] = "Opaque"
 
@@ -94,6 +102,13 @@ def default_namespace(obj: Object) -> None:
 
 
 def default_node(obj: Object) -> None:
+    spec = obj.get("spec") or {}
+    first, ranges = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    # The older singular field wins where the two differ.
+    if first and ranges[:1] != [first]:
+        spec["podCIDRs"] = [first]
+    elif ranges and not first:
+        spec["podCIDR"] = ranges[0]
     status = obj.get("status")
     if not status:
         return

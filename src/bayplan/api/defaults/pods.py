@@ -26,6 +26,17 @@ def default_pod(pod: Object) -> None:
         spec["enableServiceLinks"] = True
     if spec.get("hostNetwork"):
         _default_host_ports(spec)
+    if pod.get("status"):
+        _default_addresses(pod["status"])
+
+
+def _default_addresses(status: Object) -> None:
+    """Keep `podIP` and the first of `podIPs` equal; the older field wins where they differ."""
+    first, addresses = status.get("podIP"), status.get("podIPs") or []
+    if first and (not addresses or addresses[0].get("ip") != first):
+        status["podIPs"] = [{"ip": first}]
+    elif addresses and not first:
+        status["podIP"] = addresses[0].get("ip", "")
 
 
 def _requests_from_limits(resources: Object) -> None:

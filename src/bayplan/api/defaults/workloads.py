@@ -81,6 +81,7 @@ def default_stateful_set(obj: Object) -> None:
     _absent(spec, "replicas", 1)
     _absent(spec, "revisionHistoryLimit", 10)
     for claim in spec.get("volumeClaimTemplates") or ():
+        claim["apiVersion"], claim["kind"] = "v1", "PersistentVolumeClaim"
         default_claim_spec(claim.setdefault("spec", {}))
         status = claim.setdefault("status", {})
         if not status.get("phase"):

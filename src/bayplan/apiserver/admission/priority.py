@@ -22,14 +22,14 @@ def set_priority(attrs: Attributes, reader: Reader) -> None:
     """Write priority and preemptionPolicy into a new pod; keep them on update."""
     if attrs.resource != "pods" or attrs.group or attrs.subresource:
         return
+    if attrs.operation not in (CREATE, UPDATE):
+        return
     spec: dict[str, Any] = attrs.obj["spec"]
     if attrs.operation == UPDATE:
         old: dict[str, Any] = (attrs.old or {}).get("spec") or {}
         for field in ("priority", "preemptionPolicy"):
             if spec.get(field) is None and old.get(field) is not None:
                 spec[field] = old[field]
-        return
-    if attrs.operation != CREATE:
         return
     name, value, policy = _resolve(attrs, reader, spec.get("priorityClassName") or "")
     if name:

@@ -7,6 +7,7 @@ import binascii
 import json
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.event_views import to_core
 from bayplan.apiserver.validation.errors import (
     POSITIVE,
     Causes,
@@ -143,7 +144,8 @@ def validate_core_event(obj: Object) -> Causes:
 
 
 def validate_event(obj: Object) -> Causes:
-    """Validate an event of events.k8s.io, given in the fields of the core group."""
+    """Validate an event of events.k8s.io; causes name the fields of the core group."""
+    obj = to_core(obj)
     causes = _validate_event(obj, "reportingController")
     causes += _validate_series(obj)
     if not obj.get("eventTime"):
@@ -205,6 +207,7 @@ def _validate_new_fields(obj: Object, controller_field: str) -> Causes:
 
 
 def validate_event_update(obj: Object, old: Object) -> Causes:
+    obj, old = to_core(obj), to_core(old)
     causes = _validate_event(obj, "reportingController")
     if obj.get("series") != old.get("series"):
         causes += _validate_series(obj)
