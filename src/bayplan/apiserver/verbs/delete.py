@@ -330,17 +330,16 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
     page = await read_page(backend, request, codec)
     deleted: list[Object] = []
     for kv in page.items:
-        found = codec.decode(kv)["metadata"]
+        obj = codec.decode(kv)
+        found = obj["metadata"]
         one = msgspec.structs.replace(options)
         try:
-            obj, _ = await delete_object(
-                backend, request, found.get("namespace", ""), found["name"], one
-            )
+            await delete_object(backend, request, found.get("namespace", ""), found["name"], one)
         except ApiError as error:
             if error.code != 404:
                 raise
             continue
-        deleted.append(obj)
+        deleted.append(obj)  # as it was listed, not as it went
     return plain_answer(
         request, list_object(request, {"resourceVersion": str(backend.store.revision)}, deleted)
     )
