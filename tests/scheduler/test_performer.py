@@ -1,0 +1,174 @@
+"""Actions are carried out concurrently, in order where it matters, and their ends are reported."""
+
+import asyncio
+import json
+
+from bayplan.api import Condition
+from bayplan.client import AsgiTransport, Client
+from bayplan.engine.scheduler.actions import (
+    Bind,
+    CallApi,
+    Evict,
+    Observe,
+    PatchPod,
+    RecordEvent,
+)
+from bayplan.engine.scheduler.inputs import BindDone, CallsDone, Evicted
+from bayplan.framework import ApiCall
+from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.performer import BINDERS, Performer
+from bayplan.testing.builders import make_pod
+from bayplan.testing.loop import run_virtual
+
+
+class Api:
+    """Answers after `delay` seconds with a code by path, and keeps what it was asked."""
+
+    def __init__(self, codes: dict[str, int] | None = None, delay: float = 1.0) -> None:
+        self.codes, self.delay = codes or {}, delay
+        self.asked: list[tuple[str, str]] = []
+        self.bodies: list[dict] = []
+        self.now = self.most = 0
+
+    async def __call__(self, scope, receive, send):
+        body = (await receive())["body"]
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(self.delay)
+        self.asked.append((scope["method"], scope["path"]))
+        self.bodies.append(json.loads(body) if body else {})
+        code = self.codes.get(scope["path"], 200)
+        text = json.dumps({"kind": "Status", "code": code, "message": "no", "reason": "Conflict"})
+        self.now -= 1
+        await send({"type": "http.response.start", "status": code, "headers": []})
+        await send({"type": "http.response.body", "body": text.encode() if code > 399 else b"{}"})
+
+
+def perform(api, *batches, metrics=None):
+    reports = []
+
+    async def main():
+        client = Client(AsgiTransport(api))
+        recorder = EventRecorder(client, hostname="h")
+        made = metrics or SchedulerMetrics(process=False)
+        performer = Performer(client, recorder, made, reports.append)
+        tasks = [asyncio.create_task(performer.run()), asyncio.create_task(recorder.run())]
+        for batch in batches:
+            performer.perform(list(batch))
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1000)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_virtual(main())
+    return reports
+
+
+def pod(name):
+    return make_pod(name).uid(f"uid-{name}").build()
+
+
+def path(name, subresource=""):
+    return f"/api/v1/namespaces/default/pods/{name}{subresource}"
+
+
+def test_bindings_run_side_by_side_up_to_the_limit():
+    api = Api()
+    names = [f"p{i}" for i in range(3 * BINDERS)]
+
+    reports = perform(api, [Bind(pod(name), "n") for name in names])
+
+    assert {BindDone(f"uid-{name}") for name in names} == set(reports)
+    assert api.most == BINDERS
+
+
+def test_a_refused_binding_is_reported_with_the_servers_words():
+    api = Api({path("a", "/binding"): 409})
+
+    assert [BindDone("uid-a", "no")] == perform(api, [Bind(pod("a"), "n")])
+
+
+def test_status_patches_of_one_pod_keep_their_order():
+    api = Api()
+    one, two = pod("a"), pod("b")
+    reasons = ("first", "second", "third")
+    patches = [
+        PatchPod(one, Condition(type="PodScheduled", status="False", reason=reason), None, 0.0)
+        for reason in reasons
+    ]
+
+    perform(api, [*patches, PatchPod(two, None, "n", 0.0)])
+
+    mine = [
+        body["status"]["conditions"][0]["reason"]
+        for (_, where), body in zip(api.asked, api.bodies, strict=True)
+        if where == path("a", "/status")
+    ]
+    assert list(reasons) == mine
+    assert api.most == 2
+
+
+def test_a_patch_that_changes_nothing_is_not_sent():
+    api = Api()
+
+    perform(api, [PatchPod(make_pod("a").nominated("n").build(), None, "n", 0.0)])
+
+    assert [] == api.asked
+
+
+def test_a_victim_is_marked_and_then_deleted():
+    api = Api()
+
+    reports = perform(api, [Evict(pod("v"), pod("p"), "n", "default-scheduler", 0.0)])
+
+    assert [("PATCH", path("v", "/status")), ("DELETE", path("v"))] == api.asked
+    assert api.bodies[0]["status"]["conditions"][0]["type"] == "DisruptionTarget"
+    assert api.bodies[1] == {"preconditions": {"uid": "uid-v"}}
+    assert [Evicted("uid-p", "uid-v")] == reports
+
+
+def test_a_victim_that_is_gone_counts_as_evicted():
+    api = Api({path("v"): 404, path("v", "/status"): 404})
+
+    reports = perform(api, [Evict(pod("v"), pod("p"), "n", "default-scheduler", 0.0)])
+
+    assert [Evicted("uid-p", "uid-v")] == reports
+
+
+def test_a_victim_that_may_not_be_deleted_is_reported():
+    api = Api({path("v"): 403})
+
+    reports = perform(api, [Evict(pod("v"), pod("p"), "n", "default-scheduler", 0.0)])
+
+    assert [Evicted("uid-p", "uid-v", "no")] == reports
+
+
+def test_calls_of_plugins_run_in_order_and_stop_at_the_first_failure():
+    api = Api({"/api/v1/persistentvolumes/two": 422})
+    calls = tuple(
+        ApiCall("update", "persistentvolumes", "", name, {}) for name in ("one", "two", "three")
+    )
+
+    reports = perform(api, [CallApi(7, pod("a"), "VolumeBinding", calls)])
+
+    assert ["one", "two"] == [where.rsplit("/", 1)[-1] for _, where in api.asked]
+    assert [CallsDone(7, "no")] == reports
+
+
+def test_events_and_metrics():
+    api, metrics = Api(), SchedulerMetrics(process=False)
+    event = RecordEvent(pod("a"), "Normal", "Scheduled", "Binding", "done", "default-scheduler")
+    observed = [
+        Observe("default-scheduler", "scheduled", attempts=2, sli_seconds=0.5),
+        Observe("default-scheduler", "preempted", victims=3),
+    ]
+
+    perform(api, [event, *observed], metrics=metrics)
+
+    text = metrics.exposition().decode()
+    assert api.bodies[0]["note"] == "done"
+    assert 'attempts_total{profile="default-scheduler",result="scheduled"} 1.0' in text
+    assert "scheduler_preemption_victims_sum 3.0" in text
+    assert 'result="preempted"' not in text
