@@ -90,7 +90,7 @@ async def _up(
     from bayplan.apiserver.serving import Settings
     from bayplan.cli.nodes import add_nodes, default_nodes
     from bayplan.client.resources import NODES
-    from bayplan.scheduler.cluster import controllers_named, local_cluster
+    from bayplan.scheduler.cluster import local_cluster
     from bayplan.scheduler.extensions import load_registry
     from bayplan.scheduler.flags import parse
     from bayplan.scheduler.options import load_options
@@ -103,7 +103,7 @@ async def _up(
         config=options.config,
         gates=options.gates,
         registry=load_registry(options.values.items("plugins")),
-        controllers=controllers_named(controllers),
+        controllers=controllers,
     ) as cluster:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 
+from bayplan.apiserver.controllers.manager import ControllerManager, select
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.client import AsgiTransport, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
@@ -21,9 +22,6 @@ from bayplan.framework import Registry
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
-
-Controllers = Callable[[Client], Awaitable[None]]
-"""Runs controllers on a client until cancelled."""
 
 
 class LocalCluster(msgspec.Struct, frozen=True):
@@ -41,9 +39,10 @@ async def local_cluster(
     config: KubeSchedulerConfiguration,
     gates: FeatureGates,
     registry: Registry,
-    controllers: Controllers | None = None,
+    controllers: str = "*",
 ) -> AsyncIterator[LocalCluster]:
-    """Run a cluster while the block runs; the scheduler has synced when the block begins."""
+    """Run a cluster while the block runs; all parts have synced when it begins."""
+    names = select(controllers)
     async with running(settings) as served:
         client = _client(served)
         recorder = EventRecorder(_client(served), hostname=socket.gethostname())
@@ -59,13 +58,12 @@ async def local_cluster(
             asyncio.create_task(recorder.run()),
             asyncio.create_task(scheduler.run_informers()),
         ]
-        if controllers is not None:
-            tasks.append(asyncio.ensure_future(_forever(controllers(_client(served)))))
         try:
-            await scheduler.wait_synced()
-            tasks.append(asyncio.create_task(scheduler.run()))
-            yield LocalCluster(served, client, scheduler)
-            await recorder.drain(1.0)
+            async with ControllerManager(_client(served), names).running():
+                await scheduler.wait_synced()
+                tasks.append(asyncio.create_task(scheduler.run()))
+                yield LocalCluster(served, client, scheduler)
+                await recorder.drain(1.0)
         finally:
             for task in reversed(tasks):
                 task.cancel()
@@ -74,7 +72,3 @@ async def local_cluster(
 
 def _client(served: Running) -> Client:
     return Client(AsgiTransport(served.server, token=served.token))
-
-
-async def _forever(work: Awaitable[None]) -> None:
-    await work

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from bayplan.api import Object
+from bayplan.api import Object, Pod
 from bayplan.client import Change, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.engine.scheduler import Scheduler
@@ -92,6 +92,21 @@ class LiveScheduler:
         """Return once the caches have been filled."""
         await self._feed.wait_synced()
 
+    def reconfigure(
+        self,
+        config: KubeSchedulerConfiguration,
+        registry: Registry,
+        extenders: Sequence[Extender] = (),
+    ) -> None:
+        """Use another configuration from now on; raises and changes nothing if it is bad."""
+        self.core.reconfigure(config, self._wall(), registry=registry, extenders=extenders)
+        self._wake.set()
+
+    def pod(self, key: str) -> Pod | None:
+        """Return a pod as the informer last showed it."""
+        found = self._feed.informers["Pod"].store.get(key)
+        return found if isinstance(found, Pod) else None
+
     def sizes(self) -> dict[str, int]:
         """Return how much is in cache and queue, for logs and status lines."""
         informers = self._feed.informers
@@ -109,8 +124,9 @@ class LiveScheduler:
             metrics.pending_pods.labels(queue).set(count)
         for (plugin, profile), count in core.queue.unschedulable_by_plugin().items():
             metrics.unschedulable_pods.labels(plugin, profile).set(count)
-        for kind, count in core.cache.sizes().items():
-            metrics.cache_size.labels(kind).set(count)
+        metrics.cache_size.labels("nodes").set(len(self._feed.informers["Node"].store))
+        metrics.cache_size.labels("pods").set(core.cache.pod_count)
+        metrics.cache_size.labels("assumed_pods").set(core.cache.assumed_count)
         metrics.pending_api_calls.labels("pod_binding").set(self._performer.pending_binds)
 
     # -- the loop

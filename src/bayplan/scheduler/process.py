@@ -190,7 +190,7 @@ class SchedulerProcess:
             try:
                 options = load_options(self._options.values)
                 registry = load_registry(options.values.items("plugins"), again=True)
-                live.reconfigure(options.config, options.gates, registry)
+                live.reconfigure(options.config, registry)
             except BayplanError as problem:
                 self._metrics.reloads.labels("refused").inc()
                 log.error("configuration refused, the old one stays", err=str(problem))
