@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from bayplan.apiserver import tls
 from bayplan.apiserver.auth import load_tokens, new_token
 from bayplan.apiserver.kubeconfig import write_kubeconfig, write_private
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.web import WebServer, is_loopback, server_context
 from bayplan.errors import ConfigError
 from bayplan.store import Store
 
@@ -41,7 +44,7 @@ class Settings(msgspec.Struct, kw_only=True):
     token_file: Path | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    tls_generate: bool = False
+    tls_generate: bool = True
     authorization_mode: str = "AlwaysAllow"
     anonymous_auth: bool = True
     check_capacity: bool = False
@@ -102,9 +105,8 @@ def _tls_files(settings: Settings) -> tls.TlsFiles | None:
         raise ConfigError("--tls-cert-file and --tls-private-key-file must be given together")
     if not settings.tls_generate:
         return None
-    if settings.data is None:
-        raise ConfigError("--tls-generate needs --data, the directory to keep certificates in")
-    return tls.generate(settings.data / "tls", [settings.host])
+    folder = settings.data or Path(tempfile.mkdtemp(prefix="bayplan-tls-"))
+    return tls.generate(folder / "tls", [settings.host])
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -150,13 +152,6 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
     return server
 
 
-class _Uvicorn(uvicorn.Server):
-    """Uvicorn without its own signal handlers: who runs the loop decides when to stop."""
-
-    def install_signal_handlers(self) -> None:
-        return
-
-
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """Run a server while the block runs; it accepts connections when the block begins."""
@@ -171,7 +166,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     try:
         await server.start()
         gc.freeze()  # what is loaded by now stays; the collector need not look at it again
-        web = _Uvicorn(_web_config(server, files))
+        web = _web_server(settings, server, files)
         task = asyncio.create_task(web.serve(sockets=[listener]))
         yield await _ready(settings, server, listener, files, web, task)
         web.should_exit = True
@@ -180,10 +175,12 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         await server.close()
         await store.close()
         listener.close()
+        if files is not None and settings.data is None and settings.tls_certificate is None:
+            shutil.rmtree(files.key.parent.parent, ignore_errors=True)
 
 
-def _web_config(server: ApiServer, files: tls.TlsFiles | None) -> uvicorn.Config:
-    return uvicorn.Config(
+def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | None) -> WebServer:
+    config = uvicorn.Config(
         server,
         access_log=False,
         log_level="warning",
@@ -193,9 +190,12 @@ def _web_config(server: ApiServer, files: tls.TlsFiles | None) -> uvicorn.Config
         date_header=False,
         server_header=False,
         ws="none",
-        ssl_certfile=str(files.certificate) if files else None,
-        ssl_keyfile=str(files.key) if files else None,
     )
+    config.load()
+    if files is None:
+        return WebServer(config, None)
+    context = server_context(str(files.certificate), str(files.key))
+    return WebServer(config, context, plain=is_loopback(settings.host))
 
 
 async def _ready(

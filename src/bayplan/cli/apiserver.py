@@ -45,7 +45,11 @@ READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--token-file", type=READABLE, help='More users: a CSV of token,user,uid,"groups".')
 @click.option("--tls-cert-file", type=READABLE, help="Serve HTTPS with this certificate.")
 @click.option("--tls-private-key-file", type=READABLE, help="The certificate's key.")
-@click.option("--tls-generate", is_flag=True, help="Serve HTTPS with a certificate made here.")
+@click.option(
+    "--tls-generate/--no-tls",
+    default=True,
+    help="Serve HTTPS with a certificate made here (default), or plain HTTP only.",
+)
 @click.option(
     "--authorization-mode",
     type=click.Choice(("AlwaysAllow", "RBAC")),

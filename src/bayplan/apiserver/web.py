@@ -1,0 +1,130 @@
+"""Uvicorn with one port for HTTPS and, on loopback, plain HTTP.
+
+kubectl and every Go client send a token only over TLS, so HTTPS is the default; a script on the
+same machine finds plain HTTP simpler. A TLS connection begins with the byte 0x16 and no HTTP
+request does, so the first byte, which is looked at and left in the socket, tells which it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterator
+
+import structlog
+import uvicorn
+
+log = structlog.get_logger(__name__)
+
+TLS_HANDSHAKE = b"\x16"
+FIRST_BYTE_SECONDS = 30.0
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class WebServer(uvicorn.Server):
+    """Accepts connections itself and gives them to uvicorn's protocol.
+
+    `tls` None means plain HTTP only; with `plain` both are served.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, tls: ssl.SSLContext | None, *, plain: bool = False
+    ) -> None:
+        super().__init__(config)
+        self._tls = tls
+        self._plain = plain
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to whoever runs the loop."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        self.servers = []
+        for listener in sockets or ():
+            self._spawn(self._accept(listener))
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    def _spawn(self, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED):
+                    raise
+                log.warning("cannot accept connections", error=error.strerror)
+                await asyncio.sleep(0.2)
+                continue
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._spawn(self._serve_connection(connection))
+
+    async def _serve_connection(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            context = self._tls
+            if context is not None and self._plain:
+                context = context if await _speaks_tls(connection) else None
+            await loop.connect_accepted_socket(self._protocol, connection, ssl=context)
+        except (OSError, TimeoutError, ssl.SSLError):
+            connection.close()  # the client went away, or does not speak what is served here
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
+
+
+async def _speaks_tls(connection: socket.socket) -> bool:
+    """Look at the first byte of a connection without taking it."""
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+    loop.add_reader(connection.fileno(), _wake, readable)
+    try:
+        async with asyncio.timeout(FIRST_BYTE_SECONDS):
+            await readable
+    finally:
+        loop.remove_reader(connection.fileno())
+    return connection.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def server_context(certificate: str, key: str) -> ssl.SSLContext:
+    """Return a context that offers HTTP/1.1 over TLS 1.2 or newer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
