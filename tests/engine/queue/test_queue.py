@@ -403,3 +403,24 @@ def test_metrics_by_plugin():
         (PICKY, "default-scheduler"): 1,
         (POD_DELETE, "default-scheduler"): 1,
     }
+
+
+def test_pods_alike_are_ruled_out_by_one_hint():
+    from bayplan.engine.queue import HintIndex, SchedulingQueue
+    from bayplan.framework.events import QueueingHint, on
+    from tests.engine.queue.helper import FakeNominations
+
+    def roomy(pod, old, new):
+        return QueueingHint.QUEUE if new.name == "roomy" else QueueingHint.SKIP
+
+    events = {"NodeResourcesFit": (on(Resource.NODE, ActionType.ADD, roomy),)}
+    queue = SchedulingQueue(HintIndex({"default-scheduler": events}), FakeNominations())
+    for i in range(100):
+        queue.add(make_pod(f"p{i}").build(), 0)
+        item = queue.pop()
+        item.signature = b"alike"
+        fail(queue, item, 0, "NodeResourcesFit")
+
+    assert queue.move_all(NODE_ADD, None, make_node("small").build(), 10) == 0
+    assert queue.hint_calls == 1
+    assert queue.move_all(NODE_ADD, None, make_node("roomy").build(), 10) == 100

@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from bayplan.engine.queue.pods import Place, QueuedPod
+from bayplan.plugins.priority_sort import PrioritySort
 
 SortKey = Callable[[QueuedPod], Any]
 
@@ -106,6 +107,8 @@ class _ByLess:
 
 def sort_key_of(plugin: object) -> SortKey:
     """The sort key of a QueueSort plugin: its own `sort_key` if it has one, else its `less`."""
+    if isinstance(plugin, PrioritySort):
+        return priority_key
     own = getattr(plugin, "sort_key", None)
     if own is not None:
         key: SortKey = own

@@ -14,11 +14,32 @@ from bayplan.framework.events import (
     ClusterEvent,
     ClusterEventWithHint,
     HintFn,
+    Resource,
 )
 from bayplan.framework.profile import ALL_EVENTS
 
 EXTENDER = "Extender"
 """The name that stands for all extenders among the plugins that rejected a pod."""
+
+CLASS_HINTS = frozenset(
+    {
+        "DefaultPreemption",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "TaintToleration",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+"""In-tree plugins whose hints for nodes and assigned pods look only at what pods alike share."""
+CLASS_RESOURCES = frozenset({Resource.NODE, Resource.ASSIGNED_POD})
 
 Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
 """Plugin to the events that it waits for; `Profile.events()` gives it."""

@@ -46,6 +46,7 @@ class QueuedPod:
         "pending_plugins",
         "place",
         "pod",
+        "signature",
         "ticket",
         "timestamp",
         "unschedulable_count",
@@ -72,6 +73,8 @@ class QueuedPod:
         """Like these, but their events bring it back without backoff."""
         self.gating_plugin = ""
         """The PreEnqueue plugin that keeps the pod out, if any."""
+        self.signature: bytes | None = None
+        """What pods alike have in common (`PodInfo.signature`), once an attempt worked it out."""
         self.place = Place.NOWHERE
         self.ticket = 0
         """Which heap entry stands for the pod; entries with another ticket are stale."""

@@ -23,7 +23,7 @@ from bayplan.api import Object, Pod
 from bayplan.engine.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, pod_update_events
 from bayplan.engine.queue.backoff import Backoff
 from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
-from bayplan.engine.queue.hints import HintIndex, Match
+from bayplan.engine.queue.hints import CLASS_HINTS, CLASS_RESOURCES, HintIndex, Match
 from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
 from bayplan.engine.queue.waiting_room import WaitingRoom
@@ -178,6 +178,8 @@ class SchedulingQueue:
         if item is None:
             self._to_active(QueuedPod(new, now), UNSCHEDULED_POD_UPDATE.label, now)
             return
+        if item.signature is not None and not _alike(item.pod, new):
+            item.signature = None
         item.pod = new
         self._nominations.updated(old, new)
         if item.place is Place.ACTIVE:
@@ -185,6 +187,7 @@ class SchedulingQueue:
         elif item.place is Place.BACKOFF:
             self._resort(self._backoff, item, old)
         elif item.place is Place.UNSCHEDULABLE:
+            self._waiting.refresh(item)
             self._wake_updated(item, old, now)
 
     def _resort(self, heap: PodHeap, item: QueuedPod, old: Pod) -> None:
@@ -320,13 +323,34 @@ class SchedulingQueue:
             return 0
         moved = 0
         if len(self._waiting):
-            items: Iterable[QueuedPod]
-            items = self._waiting if event.wildcard else self._waiting.rejected_by(match.plugins)
-            chosen = [item for item in items if check is None or check(item.pod)]
-            moved = self._move(chosen, event, match, old, new, now)
+            if event.wildcard:
+                items = [item for item in self._waiting if check is None or check(item.pod)]
+            else:
+                items = self._concerned(event, match, old, new, check)
+            moved = self._move(items, event, match, old, new, now)
         self.move_request_cycle = self.scheduling_cycle
         self._in_flight.record(event, old, new)
         return moved
+
+    def _concerned(
+        self,
+        event: ClusterEvent,
+        match: Match,
+        old: Object | None,
+        new: Object | None,
+        check: Callable[[Pod], bool] | None,
+    ) -> list[QueuedPod]:
+        """The waiting pods that the event might help; whole groups are ruled out by one pod."""
+        by_group = event.resource in CLASS_RESOURCES
+        result: list[QueuedPod] = []
+        for group in self._waiting.rejected_by(match.plugins):
+            pods = group.pods.values()
+            if len(pods) > 1 and by_group and group.rejectors <= CLASS_HINTS:
+                first = next(iter(pods))
+                if self._worth_requeuing(first, event, match, old, new) == _SKIP:
+                    continue
+            result += [item for item in pods if check is None or check(item.pod)]
+        return result
 
     def _move(
         self,
@@ -576,3 +600,10 @@ class SchedulingQueue:
             uid = item.pod.metadata.uid
             assert uid not in self._in_flight, f"{item.key} is queued and in flight"
         self._waiting.validate()
+
+
+def _alike(old: Pod, new: Pod) -> bool:
+    """Whether an update left everything that a pod's signature is made of."""
+    was, now = old.metadata, new.metadata
+    same = was.labels == now.labels and was.owner_references == now.owner_references
+    return same and old.spec == new.spec
