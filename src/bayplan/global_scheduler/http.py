@@ -22,6 +22,7 @@ from bayplan.global_scheduler.service import (
     ConflictError,
     NoSiteError,
     NotFoundError,
+    TooWideError,
     UnavailableError,
     fingerprint,
 )
@@ -208,7 +209,7 @@ def _error(problem: BayplanError) -> Response:
             return _answer(answers.no_site_body(problem.why), 409)
         case NotFoundError():
             return _answer(answers.error_body(answers.NOT_FOUND, str(problem)), 404)
-        case ConflictError():
+        case ConflictError() | TooWideError():
             return _answer(answers.error_body(answers.CONFLICT, str(problem)), 409)
         case UnavailableError():
             return _answer(answers.error_body(answers.UNAVAILABLE, str(problem)), 503)

@@ -27,8 +27,8 @@ from bayplan.global_scheduler.table import IntArray as Rows
 from bayplan.global_scheduler.view import SiteView
 
 NOT_ENOUGH = "site(s) fit, but not all replicas together"
-FIRST_LOOK = 64
-"""How many of the best sites are looked at first when replicas are to be kept together."""
+FIRST_LOOK = 8
+"""How many of the best sites are looked at first, beside one a replica."""
 
 DEFAULT_POLICY = Policy(
     predicates=tuple(
@@ -160,18 +160,28 @@ class Placer:
     ) -> dict[int, int] | None:
         """Replicas by row of the narrowed view."""
         strategy = allocation.selector.strategy
-        together = strategy.location_strategy == CENTRALIZE or allocation.replicas == 1
-        if together and not strategy.region_strategy and len(rows) > 2 * FIRST_LOOK:
-            # the best few nearly always suffice: no need to sort and measure thousands of sites
-            best = _best(totals, FIRST_LOOK)
-            found = self._spread_over(state, allocation, best)
+        few = FIRST_LOOK + allocation.replicas
+        if not strategy.region_strategy and len(rows) > 2 * few:
+            # the best few nearly always suffice: no need to sort thousands of sites
+            best = _best(totals, few)
+            beyond = 0
+            if strategy.location_strategy != CENTRALIZE and allocation.replicas > 1:
+                beyond = self._room_beyond(state, allocation, best)
+            found = self._spread_over(state, allocation, best, beyond)
             if found is not None:
                 return found
         return self._spread_over(state, allocation, _best(totals, len(totals)))
 
     @staticmethod
+    def _room_beyond(state: CycleState, allocation: Allocation, best: Rows) -> int:
+        """How many replicas fit the sites that are not among the best."""
+        part = state.read("view", SiteView)
+        room = replicas_that_fit(state.read(PLAN, FlavorPlan), allocation, part)
+        return int(room.sum()) - int(room[best].sum())
+
+    @staticmethod
     def _spread_over(
-        state: CycleState, allocation: Allocation, order: Rows
+        state: CycleState, allocation: Allocation, order: Rows, beyond: int = 0
     ) -> dict[int, int] | None:
         part = state.read("view", SiteView)
         plan = state.read(PLAN, FlavorPlan)
@@ -190,7 +200,8 @@ class Placer:
         if eips:
             used = {candidate.eip_pool for candidate in candidates} - {NO_POOL}
             limits = {pool: int(part.table.eip_free[pool]) // eips for pool in used}
-        return spread(candidates, allocation.replicas, allocation.selector.strategy, limits)
+        strategy = allocation.selector.strategy
+        return spread(candidates, allocation.replicas, strategy, limits, beyond)
 
 
 def _best(totals: IntArray, count: int) -> Rows:

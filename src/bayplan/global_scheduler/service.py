@@ -33,8 +33,8 @@ from bayplan.store import Compacted, Conflict, NotFound, Store, StoreError
 log = structlog.get_logger(__name__)
 
 BATCH = 64
-OPERATIONS = 110
-"""Below etcd's limit of 128 operations in one transaction."""
+OPERATIONS = 256
+"""Records and fences in one transaction, unless the store takes fewer."""
 TRIES = 50
 
 
@@ -48,6 +48,10 @@ class NoSiteError(BayplanError):
 
 class ConflictError(BayplanError):
     """The request contradicts what is stored."""
+
+
+class TooWideError(BayplanError):
+    """The allocation spreads over more sites than the store can fence at once."""
 
 
 class NotFoundError(BayplanError):
@@ -92,6 +96,7 @@ class Allocations:
         *,
         clock: Callable[[], float],
         name: str = "bayplan",
+        operations: int = OPERATIONS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.ledger = Ledger(store, SiteTable(inventory))
@@ -102,6 +107,7 @@ class Allocations:
         self._store = store
         self._clock = clock
         self._pause = pause
+        self._operations = operations
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -229,7 +235,12 @@ class Allocations:
             while len(jobs) < BATCH and not self._jobs.empty():
                 jobs.append(self._jobs.get_nowait())
             while jobs:
-                jobs = await self._write(jobs)
+                try:
+                    jobs = await self._write(jobs)
+                except Exception as cause:  # the writer must live on for the other requests
+                    log.exception("writing a batch failed")
+                    _fail(jobs, UnavailableError(f"writing failed: {cause}"))
+                    jobs = []
 
     async def _write(self, jobs: list[_Job]) -> list[_Job]:
         """Decide and store as many jobs as one transaction takes; returns those left over."""
@@ -261,12 +272,12 @@ class Allocations:
                 continue
             try:
                 record, change = job.step()
+                if not self._add(batch, change):
+                    batch.left = jobs[number:]
+                    break
             except BayplanError as problem:
                 job.done.set_exception(problem)
                 continue
-            if not self._add(batch, change):
-                batch.left = jobs[number:]
-                break
             batch.jobs.append(job)
             batch.answers.append(record)
         return batch
@@ -279,8 +290,13 @@ class Allocations:
             return False  # a key can be written once in a transaction
         fences = set().union(*(self.ledger.fences_of(record) for record in new))
         operations = len(batch.written | keys) + len(batch.fences | fences)
-        if operations > OPERATIONS and batch.written:
+        if operations > self._operations and batch.written:
             return False
+        if operations > self._operations:
+            raise TooWideError(
+                f"the allocation touches {len(fences)} sites and address pools; this store takes "
+                f"{self._operations - 1} in one transaction: ask for fewer replicas at once"
+            )
         batch.written |= keys
         batch.fences |= fences
         batch.puts += new

@@ -9,7 +9,6 @@ the region that can take most, if it can take all. Sites that share an address p
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from bayplan.global_scheduler.stack import ALONE, CENTRALIZE, Strategy
 
@@ -42,17 +41,25 @@ def spread(
     replicas: int,
     strategy: Strategy,
     pool_limits: dict[int, int],
+    beyond: int = 0,
 ) -> dict[int, int] | None:
-    """Replicas by row, in score order, adding up to `replicas`; None when they do not fit."""
+    """Replicas by row, in score order, adding up to `replicas`; None when they do not fit.
+
+    `beyond` is how many replicas fit lower-ranked sites that the caller left out: shares are of the
+    whole, and None then means "not among these".
+    """
     if strategy.region_strategy == ALONE:
         candidates = _one_region(candidates, replicas, pool_limits)
     if _total(candidates, pool_limits) < replicas:
         return None
     limits = Limits(pool_limits)
-    if strategy.location_strategy == CENTRALIZE:
-        given = [0] * len(candidates)
-    else:
-        given = _shares(candidates, replicas, limits)
+    given = [0] * len(candidates)
+    if strategy.location_strategy != CENTRALIZE:
+        total = beyond + sum(candidate.capacity for candidate in candidates)
+        _share(candidates, given, replicas, total, limits)
+        if beyond and sum(given) < replicas:
+            return None
+        _round_up(candidates, given, replicas, total, limits)
     _fill(candidates, given, replicas - sum(given), limits)
     return {c.row: n for c, n in zip(candidates, given, strict=True) if n}
 
@@ -77,36 +84,37 @@ def _one_region(
     return max(enough, key=lambda entry: entry[0])[1] if enough else []
 
 
-def _shares(candidates: Sequence[Candidate], replicas: int, limits: Limits) -> list[int]:
-    """Each site's share in score order, at least one, until all replicas are given."""
-    capacities = np.array([c.capacity for c in candidates], np.int64)
-    total = int(capacities.sum())
-    given = [0] * len(candidates)
+def _share(
+    candidates: Sequence[Candidate], given: list[int], replicas: int, total: int, limits: Limits
+) -> None:
+    """Give each site its share in score order, at least one, until all replicas are given."""
     left = replicas
     for position, candidate in enumerate(candidates):
         if left == 0:
-            return given
+            return
         rounded = (2 * replicas * candidate.capacity + total) // (2 * total)
-        share = min(max(rounded, 1), candidate.capacity, limits.of(candidate), left)
-        given[position] = share
-        limits.take(candidate, share)
-        left -= share
+        given[position] = min(max(rounded, 1), candidate.capacity, limits.of(candidate), left)
+        limits.take(candidate, given[position])
+        left -= given[position]
+
+
+def _round_up(
+    candidates: Sequence[Candidate], given: list[int], replicas: int, total: int, limits: Limits
+) -> None:
+    """Give what rounding left over, one by one, to the largest remainders."""
+    left = replicas - sum(given)
+    if not left:
+        return
     by_remainder = sorted(
         range(len(candidates)),
         key=lambda i: (-(replicas * candidates[i].capacity % total), i),
     )
-    while left:
-        before = left
-        for position in by_remainder:
-            candidate = candidates[position]
-            room = min(candidate.capacity - given[position], limits.of(candidate))
-            if left and room > 0:
-                given[position] += 1
-                limits.take(candidate, 1)
-                left -= 1
-        if left == before:
-            break
-    return given
+    for position in by_remainder:
+        candidate = candidates[position]
+        if left and min(candidate.capacity - given[position], limits.of(candidate)) > 0:
+            given[position] += 1
+            limits.take(candidate, 1)
+            left -= 1
 
 
 def _fill(candidates: Sequence[Candidate], given: list[int], left: int, limits: Limits) -> None:

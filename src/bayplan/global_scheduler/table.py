@@ -158,6 +158,9 @@ class SiteTable:
                 free.append(pool.size - pool.used)
             else:
                 sizes[number], free[number] = pool.size, pool.size - pool.used
+        pooled = {self.code_of(region) for region in self.eip_regions}
+        self.eip_limited: BoolArray = np.isin(self.facts["region"], list(pooled))
+        """Sites of regions about which address pools are known."""
         self.eip_size = np.array(sizes, np.int64)
         self.eip_free = np.array(free, np.int64)
         self._eip_number = {key: number for number, key in enumerate(self.eip_keys)}

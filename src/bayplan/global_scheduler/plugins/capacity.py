@@ -5,6 +5,8 @@ there, by the order of preference. It leaves a `FlavorPlan` in the state for its
 strategies and for the reservation.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -103,19 +105,29 @@ class EipAvailability:
         pool = sites.take(table.eip_pool)
         which = np.zeros(sites.count, np.uint16)
         which[table.eip_free[pool] < wanted] = 2
-        pooled = [table.code_of(region) for region in table.eip_regions]
         which[pool == NO_POOL] = 1
-        which[~np.isin(sites.take(table.facts["region"]), pooled)] = 0
+        which[~sites.take(table.eip_limited)] = 0
         return Verdict.by_outcome(which, (NO_EIP_POOL, NO_EIPS))
+
+
+def by_combination(
+    plan: FlavorPlan, sites: SiteView
+) -> Iterator[tuple[Need, IntArray | slice, SiteView]]:
+    """Each combination that some rows got, with those rows; mostly one has them all."""
+    for number, need in enumerate(plan.needs):
+        has = plan.choice == number
+        if has.all():
+            yield need, slice(None), sites
+        elif has.any():
+            rows = np.flatnonzero(has)
+            yield need, rows, sites.narrow(rows)
 
 
 def replicas_that_fit(plan: FlavorPlan, allocation: Allocation, sites: SiteView) -> IntArray:
     """How many replicas each row can take, by machines, storage and its own address pool."""
     result = np.zeros(sites.count, np.int64)
-    for number, need in enumerate(plan.needs):
-        rows = np.flatnonzero(plan.choice == number)
-        if len(rows):
-            result[rows] = need.capacity(sites.narrow(rows))
+    for need, rows, part in by_combination(plan, sites):
+        result[rows] = need.capacity(part)
     for kind, size in allocation.stack.storage.items():
         if (column := sites.table.storage.get(kind)) is not None:
             np.minimum(result, quotient(sites.take(column.free), size), out=result)

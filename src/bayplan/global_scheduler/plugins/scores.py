@@ -6,8 +6,8 @@ import numpy as np
 
 from bayplan.framework.state import CycleState
 from bayplan.framework.verdict import IntArray
-from bayplan.global_scheduler.needs import Amount, quotient
-from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorPlan
+from bayplan.global_scheduler.needs import Amount
+from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorPlan, by_combination
 from bayplan.global_scheduler.stack import Allocation, Requirement
 from bayplan.global_scheduler.table import NO_POOL, BoolArray
 from bayplan.global_scheduler.view import SiteView
@@ -76,11 +76,9 @@ class SiteResourcesLeastAllocated:
         total = np.zeros(sites.count, np.int64)
         weights = np.zeros(sites.count, np.int64)
         plan = state.read(PLAN, FlavorPlan)
-        for number, need in enumerate(plan.needs):
-            rows = np.flatnonzero(plan.choice == number)
-            if not len(rows) or not need.vcpus:
+        for need, rows, part in by_combination(plan, sites):
+            if not need.vcpus:
                 continue
-            part = sites.narrow(rows)
             pools = [part.table.pools[key] for key in part.table.pools_of(*need.vcpus)]
             for amounts, size, free, weight in (
                 (need.vcpus, "vcpus", "free_vcpus", CPU_WEIGHT),
@@ -140,5 +138,5 @@ def _sum(sites: SiteView, columns: Iterable[IntArray]) -> IntArray:
 
 def _free_share(left: IntArray, capacity: IntArray) -> IntArray:
     """How much stays free in hundredths; 0 where nothing is there or too little is left."""
-    share = quotient(np.maximum(left, 0) * FULL, np.maximum(capacity, 1))
-    return np.where(capacity > 0, share, 0)
+    # exact below 2**53; where the capacity is 0 nothing is left either
+    return (np.maximum(left, 0) * FULL / np.maximum(capacity, 1)).astype(np.int64)

@@ -1,0 +1,309 @@
+"""Measures the global scheduler: decisions, durable HTTP allocations, several schedulers on etcd.
+
+    python bench/global.py decide [--sites 1000,10000,100000]
+    python bench/global.py http   [--sites 10000] [--requests 3000]
+    python bench/global.py etcd   [--schedulers 4] [--requests 400]
+    python bench/global.py        all of them
+
+Figures are per process and CPU time is given beside wall time: machines are noisy.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import random
+import statistics
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from bayplan.global_scheduler.inventory import EipPool, Flavor, Host, Inventory, Site, VolumePool
+from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
+from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.stack import (
+    Allocation,
+    FlavorChoice,
+    RegionChoice,
+    Resource,
+    Selector,
+    Stack,
+    Strategy,
+)
+from bayplan.global_scheduler.table import SiteTable
+
+REGIONS = 100
+FLAVORS = 50
+
+
+def inventory(sites: int, seed: int = 1) -> Inventory:
+    """Sites spread over 100 regions, with uneven use, 50 flavors each."""
+    rng = random.Random(seed)
+    places = [(f"region-{n % REGIONS}", f"az-{n // REGIONS}") for n in range(sites)]
+    regions = sorted({region for region, _ in places})
+    return Inventory(
+        sites=tuple(
+            Site(f"site-{n:06}", region, zone, operator=f"op-{n % 5}", eip_pool="ip")
+            for n, (region, zone) in enumerate(places)
+        ),
+        hosts=tuple(
+            Host(r, z, "gp", 4000, 16000, rng.randrange(2000), rng.randrange(8000))
+            for r, z in places
+        ),
+        flavors=tuple(
+            Flavor(region, f"f{n}", 1 + n % 16, 2 + 4 * (n % 16), "gp")
+            for region in regions
+            for n in range(FLAVORS)
+        ),
+        eip_pools=tuple(EipPool(region, "ip", 10_000_000) for region in regions),
+        volume_pools=tuple(
+            VolumePool(r, z, "SAS", 1_000_000, rng.randrange(1000)) for r, z in places
+        ),
+        volume_types=frozenset({"SAS"}),
+    )
+
+
+def requests(count: int, seed: int = 2) -> list[Allocation]:
+    """A third each: anywhere, in one region, over regions by share."""
+    rng = random.Random(seed)
+    result = []
+    for n in range(count):
+        flavors = tuple(FlavorChoice(f"f{rng.randrange(FLAVORS)}") for _ in range(2))
+        resource = Resource(
+            "r", flavors, rng.randint(1, 3), storage={"SAS": 40}, need_eip=n % 2 == 0
+        )
+        regions: tuple[RegionChoice, ...] = ()
+        if n % 3 == 1:
+            regions = (RegionChoice(f"region-{rng.randrange(REGIONS)}"),)
+        if n % 3 == 2:
+            chosen = rng.sample(range(REGIONS), 5)
+            regions = tuple(RegionChoice(f"region-{region}") for region in chosen)
+        strategy = Strategy("discrete" if n % 3 == 2 else "centralize")
+        result.append(
+            Allocation(
+                id=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+                stack=Stack("s", (resource,), {"app": f"a{n % 20}"}),
+                selector=Selector(regions=regions, strategy=strategy),
+                replicas=1 + 2 * (n % 3 == 2),
+            )
+        )
+    return result
+
+
+def decide(sites: int, count: int = 2000) -> dict[str, object]:
+    """Decisions only, each applied to the table."""
+    table = SiteTable(inventory(sites))
+    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    todo = requests(count)
+    for allocation in todo[:50]:
+        placer.decide(table, allocation)
+    wall, cpu = time.perf_counter(), time.process_time()
+    for allocation in todo:
+        found = placer.decide(table, allocation)
+        assert not isinstance(found, NoSite), found.message
+        for placement in found:
+            table.apply(placement.row, placement.charges)
+            table.note_stack(placement.row, allocation.stack.labels)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {
+        "bench": "decide",
+        "sites": sites,
+        "allocations_per_s": round(count / wall),
+        "cpu_us_per_allocation": round(cpu / count * 1e6),
+    }
+
+
+def _body(allocation: Allocation) -> bytes:
+    resource = allocation.stack.resources[0]
+    strategy = {"location_strategy": allocation.selector.strategy.location_strategy}
+    return json.dumps(
+        {
+            "allocation": {
+                "resource_group": {
+                    "name": "s",
+                    "resources": [
+                        {
+                            "name": "r",
+                            "flavors": [{"flavor_id": c.flavor_id} for c in resource.flavors],
+                            "storage": resource.storage,
+                            "need_eip": resource.need_eip,
+                            "count": resource.count,
+                        }
+                    ],
+                },
+                "selector": {
+                    "regions": [{"region": c.region} for c in allocation.selector.regions],
+                    "strategy": strategy,
+                },
+                "replicas": allocation.replicas,
+            }
+        }
+    ).encode()
+
+
+def _serve(sites: int, directory: str, port: "multiprocessing.Queue[int]") -> None:
+    import uvicorn
+
+    from bayplan.global_scheduler.http import Api
+    from bayplan.global_scheduler.service import Allocations
+    from bayplan.store import SqliteStore
+
+    async def main() -> None:
+        store = await SqliteStore.open(directory)
+        placer = Placer(DEFAULT_POLICY, in_tree_registry())
+        service = Allocations(store, inventory(sites), placer, clock=time.time)
+        await service.start()
+        config = uvicorn.Config(Api(service).app, port=0, log_level="warning", access_log=False)
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port.put(server.servers[0].sockets[0].getsockname()[1])
+        await task
+
+    asyncio.run(main())
+
+
+async def _load(url: str, bodies: list[bytes], connections: int) -> list[float]:
+    import aiohttp
+
+    times: list[float] = []
+    queue = list(reversed(bodies))
+
+    async def worker(session: aiohttp.ClientSession) -> None:
+        while queue:
+            body = queue.pop()
+            start = time.perf_counter()
+            async with session.post(
+                f"{url}/v1/allocations", data=body, headers={"Content-Type": "application/json"}
+            ) as answer:
+                text = await answer.text()
+                assert answer.status == 201, text
+            times.append(time.perf_counter() - start)
+
+    async with aiohttp.ClientSession() as session:
+        await asyncio.gather(*(worker(session) for _ in range(connections)))
+    return times
+
+
+def http(sites: int, count: int, connections: int = 8) -> dict[str, object]:
+    """Durable allocations over HTTP, SQLite behind, one server process."""
+    bodies = [_body(allocation) for allocation in requests(count)]
+    with tempfile.TemporaryDirectory() as directory:
+        port: multiprocessing.Queue[int] = multiprocessing.Queue()
+        server = multiprocessing.Process(target=_serve, args=(sites, directory, port), daemon=True)
+        server.start()
+        try:
+            url = f"http://127.0.0.1:{port.get(timeout=60)}"
+            asyncio.run(_load(url, bodies[:100], connections))
+            start = time.perf_counter()
+            times = asyncio.run(_load(url, bodies[100:], connections))
+            wall = time.perf_counter() - start
+        finally:
+            server.kill()
+            server.join()
+    times.sort()
+    return {
+        "bench": "http",
+        "sites": sites,
+        "connections": connections,
+        "durable_allocations_per_s": round(len(times) / wall),
+        "p50_ms": round(statistics.median(times) * 1000, 2),
+        "p99_ms": round(times[int(len(times) * 0.99)] * 1000, 2),
+    }
+
+
+def _scheduler(
+    number: int, endpoint: str, sites: int, count: int, results: "multiprocessing.Queue[object]"
+) -> None:
+    from bayplan.global_scheduler.service import Allocations
+    from bayplan.store.etcd import EtcdStore
+    from bayplan.store.etcd_batch import MAX_OPS
+
+    async def main() -> None:
+        store = await EtcdStore.open([endpoint])
+        placer = Placer(DEFAULT_POLICY, in_tree_registry())
+        service = Allocations(
+            store, inventory(sites), placer, clock=time.time, name=f"s{number}", operations=MAX_OPS
+        )
+        await service.start()
+        start = time.perf_counter()
+        todo = requests(count, seed=10 + number)
+        limit = asyncio.Semaphore(16)
+
+        async def one(allocation: Allocation) -> None:
+            async with limit:
+                await service.create(allocation)
+
+        await asyncio.gather(*(one(allocation) for allocation in todo))
+        results.put((time.perf_counter() - start, service.ledger.conflicts))
+        await service.stop()
+        await store.close()
+
+    asyncio.run(main())
+
+
+def etcd(schedulers: int, count: int, sites: int = 1000) -> dict[str, object]:
+    """Several scheduler processes on one real etcd: conflicts counted, nothing oversold."""
+    from bayplan.global_scheduler.ledger import Ledger
+    from bayplan.store.etcd import EtcdStore
+    from bayplan.testing.etcd import start_etcd
+
+    with tempfile.TemporaryDirectory() as folder, start_etcd(Path(folder)) as server:
+        endpoint = server.url
+        results: multiprocessing.Queue[object] = multiprocessing.Queue()
+        processes = [
+            multiprocessing.Process(target=_scheduler, args=(n, endpoint, sites, count, results))
+            for n in range(schedulers)
+        ]
+        for process in processes:
+            process.start()
+        found = [results.get(timeout=120) for _ in processes]
+        for process in processes:
+            process.join()
+
+        async def check() -> tuple[int, bool]:
+            store = await EtcdStore.open([endpoint])
+            ledger = Ledger(store, SiteTable(inventory(sites)))
+            await ledger.load()
+            free = [pool.free_vcpus.min() for pool in ledger.table.pools.values()]
+            free += [column.free.min() for column in ledger.table.storage.values()]
+            free.append(ledger.table.eip_free.min())
+            await store.close()
+            return len(ledger.records), bool(min(free) >= 0)
+
+        stored, never_negative = asyncio.run(check())
+    slowest = max(wall for wall, _ in found)
+    return {
+        "bench": "etcd",
+        "schedulers": schedulers,
+        "stored": stored,
+        "allocations_per_s": round(stored / slowest),
+        "conflicts": sum(conflicts for _, conflicts in found),
+        "over_reserved": not never_negative,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", choices=["decide", "http", "etcd", "all"], default="all")
+    parser.add_argument("--sites", default="1000,10000,100000")
+    parser.add_argument("--requests", type=int, default=3000)
+    parser.add_argument("--schedulers", type=int, default=4)
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.sites.split(",")]
+    if options.what in ("decide", "all"):
+        for size in sizes:
+            print(json.dumps(decide(size)))
+    if options.what in ("http", "all"):
+        size = 10_000 if options.what == "all" else sizes[0]
+        print(json.dumps(http(size, options.requests)))
+    if options.what in ("etcd", "all"):
+        print(json.dumps(etcd(options.schedulers, min(options.requests, 400))))
+
+
+if __name__ == "__main__":
+    main()
