@@ -1,0 +1,89 @@
+"""Who wins among nodes with the highest score: kube-scheduler's order, exactly.
+
+Upstream builds a binary heap over the feasible nodes, in list order from a moving start, and takes
+its root. Heapify swaps a child up only if it is strictly better, so among equals the winner is the
+one that comes first in a pre-order walk of the implicit tree. That order depends only on a node's
+rank in the list, so ranks have fixed keys, computed once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayplan.framework import BoolArray, IntArray, NodeTable
+
+_DEPTH = 26
+
+
+def preorder_keys(count: int) -> IntArray:
+    """A key for each heap index; smaller keys come earlier in a pre-order walk."""
+    numbers = np.arange(1, count + 1, dtype=np.int64)  # (n,): index in a heap that starts at 1
+    depth = np.frexp(numbers.astype(np.float64))[1].astype(np.int64) - 1
+    return (numbers << (_DEPTH - depth)) * 64 + depth
+
+
+class ListOrder:
+    """Rows in list order, the place of each row, and heap keys; made once per table structure."""
+
+    def __init__(self) -> None:
+        self._structure = -1
+        self.rows: IntArray = np.zeros(0, dtype=np.int64)
+        self.place: IntArray = np.zeros(0, dtype=np.int64)
+        """Where each row stands in the list."""
+        self.keys: IntArray = np.zeros(0, dtype=np.int64)
+        self.names: tuple[str, ...] = ()
+        """Node names by row."""
+        self.row_of: dict[str, int] = {}
+
+    def sync(self, table: NodeTable) -> ListOrder:
+        if self._structure != table.structure:
+            self._structure = table.structure
+            self.rows = table.order
+            self.place = np.empty(table.count, dtype=np.int64)
+            self.place[self.rows] = np.arange(table.count)
+            self.names = tuple(table.names())
+            self.row_of = {name: row for row, name in enumerate(self.names)}
+            if len(self.keys) < table.count:
+                self.keys = preorder_keys(max(table.count, 2 * len(self.keys)))
+        return self
+
+    def ranks(self, feasible: BoolArray) -> IntArray:
+        """For each place in the list, how many feasible nodes stand there or before."""
+        return np.cumsum(feasible[self.rows])
+
+    def first_in_heap(self, ties: IntArray, ranks: IntArray, start: int) -> int:
+        """The row of `ties` that upstream's heap would give, searching from place `start`."""
+        places = self.place[ties]
+        rank = ranks[places] - 1
+        if start:
+            before = int(ranks[start - 1])
+            total = int(ranks[-1])
+            rank = np.where(places >= start, rank - before, rank + total - before)
+        return int(ties[int(np.argmin(self.keys[rank]))])
+
+
+def sample(
+    order: ListOrder, feasible: BoolArray, start: int, wanted: int, within: BoolArray | None
+) -> tuple[BoolArray, BoolArray, int]:
+    """Search the list from `start` until `wanted` nodes fit.
+
+    Returns which rows were found, which were looked at at all, and how many those are. `within`
+    limits the search to some rows (a PreFilter's).
+    """
+    rows = np.roll(order.rows, -start)
+    if within is not None:
+        rows = rows[within[rows]]
+    fits = feasible[rows]
+    places = np.flatnonzero(fits)
+    end = len(rows) if len(places) < wanted else int(places[wanted - 1]) + 1
+    seen = np.zeros(len(feasible), dtype=bool)
+    seen[rows[:end]] = True
+    return feasible & seen, seen, end
+
+
+def nodes_to_find(percentage: int, count: int) -> int:
+    """How many fitting nodes upstream looks for; 0 means its adaptive rule."""
+    if count < 100 or percentage >= 100:
+        return count
+    share = percentage or max(5, 50 - count // 125)
+    return max(100, count * share // 100)

@@ -1,0 +1,541 @@
+"""The scheduling cycle: a pod and the cluster in, a decision out.
+
+`Engine.place` does all that kube-scheduler does in one attempt, from PreFilter to Permit, and
+leaves the pod assumed if it found a node; binding is up to the caller, with
+`bayplan.framework.binding`. The engine reads no clock and keeps no secrets: `now` is an argument,
+all state is in the cache. Every node is looked at and scored unless `percentageOfNodesToScore`
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from bayplan.api import Pod
+from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from bayplan.engine.cache import Cache
+from bayplan.engine.choice import ListOrder, nodes_to_find, sample
+from bayplan.engine.classes import AttemptFailed, PodClass
+from bayplan.engine.decisions import Decision, GroupDecision
+from bayplan.engine.extending import add_extender_scores, filter_with_extenders
+from bayplan.engine.records import AttemptRecord, RecordRing
+from bayplan.errors import ConfigError
+from bayplan.framework import (
+    CLEAR_NOMINATION,
+    BoolArray,
+    Code,
+    CycleState,
+    Diagnosis,
+    Extender,
+    FitError,
+    Handle,
+    IntArray,
+    Outcomes,
+    PodInfo,
+    Profile,
+    Status,
+)
+from bayplan.framework.binding import run_permit, run_reserve, run_unreserve
+from bayplan.framework.diagnosis import NOT_EVALUATED
+from bayplan.framework.filtering import (
+    PreFilterOutcome,
+    run_filters_with_nominated,
+    run_post_filters,
+)
+from bayplan.framework.registry import Factory
+
+NO_NODES = "no nodes available to schedule pods"
+EXTENDER = "Extender"
+
+_CLASS_BYTES = 128 << 20
+"""How much memory kept answers may take, roughly."""
+
+
+class Engine:
+    """Decides for pods, one at a time; owns the kept classes and the moving start of the search."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        profiles: Mapping[str, Profile],
+        handles: Iterable[Handle] = (),
+        *,
+        extenders: Sequence[Extender] = (),
+        percentage_of_nodes_to_score: int = 0,
+        records: RecordRing | None = None,
+    ) -> None:
+        self.cache = cache
+        self.profiles = dict(profiles)
+        self.extenders = extenders
+        self.records = records
+        self.next_start = 0
+        """Where in the list of nodes the next search starts; shared by all profiles."""
+        self.outcomes = Outcomes()
+        self._handles = list(handles)
+        self._percentage = percentage_of_nodes_to_score
+        self._order = ListOrder()
+        self._classes: dict[tuple[str, bytes, str, int], PodClass] = {}
+
+    @classmethod
+    def build(
+        cls,
+        config: KubeSchedulerConfiguration,
+        registry: Mapping[str, Factory],
+        cache: Cache | None = None,
+        *,
+        gates: FeatureGates = DEFAULT_GATES,
+        extenders: Sequence[Extender] = (),
+        activate: Callable[[Iterable[Pod]], None] | None = None,
+        records: RecordRing | None = None,
+    ) -> Engine:
+        """Make the profiles of a complete configuration; raises ConfigError."""
+        cache = cache or Cache()
+        shared = Handle(
+            table=cache.table,
+            objects=cache.objects,
+            nominator=cache.nominator,
+            waiting=cache.waiting,
+            infos=cache.infos,
+            gates=gates,
+            extenders=extenders,
+            parallelism=config.parallelism,
+            activate=activate,
+        )
+        handles: list[Handle] = []
+        profiles: dict[str, Profile] = {}
+        for item in config.profiles:
+            if item.scheduler_name in profiles:
+                raise ConfigError(f'profile "{item.scheduler_name}" is configured twice')
+            handles.append(shared.for_profile())
+            profiles[item.scheduler_name] = Profile.build(item, registry, handles[-1])
+        return cls(
+            cache,
+            profiles,
+            handles,
+            extenders=extenders,
+            percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+            records=records,
+        )
+
+    @property
+    def handles(self) -> list[Handle]:
+        """The handle of each profile."""
+        return self._handles
+
+    def profile_for(self, pod: Pod) -> Profile | None:
+        return self.profiles.get(pod.spec.scheduler_name)
+
+    # -- one attempt --------------------------------------------------------------------------
+
+    def place(self, pod: Pod | PodInfo, now: float) -> Decision:
+        """Try to place a pod; if it works the pod is assumed, reserved and permitted.
+
+        A decision with `waits` set must be registered as waiting by the caller. If binding fails
+        later, `undo` takes everything back.
+        """
+        decision = self.schedule(pod, now)
+        if not decision.node_name:
+            return decision
+        info, profile, state = decision.info, decision.profile, decision.state
+        self.cache.assume(info, decision.node_name)
+        if len(self.cache.nominator):
+            self.cache.nominator.delete(info.uid)
+        if profile.reserve:
+            status = run_reserve(profile, state, info.pod, decision.node_name)
+            if status is not None:
+                return self._refused(decision, status)
+        if profile.permit:
+            outcome = run_permit(profile, state, info.pod, decision.node_name)
+            if outcome.status is not None and outcome.status.code is not Code.WAIT:
+                return self._refused(decision, outcome.status)
+            decision.status, decision.timeouts = outcome.status, outcome.timeouts
+        return decision
+
+    def undo(self, decision: Decision) -> None:
+        """Take a placed pod back: unreserve and forget."""
+        pod = decision.info.pod
+        run_unreserve(decision.profile, decision.state, pod, decision.node_name)
+        self.cache.forget(pod)
+
+    def place_all(
+        self, pods: Iterable[Pod | PodInfo], now: float, needed: int | None = None
+    ) -> GroupDecision:
+        """Place several pods together, each seeing those before it, or none of them.
+
+        `needed` is how many must find a node, all by default. Nobody is preempted.
+        """
+        wanted = list(pods)
+        decisions = [self._place_in_group(pod, now) for pod in wanted]
+        placed = sum(decision.placed for decision in decisions)
+        enough = placed >= (len(wanted) if needed is None else needed)
+        if not enough:
+            for decision in reversed(decisions):
+                if decision.placed:
+                    self.undo(decision)
+        return GroupDecision(decisions, enough)
+
+    def trial(
+        self, pods: Iterable[Pod | PodInfo], now: float, needed: int | None = None
+    ) -> GroupDecision:
+        """Like `place_all`, but nothing stays changed either way."""
+        result = self.place_all(pods, now, needed)
+        if result.placed:
+            for decision in reversed(result.decisions):
+                if decision.placed:
+                    self.undo(decision)
+        return result
+
+    def _place_in_group(self, pod: Pod | PodInfo, now: float) -> Decision:
+        decision = self.schedule(pod, now, post_filter=False)
+        if decision.node_name:
+            self.cache.assume(decision.info, decision.node_name)
+            status = run_reserve(
+                decision.profile, decision.state, decision.info.pod, decision.node_name
+            )
+            if status is not None:
+                return self._refused(decision, status)
+        return decision
+
+    def _refused(self, decision: Decision, status: Status) -> Decision:
+        """Reserve or Permit said no: undo, and tell it as a failure on one node."""
+        self.undo(decision)
+        name = decision.node_name
+        if status.rejected:
+            diagnosis = Diagnosis((name,), {name: 0}, self.outcomes, own={0: status})
+            plugins = {status.plugin} if status.plugin else set()
+            pending = plugins if status.code is Code.PENDING else set()
+            decision.fit_error = FitError(
+                1, diagnosis, unschedulable_plugins=plugins - pending, pending_plugins=pending
+            )
+        decision.node_name, decision.status = "", status
+        decision.nominating = CLEAR_NOMINATION
+        if decision.record is not None:
+            decision.record.node_name, decision.record.message = "", decision.message
+        return decision
+
+    def schedule(self, pod: Pod | PodInfo, now: float, *, post_filter: bool = True) -> Decision:
+        """Find a node for a pod without changing anything; with `post_filter`, propose victims."""
+        info = pod if isinstance(pod, PodInfo) else self.cache.infos.make(pod)
+        profile = self.profiles.get(info.pod.spec.scheduler_name)
+        if profile is None:
+            raise ConfigError(
+                f'pod "{info.pod.key}" asks for scheduler "{info.pod.spec.scheduler_name}"; '
+                f"profiles: {', '.join(sorted(self.profiles))}"
+            )
+        for handle in self._handles:
+            handle.now = now
+        table = self.cache.table
+        if not table.count:
+            decision = Decision(info, profile, CycleState(info))
+            decision.status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NO_NODES)
+            decision.nominating = CLEAR_NOMINATION
+            return decision
+        try:
+            return self._attempt(info, profile, now, post_filter)
+        except AttemptFailed as problem:
+            decision = Decision(info, profile, CycleState(info))
+            decision.status, decision.nominating = problem.status, CLEAR_NOMINATION
+            return decision
+
+    def _attempt(self, info: PodInfo, profile: Profile, now: float, post_filter: bool) -> Decision:
+        order = self._order.sync(self.cache.table)
+        kept = self._class_for(info, profile)
+        state = kept.refresh(info)
+        if kept.rejection is not None:
+            return self._rejected_early(info, profile, kept, now, post_filter)
+        search = Search(self, info, profile, kept, state, order)
+        decision = Decision(info, profile, state)
+        row = search.run()
+        decision.feasible_nodes, decision.evaluated_nodes = search.feasible, search.evaluated
+        if row >= 0:
+            decision.node_name = order.names[row]
+        else:
+            decision.fit_error = search.fit_error()
+            self._fail(decision, post_filter)
+        if self.records is not None:
+            self._record(decision, kept, order, now, search.own, search.scored)
+        return decision
+
+    def _rejected_early(
+        self, info: PodInfo, profile: Profile, kept: PodClass, now: float, post_filter: bool
+    ) -> Decision:
+        """PreFilter ended the attempt; PostFilter must see the state as far as it got."""
+        state, outcome = kept.run_pre_filters_anew(info)
+        status = outcome.status
+        decision = Decision(info, profile, state)
+        if status is None:
+            status = Status(Code.ERROR, "a PreFilter plugin changed its mind within one attempt")
+        if not status.rejected:
+            decision.status, decision.nominating = status, CLEAR_NOMINATION
+            return decision
+        order = self._order
+        diagnosis = Diagnosis(order.names, order.row_of, self.outcomes, absent=status)
+        plugins = {status.plugin} if status.plugin else set()
+        decision.fit_error = FitError(
+            len(order.names),
+            diagnosis,
+            pre_filter_message=status.message,
+            unschedulable_plugins=plugins | set(outcome.narrowed_by),
+        )
+        self._fail(decision, post_filter)
+        if self.records is not None:
+            self._record(decision, kept, order, now, {}, False)
+        return decision
+
+    def _fail(self, decision: Decision, post_filter: bool) -> None:
+        error = decision.fit_error
+        assert error is not None
+        decision.status = Status(Code.UNSCHEDULABLE)
+        profile = decision.profile
+        if not post_filter:
+            return
+        if not profile.post_filter:
+            decision.nominating = CLEAR_NOMINATION
+            return
+        result, status = run_post_filters(
+            profile, decision.state, decision.info.pod, error.diagnosis
+        )
+        error.post_filter_message = status.message
+        decision.post_filter, decision.post_filter_status = result, status
+        decision.nominating = None if result is None else result.nominating_info
+
+    def _record(
+        self,
+        decision: Decision,
+        kept: PodClass,
+        order: ListOrder,
+        now: float,
+        own: Mapping[int, Status],
+        scored: bool,
+    ) -> None:
+        meta = decision.info.pod.metadata
+        record = AttemptRecord(
+            decision.info.pod.key, meta.uid, decision.profile.name, now, self.outcomes
+        )
+        record.names = order.names
+        record.fails = [numbers.copy() for numbers in kept.fails()]
+        record.own = dict(own)
+        record.feasible_count = decision.feasible_nodes
+        if scored:
+            for item in kept.scores:
+                if item.normalized is not None and not item.skips_score:
+                    # Columns that only rows change in are changed in place; others are replaced.
+                    in_place = item.stable and not item.normalizes
+                    column = item.normalized
+                    record.normalized[item.name] = column.copy() if in_place else column
+                    if item.normalizes and item.raw is not None:
+                        record.raw[item.name] = item.raw
+                    record.weights[item.name] = item.weight
+        record.node_name = decision.node_name
+        if not decision.node_name:
+            record.message = decision.message
+            record.victims = decision.victims
+            if decision.nominating is not None:
+                record.nominated_node_name = decision.nominating.nominated_node_name
+        decision.record = record
+        assert self.records is not None
+        self.records.add(record)
+
+    def _class_for(self, info: PodInfo, profile: Profile) -> PodClass:
+        devices = self.cache.objects.device_classes.revision
+        key = (profile.name, info.signature, info.pod.spec.node_name, devices)
+        kept = self._classes.pop(key, None)
+        if kept is None:
+            table = self.cache.table
+            limit = max(8, _CLASS_BYTES // (48 * table.count + 1))
+            while len(self._classes) >= limit:
+                del self._classes[next(iter(self._classes))]
+            kept = PodClass(profile, table, self.outcomes, info)
+        self._classes[key] = kept  # last used last
+        return kept
+
+    def forget_classes(self) -> None:
+        """Drop everything kept, for tests that compare with and without."""
+        self._classes.clear()
+
+    @property
+    def percentage(self) -> int:
+        return self._percentage
+
+
+class Search:
+    """One search through the nodes for one pod."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        info: PodInfo,
+        profile: Profile,
+        kept: PodClass,
+        state: CycleState,
+        order: ListOrder,
+    ) -> None:
+        self._engine = engine
+        self._info = info
+        self._profile = profile
+        self._kept = kept
+        self._state = state
+        self._order = order
+        self.own: dict[int, Status] = {}
+        """Statuses of nodes that were looked at on their own."""
+        self.feasible = 0
+        self.evaluated = 0
+        self.scored = False
+        self._within: BoolArray | None = None
+        self._seen: BoolArray | None = None
+        self._extended = False
+
+    def run(self) -> int:
+        """The row of the winner, or -1."""
+        engine, kept = self._engine, self._kept
+        mask = kept.candidates
+        narrowed = kept.narrowed
+        if narrowed is not None:
+            self._within = self._rows_named(narrowed)
+            mask = mask & self._within
+        if len(engine.cache.nominator):
+            mask = self._with_nominated(mask)
+        row = self._nominated_row(mask)
+        if row >= 0:
+            self.feasible = self.evaluated = 1
+            return row
+        mask = self._sampled(mask)
+        if engine.extenders:
+            mask = self._filter_by_extenders(mask)
+        kept.restrict(mask)
+        self.feasible = int(np.count_nonzero(mask))
+        if self.feasible == 0:
+            return -1
+        if self.feasible == 1:
+            return int(np.argmax(mask))
+        return self._best()
+
+    def _rows_named(self, narrowed: PreFilterOutcome) -> BoolArray:
+        rows = self._order.row_of
+        mask = np.zeros(len(rows), dtype=bool)
+        for name in narrowed.node_names or ():
+            row = rows.get(name)
+            if row is not None:
+                mask[row] = True
+        return mask
+
+    def _with_nominated(self, mask: BoolArray) -> BoolArray:
+        cache, pod = self._engine.cache, self._info.pod
+        changed = mask
+        for name in list(cache.nominator.nodes()):
+            row = self._order.row_of.get(name)
+            if row is None or (self._within is not None and not self._within[row]):
+                continue
+            nominated = cache.nominator.pods_for(name)
+            if not any(n.priority >= pod.priority and n.uid != pod.uid for n in nominated):
+                continue
+            status = run_filters_with_nominated(
+                self._profile, self._state, pod, cache.table.info(row), nominated
+            )
+            if status is None:
+                continue
+            if not status.rejected:
+                raise AttemptFailed(status)
+            self.own[row] = status
+            if changed[row]:
+                changed = changed.copy() if changed is mask else changed
+                changed[row] = False
+        return changed
+
+    def _nominated_row(self, mask: BoolArray) -> int:
+        name = self._info.pod.status.nominated_node_name
+        row = self._order.row_of.get(name) if name else None
+        if row is None or not mask[row]:
+            return -1
+        if self._engine.extenders:
+            only = np.zeros(len(mask), dtype=bool)
+            only[row] = True
+            try:
+                return row if self._filter_by_extenders(only)[row] else -1
+            except AttemptFailed:
+                return -1
+        return row
+
+    def _sampled(self, mask: BoolArray) -> BoolArray:
+        engine, order = self._engine, self._order
+        count = len(mask)
+        within = self._within
+        size = count if within is None else int(np.count_nonzero(within))
+        percentage = self._profile.percentage_of_nodes_to_score or engine.percentage
+        wanted = nodes_to_find(percentage, size) if percentage else size
+        if not self._profile.score and not engine.extenders:
+            wanted = 1
+        if wanted >= size:
+            self.evaluated = size
+        else:
+            start = engine.next_start % count
+            mask, self._seen, self.evaluated = sample(order, mask, start, wanted, within)
+        self._start = engine.next_start % count
+        engine.next_start = (engine.next_start + self.evaluated) % count
+        return mask
+
+    def _filter_by_extenders(self, mask: BoolArray) -> BoolArray:
+        table = self._engine.cache.table
+        rows = [row for row in self._order.rows.tolist() if mask[row]]
+        left, failed, problem = filter_with_extenders(
+            self._engine.extenders, self._info.pod, table, rows
+        )
+        if problem is not None:
+            raise AttemptFailed(problem)
+        if len(left) < len(rows):
+            self._extended = True
+        for row, status in failed.items():
+            self.own[row] = status
+        kept = np.zeros(len(mask), dtype=bool)
+        kept[left] = True
+        return kept
+
+    def _best(self) -> int:
+        kept, order = self._kept, self._order
+        masked = kept.score(self._state, self._info)
+        self.scored = True
+        if self._engine.extenders:
+            table = self._engine.cache.table
+            masked = add_extender_scores(
+                self._engine.extenders, self._info.pod, table, masked, kept.candidates
+            )
+        ties = np.flatnonzero(masked == masked.max())
+        if len(ties) == 1:
+            return int(ties[0])
+        return order.first_in_heap(ties, self._ranks(), self._start)
+
+    def _ranks(self) -> IntArray:
+        return self._kept.ranks(self._order)
+
+    def fit_error(self) -> FitError:
+        """Why nothing fits: one status a node that was looked at."""
+        numbers = None
+        for fails in self._kept.fails():
+            numbers = fails if numbers is None else np.where(numbers == 0, fails, numbers)
+        absent, plugins = NOT_EVALUATED, set()
+        looked_at = self._within if self._seen is None else self._seen
+        if looked_at is not None and numbers is not None:
+            numbers = np.where(looked_at, numbers, 0).astype(np.uint16)
+        narrowed = self._kept.narrowed
+        if narrowed is not None:
+            names = " ".join(sorted(narrowed.narrowed_by))
+            text = f"node(s) didn't satisfy plugin(s) [{names}]"
+            absent = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)
+            plugins = set(narrowed.narrowed_by)
+        order = self._order
+        diagnosis = Diagnosis(
+            order.names, order.row_of, self._engine.outcomes, numbers, absent, self.own
+        )
+        if self._extended:
+            plugins.add(EXTENDER)
+        pending = diagnosis.plugins(Code.PENDING)
+        return FitError(
+            len(order.names),
+            diagnosis,
+            unschedulable_plugins=plugins
+            | diagnosis.plugins(Code.UNSCHEDULABLE)
+            | diagnosis.plugins(Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
+            pending_plugins=pending,
+        )

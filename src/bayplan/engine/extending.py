@@ -1,0 +1,80 @@
+"""Asks extenders, if there are any, after the plugins had their say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayplan.api import Pod
+from bayplan.framework import (
+    BoolArray,
+    Code,
+    Extender,
+    ExtenderError,
+    IntArray,
+    NodeTable,
+    Status,
+)
+
+EXTENDER_SCALE = 100 // 10
+"""Extenders score 0..10."""
+
+
+def filter_with_extenders(
+    extenders: Sequence[Extender], pod: Pod, table: NodeTable, rows: list[int]
+) -> tuple[list[int], dict[int, Status], Status | None]:
+    """Let each interested extender take nodes out, one after the other.
+
+    Returns the rows left, the statuses of those taken out, and an error that ends the attempt.
+    """
+    failed: dict[int, Status] = {}
+    left = rows
+    for extender in extenders:
+        if not left:
+            break
+        if not extender.is_filter or not extender.interested(pod):
+            continue
+        names = {table.name_of(row): row for row in left}
+        try:
+            result = extender.filter(pod, [table.nodes[row] for row in left])
+            unknown = [name for name in result.node_names if name not in names]
+            if unknown:
+                raise ExtenderError(
+                    f'extender "{extender.name}" claims a filtered node "{unknown[0]}" '
+                    "which is not found in the input node list"
+                )
+        except ExtenderError as problem:
+            if extender.ignorable:
+                continue
+            return left, failed, Status.from_error(problem)
+        for name, reason in result.failed_unresolvable.items():
+            if name in names:
+                status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
+                failed[names[name]] = status
+        for name, reason in result.failed.items():
+            if name in names and name not in result.failed_unresolvable:
+                failed[names[name]] = Status(Code.UNSCHEDULABLE, reason)
+        left = [names[name] for name in result.node_names]
+    return left, failed, None
+
+
+def add_extender_scores(
+    extenders: Sequence[Extender], pod: Pod, table: NodeTable, masked: IntArray, rows: BoolArray
+) -> IntArray:
+    """Add what extenders score to the totals; one that fails is ignored."""
+    places = np.flatnonzero(rows).tolist()
+    nodes = [table.nodes[row] for row in places]
+    totals = masked.copy()
+    for extender in extenders:
+        if not extender.is_prioritizer or not extender.interested(pod):
+            continue
+        try:
+            scores = extender.prioritize(pod, nodes)
+        except ExtenderError:
+            continue
+        for row, node in zip(places, nodes, strict=True):
+            score = scores.get(node.metadata.name)
+            if score:
+                totals[row] += score * extender.weight * EXTENDER_SCALE
+    return totals

@@ -1,0 +1,102 @@
+"""What is kept of one plugin's answers for one class of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.framework import Code, Depends, IntArray, Outcomes, PreFilterResult, Status, Verdict
+
+FailArray = npt.NDArray[np.uint16]
+SmallArray = npt.NDArray[np.uint8]
+
+
+class Kept:
+    """One plugin: what it answers for a class, and until when that is good."""
+
+    __slots__ = (
+        "depends",
+        "fails",
+        "filters",
+        "name",
+        "normalized",
+        "normalizes",
+        "plugin",
+        "pre_filters",
+        "pre_scores",
+        "raw",
+        "result",
+        "revised",
+        "revision",
+        "scalar_filter",
+        "scalar_score",
+        "scored_for",
+        "scores",
+        "skips_filter",
+        "skips_score",
+        "stable",
+        "status",
+        "weight",
+    )
+
+    def __init__(self, plugin: Any, depends: Depends, points: dict[str, bool], weight: int) -> None:
+        self.plugin = plugin
+        self.name: str = plugin.name
+        self.depends = depends
+        self.stable = depends is not Depends.CLUSTER
+        self.pre_filters = points["preFilter"]
+        self.filters = points["filter"]
+        self.pre_scores = points["preScore"]
+        self.scores = points["score"]
+        self.weight = weight
+        self.normalizes = hasattr(plugin, "normalize")
+        self.revised = not self.stable and hasattr(plugin, "revision")
+        self.scalar_filter = hasattr(plugin, "filter_node")
+        self.scalar_score = hasattr(plugin, "score_node")
+        self.result: PreFilterResult | None = None
+        self.status: Status | None = None
+        """What pre_filter said."""
+        self.skips_filter = False
+        self.fails: FailArray | None = None
+        """Outcome number by row, 0 fits; None if every row fits."""
+        self.revision: Hashable | None = None
+        self.skips_score = False
+        self.raw: IntArray | None = None
+        self.normalized: SmallArray | None = None
+        self.scored_for = -1
+        """The version of the feasible set that `normalized` was made for; -1 for never."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether pre_filter neither rejected the pod nor narrowed the search."""
+        if self.result is not None and self.result.node_names is not None:
+            return False
+        return self.status is None or self.status.code in (Code.SUCCESS, Code.SKIP)
+
+    @property
+    def rejects(self) -> bool:
+        """Whether pre_filter ended the attempt."""
+        return self.status is not None and self.status.code not in (Code.SUCCESS, Code.SKIP)
+
+    def take_pre_filter(self, result: PreFilterResult | None, status: Status | None) -> None:
+        self.result, self.status = result, status
+        self.skips_filter = status is not None and status.code is Code.SKIP
+
+    def take_verdict(self, verdict: Verdict, outcomes: Outcomes) -> None:
+        self.fails = to_numbers(verdict, self.name, outcomes)
+
+
+def to_numbers(verdict: Verdict, plugin: str, outcomes: Outcomes) -> FailArray | None:
+    """A verdict in the engine's own outcome numbers; None if every row fits."""
+    if verdict.passes_all:
+        return None
+    numbers = [outcomes.number(plugin, status) for status in verdict.outcomes]
+    if verdict.which is not None:
+        lookup = np.array([0, *numbers], dtype=np.uint16)
+        fails = lookup[verdict.which]
+    else:
+        fails = np.where(verdict.mask, 0, numbers[0]).astype(np.uint16)
+    return fails if fails.any() else None
