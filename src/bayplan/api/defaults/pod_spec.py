@@ -27,7 +27,9 @@ def default_pod_spec(spec: Object) -> None:
     if spec.get("terminationGracePeriodSeconds") is None:
         spec["terminationGracePeriodSeconds"] = 30
     if not spec.get("schedulerName"):
-        spec["schedulerName"] = "default-scheduler"
+        # a virtual machine is placed on a site by the global scheduler, not on a node
+        vm = spec.get("virtualMachine")
+        spec["schedulerName"] = "global-scheduler" if vm else "default-scheduler"
     _default_service_account(spec)
     for volume in spec.get("volumes") or ():
         default_volume(volume)

@@ -107,7 +107,7 @@ class Field:
 
     __slots__ = (
         "default", "enum", "merge_key", "name", "number", "omitempty", "omitzero", "pointer",
-        "required", "strategy", "type",
+        "published", "required", "strategy", "type",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +126,7 @@ class Field:
         self.omitempty = "e" in flags
         self.omitzero = "z" in flags
         self.pointer = "p" in flags
+        self.published = "x" not in flags
         self.merge_key: str = extras.get("mergeKey", "")
         self.strategy: tuple[str, ...] = tuple(filter(None, extras.get("strategy", "").split(",")))
         self.enum: list[str] = extras.get("enum", [])
@@ -141,11 +142,18 @@ class Catalog(msgspec.Struct):
     types: dict[str, dict[str, Any]]
 
 
+EXTENSIONS = {"core.v1.PodSpec": {"virtualMachine": ["J", 0, "ex"]}}
+"""Fields that Bayplan accepts beyond Kubernetes' own; they are kept as they are, not published."""
+
+
 @cache
 def catalog() -> Catalog:
     """Read the data file once (about two milliseconds)."""
     data = resources.files(__package__).joinpath("kubernetes.json").read_bytes()
-    return msgspec.json.decode(data, type=Catalog)
+    found = msgspec.json.decode(data, type=Catalog)
+    for name, fields in EXTENSIONS.items():
+        found.types[name]["f"] |= fields
+    return found
 
 
 @cache

@@ -90,7 +90,9 @@ class Writer:
         required = [name for name, field in type_.fields.items() if field.required]
         if required:
             schema["required"] = required
-        schema["properties"] = {name: self._field(field) for name, field in type_.fields.items()}
+        schema["properties"] = {
+            name: self._field(field) for name, field in type_.fields.items() if field.published
+        }
         if type_.atomic:
             schema["x-kubernetes-map-type"] = "atomic"
         unions = type_.raw.get("unions") if type_.raw is not None else None

@@ -78,7 +78,8 @@ def validate_pod_spec(
         spec.get("hostUsers") is not False,
     )
     containers = spec.get("containers") or []
-    causes += validate_containers(f"{field}.containers", containers, pod)
+    if containers or not spec.get("virtualMachine"):
+        causes += validate_containers(f"{field}.containers", containers, pod)
     if spec.get("initContainers"):
         path = f"{field}.initContainers"
         causes += validate_init_containers(path, spec["initContainers"], containers, pod)
