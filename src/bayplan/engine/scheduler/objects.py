@@ -1,0 +1,205 @@
+"""Objects that come, change and go, as the informers show them.
+
+Keeps the cache in step first and then wakes pods, in kube-scheduler's order: a node that goes
+wakes pods before it is taken out. What an event says is checked against what is known, so that
+duplicates, late arrivals and gaps (a pod deleted and made anew between two lists) do no harm.
+"""
+
+from __future__ import annotations
+
+from bayplan.api import Node, Object, Pod
+from bayplan.engine.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    OBJECT_EVENTS,
+    UNSCHEDULED_POD_ADD,
+    node_update_events,
+    pod_update_events,
+)
+from bayplan.engine.scheduler.binding import BindingCycles, assigned
+from bayplan.engine.scheduler.shared import Shared
+from bayplan.framework.events import ActionType
+
+
+class ObjectHandlers:
+    """Takes over every change of an object."""
+
+    def __init__(self, shared: Shared, bindings: BindingCycles) -> None:
+        self._shared = shared
+        self._bindings = bindings
+        self._gangs = shared.gates["GangScheduling"]
+
+    def changed(self, new: Object) -> None:
+        """An object appeared or changed."""
+        if isinstance(new, Pod):
+            self.pod_changed(new)
+        elif isinstance(new, Node):
+            self._node_changed(new)
+        else:
+            self._other_changed(new)
+
+    def deleted(self, old: Object) -> None:
+        if isinstance(old, Pod):
+            self._pod_deleted(old)
+        elif isinstance(old, Node):
+            self._node_deleted(old)
+        elif self._shared.cache.objects.delete(old):
+            self._wake(old, ActionType.DELETE, old, None)
+
+    # --- pods ---
+
+    def pod_changed(self, new: Pod) -> None:
+        """A pod appeared or changed; what is known of it decides what that means."""
+        shared = self._shared
+        if new.status.phase in ("Succeeded", "Failed"):
+            self._pod_deleted(new)
+            return
+        known = shared.unassigned.get(new.key)
+        if known is not None and known.metadata.uid != new.metadata.uid:
+            self._unassigned_deleted(known)
+            known = None
+        if new.spec.node_name:
+            self._assigned(new, known)
+        elif known is None:
+            self._unassigned_added(new)
+        else:
+            self._unassigned_updated(known, new)
+
+    def _unassigned_added(self, new: Pod) -> None:
+        shared = self._shared
+        uid = new.metadata.uid
+        assumed = shared.cache.is_assumed(uid)
+        if shared.cache.pod(uid) is not None and not assumed:
+            return  # it is bound already: an old version of the pod came late
+        shared.unassigned[new.key] = new
+        if assumed or not shared.responsible_for(new):
+            return
+        shared.queue.add(new, shared.now)
+        if self._gangs:
+            shared.queue.move_all(UNSCHEDULED_POD_ADD, None, new, shared.now)
+
+    def _unassigned_updated(self, old: Pod, new: Pod) -> None:
+        shared = self._shared
+        version = new.metadata.resource_version
+        if version and version == old.metadata.resource_version:
+            return
+        shared.unassigned[new.key] = new
+        if not shared.responsible_for(new):
+            return
+        if shared.cache.is_assumed(new.metadata.uid):
+            if new.terminating and not old.terminating:
+                self._assumed_deleted(new)
+            return
+        shared.queue.update(old, new, shared.now)
+        before = old.status.nominated_node_name
+        if before and before != new.status.nominated_node_name:
+            self._wake_less_important(old)
+
+    def _assigned(self, new: Pod, unassigned: Pod | None) -> None:
+        shared = self._shared
+        cache, uid = shared.cache, new.metadata.uid
+        if unassigned is not None:
+            # Bound: by us if it is assumed, else by somebody else.
+            del shared.unassigned[new.key]
+            if shared.responsible_for(unassigned):
+                shared.queue.delete(unassigned)
+        known = cache.pod(uid)
+        if known is None or cache.is_assumed(uid):
+            if known is None and unassigned is not None and shared.responsible_for(new):
+                shared.note(new, "bound by somebody else", new.spec.node_name)
+            cache.add_pod(new)
+            shared.queue.move_all(ASSIGNED_POD_ADD, None, new, shared.now)
+            return
+        old = known.pod
+        if old is not new:
+            cache.update_pod(new)
+            for event in pod_update_events(old, new):
+                shared.queue.move_all(event, old, new, shared.now)
+
+    def _pod_deleted(self, old: Pod) -> None:
+        shared = self._shared
+        uid = old.metadata.uid
+        assumed = shared.cache.is_assumed(uid)
+        placed = shared.cache.pod(uid)
+        if placed is not None and not assumed:
+            shared.cache.remove_pod(old)
+            shared.queue.move_all(ASSIGNED_POD_DELETE, placed.pod, None, shared.now)
+        known = shared.unassigned.get(old.key)
+        if known is not None and known.metadata.uid == uid:
+            self._unassigned_deleted(known)
+        elif assumed:
+            self._assumed_deleted(old)
+
+    def _unassigned_deleted(self, old: Pod) -> None:
+        shared = self._shared
+        del shared.unassigned[old.key]
+        if not shared.responsible_for(old):
+            return
+        shared.queue.delete(old)
+        shared.note(old, "deleted")
+        if shared.cache.is_assumed(old.metadata.uid):
+            self._assumed_deleted(old)
+        elif old.status.nominated_node_name:
+            self._wake_less_important(old)
+
+    def _assumed_deleted(self, pod: Pod) -> None:
+        """Free the room of an assumed pod at once; its binding cycle will fail by itself."""
+        shared, uid = self._shared, pod.metadata.uid
+        placed = shared.cache.pod(uid)
+        if placed is None:
+            return
+        if not shared.waiting.reject(uid):
+            shared.cache.forget(placed.pod)
+        gone = assigned(placed.pod, placed.node_name)
+        shared.queue.move_all(ASSIGNED_POD_DELETE, gone, None, shared.now)
+
+    def _wake_less_important(self, pod: Pod) -> None:
+        """A nomination went: pods that had to respect it may fit now."""
+        shared, limit = self._shared, pod.priority
+        shared.queue.move_all(
+            ASSIGNED_POD_DELETE, pod, None, shared.now, lambda other: other.priority <= limit
+        )
+
+    # --- nodes and the rest ---
+
+    def _node_changed(self, new: Node) -> None:
+        shared = self._shared
+        table = shared.cache.table
+        row = table.row_of(new.metadata.name)
+        if row is None:
+            shared.cache.add_node(new)
+            shared.queue.move_all(NODE_ADD, None, new, shared.now)
+            return
+        old = table.nodes[row]
+        shared.cache.update_node(new)
+        for event in node_update_events(old, new):
+            shared.queue.move_all(event, old, new, shared.now)
+
+    def _node_deleted(self, old: Node) -> None:
+        shared = self._shared
+        if shared.cache.table.row_of(old.metadata.name) is None:
+            return
+        shared.queue.move_all(NODE_DELETE, old, None, shared.now)
+        shared.cache.remove_node(old.metadata.name)
+
+    def _other_changed(self, new: Object) -> None:
+        lister = self._shared.cache.objects.of_kind(new.KIND)
+        if lister is None:
+            return
+        old = lister.get(new.key)
+        lister.put(new)
+        if old is None:
+            self._wake(new, ActionType.ADD, None, new)
+        elif old is not new:
+            self._wake(new, ActionType.UPDATE, old, new)
+
+    def _wake(
+        self, item: Object, action: ActionType, old: Object | None, new: Object | None
+    ) -> None:
+        events = OBJECT_EVENTS.get(item.KIND)
+        if events is not None:
+            self._shared.queue.move_all(events[action], old, new, self._shared.now)
+        if self._bindings.polls:
+            self._bindings.poll()

@@ -1,0 +1,67 @@
+"""What the parts of the scheduler share: state, and the list of actions that are to be done."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bayplan.api import Pod
+from bayplan.config import FeatureGates
+from bayplan.engine.engine import Engine
+from bayplan.engine.queue import SchedulingQueue
+from bayplan.engine.scheduler.actions import Action, RecordEvent, truncated
+from bayplan.engine.scheduler.nominations import NominationRules
+from bayplan.engine.scheduler.story import Stories
+from bayplan.framework.results import NominatingInfo
+from bayplan.framework.status import Status
+
+
+class Failure(msgspec.Struct):
+    """Why an attempt failed, and what follows from it."""
+
+    status: Status
+    message: str
+    unschedulable: frozenset[str] = frozenset()
+    """Plugins whose events may bring the pod back."""
+    pending: frozenset[str] = frozenset()
+    nominating: NominatingInfo | None = None
+
+
+class Shared:
+    """One per scheduler; its parts read and change it freely."""
+
+    def __init__(self, engine: Engine, gates: FeatureGates, nominations: NominationRules) -> None:
+        self.engine = engine
+        """Replaced when the configuration is."""
+        self.cache = engine.cache
+        self.waiting = engine.cache.waiting
+        self.preempting = engine.handles[0].preempting
+        """What plugins see of preemptions under way."""
+        self.gates = gates
+        self.nominations = nominations
+        self.queue: SchedulingQueue
+        self.stories = Stories()
+        self.unassigned: dict[str, Pod] = {}
+        """Every pod without a node, by key, as the informer last showed it; of any scheduler."""
+        self.actions: list[Action] = []
+        self.now = 0.0
+
+    def responsible_for(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self.engine.profiles
+
+    def note(self, pod: Pod, what: str, detail: str = "") -> None:
+        self.stories.note(self.now, pod.metadata.uid, pod.key, what, detail)
+
+    def record(
+        self,
+        pod: Pod,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        scheduler_name: str,
+        related: Pod | None = None,
+    ) -> None:
+        """Ask for an event about a pod."""
+        self.actions.append(
+            RecordEvent(pod, kind, reason, action, truncated(note), scheduler_name, related)
+        )
