@@ -351,6 +351,46 @@ class Engine:
         self._classes[key] = kept  # last used last
         return kept
 
+    # -- looking closer ---------------------------------------------------------------------------
+
+    def node_statuses(self, decision: Decision) -> dict[str, Status | None]:
+        """Every node in list order with why it was rejected, None if it fits; for explaining."""
+        order = self._order.sync(self.cache.table)
+        kept = self._class_for(decision.info, decision.profile)
+        search = Search(self, decision.info, decision.profile, kept, decision.state, order)
+        kept.refresh(decision.info)
+        start = self.next_start
+        search.run()
+        self.next_start = start
+        diagnosis = search.fit_error().diagnosis
+        found: dict[str, Status | None] = {}
+        for row in order.rows.tolist():
+            name = order.names[row]
+            fits = bool(kept.candidates[row])
+            status = diagnosis.status_of_row(row)
+            narrowed = kept.narrowed
+            if not fits and narrowed is not None and status is diagnosis.absent:
+                status = status.with_plugin("PreFilterResult")
+            found[name] = None if fits else status
+        return found
+
+    def all_scores(self, decision: Decision) -> tuple[list[str], dict[str, IntArray], IntArray]:
+        """Names, weighted scores by plugin, and totals of the nodes that fit, in list order."""
+        order = self._order.sync(self.cache.table)
+        kept = self._class_for(decision.info, decision.profile)
+        state = kept.refresh(decision.info)
+        Search(self, decision.info, decision.profile, kept, state, order).run()
+        kept.score(state, decision.info)
+        rows = order.rows[kept.candidates[order.rows]]
+        scores: dict[str, IntArray] = {}
+        totals = np.zeros(len(rows), dtype=np.int64)
+        for item in kept.scores:
+            if item.normalized is not None and not item.skips_score:
+                column = item.normalized[rows].astype(np.int64) * item.weight
+                scores[item.name] = column
+                totals += column
+        return [order.names[row] for row in rows.tolist()], scores, totals
+
     def forget_classes(self) -> None:
         """Drop everything kept, for tests that compare with and without."""
         self._classes.clear()

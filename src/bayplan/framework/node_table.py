@@ -35,13 +35,16 @@ _JOURNAL_LIMIT = 1 << 16
 
 
 class ImageState:
-    """An image: its size as first reported, and the rows that have it."""
+    """An image: the rows that have it, with the size that each node reports.
 
-    __slots__ = ("rows", "size")
+    Upstream's cache keeps the size that it saw first for all nodes, which depends on the order of
+    events; sizes of one image differ only in made-up clusters.
+    """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.rows: set[int] = set()
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
 
 
 class Nodes(Protocol):
@@ -377,8 +380,8 @@ class NodeTable:
             for name in image.names:
                 state = self.images.get(name)
                 if state is None:
-                    state = self.images[name] = ImageState(image.size_bytes)
-                state.rows.add(row)
+                    state = self.images[name] = ImageState()
+                state.rows[row] = image.size_bytes
         self.images_revision += 1
 
     def _remove_images(self, row: int, node: Node) -> None:
@@ -386,7 +389,7 @@ class NodeTable:
             for name in image.names:
                 state = self.images.get(name)
                 if state is not None:
-                    state.rows.discard(row)
+                    state.rows.pop(row, None)
                     if not state.rows:
                         del self.images[name]
         self.images_revision += 1

@@ -6,6 +6,7 @@ Registration is the dict literal below; nothing registers itself by being import
 from bayplan.framework.registry import Registry
 from bayplan.plugins import (
     default_binder,
+    default_preemption,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -20,6 +21,7 @@ from bayplan.plugins import (
     priority_sort,
     scheduling_gates,
     taint_toleration,
+    volume_binding,
     volume_restrictions,
     volume_zone,
 )
@@ -29,6 +31,7 @@ def in_tree_registry() -> Registry:
     """Every plugin that comes with Bayplan, by name."""
     return {
         default_binder.NAME: default_binder.new,
+        default_preemption.NAME: default_preemption.new,
         image_locality.NAME: image_locality.new,
         inter_pod_affinity.NAME: inter_pod_affinity.new,
         node_affinity.NAME: node_affinity.new,
@@ -43,6 +46,7 @@ def in_tree_registry() -> Registry:
         priority_sort.NAME: priority_sort.new,
         scheduling_gates.NAME: scheduling_gates.new,
         taint_toleration.NAME: taint_toleration.new,
+        volume_binding.NAME: volume_binding.new,
         volume_restrictions.NAME: volume_restrictions.new,
         volume_zone.NAME: volume_zone.new,
     }

@@ -15,7 +15,6 @@ from bayplan.framework import (
     IntArray,
     NodeInfo,
     Nodes,
-    NodeTable,
 )
 
 NAME = "ImageLocality"
@@ -44,7 +43,9 @@ class ImageLocality:
         for name in image_names(pod):
             image = table.images.get(name)
             if image is not None:
-                sums[list(image.rows)] += _worth(table, name)
+                sizes = np.fromiter(image.rows.values(), dtype=np.float64, count=len(image.rows))
+                share = len(image.rows) / table.count
+                sums[list(image.rows)] += (sizes * share).astype(np.int64)
         return _scaled(nodes.pick(sums).astype(np.int64, copy=False), pod)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -53,13 +54,9 @@ class ImageLocality:
         for name in image_names(pod):
             image = table.images.get(name)
             if image is not None and node.row in image.rows:
-                total += _worth(table, name)
+                share = len(image.rows) / table.count
+                total += int(float(image.rows[node.row]) * share)
         return int(_scaled(np.array([total], dtype=np.int64), pod)[0])
-
-
-def _worth(table: NodeTable, name: str) -> int:
-    image = table.images[name]
-    return int(float(image.size) * (float(len(image.rows)) / float(table.count)))
 
 
 def _scaled(sums: IntArray, pod: Pod) -> IntArray:

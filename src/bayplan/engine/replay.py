@@ -1,0 +1,139 @@
+"""One decision from plain data: objects, a pod, a configuration in; what kube-scheduler would say
+out.
+
+For conformance tests and for explaining: the answer has the shape of the recorded decisions (see
+`docs/design/conformance.md`), with every node's status and every plugin's weighted score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bayplan.api import KINDS, Node, Object, Pod, convert
+from bayplan.config import DEFAULT_GATES, FeatureGates, default_config, from_data
+from bayplan.engine.cache import Cache
+from bayplan.engine.decisions import Decision
+from bayplan.engine.engine import Engine
+from bayplan.framework import Status
+from bayplan.framework.registry import Factory
+from bayplan.plugins import in_tree_registry
+
+PRE_FILTER_RESULT = "PreFilterResult"
+"""Stands for the plugin of nodes that a PreFilter's node set left out."""
+
+
+def load_objects(cache: Cache, objects: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Feed objects by plural key (`nodes`, `persistentVolumeClaims`, ...) to a cache."""
+    known = {_plural(kind): kind for kind in KINDS.values()}
+    for key, items in objects.items():
+        kind = known.get(key.lower())
+        if kind is None:
+            continue
+        for body in items or ():
+            item: Object = convert(kind, body)
+            if isinstance(item, Node):
+                cache.add_node(item)
+            else:
+                cache.put(item)
+
+
+def _plural(kind: type[Object]) -> str:
+    return kind.RESOURCE.lower()
+
+
+def decide(
+    objects: Mapping[str, Sequence[Mapping[str, Any]]],
+    pod: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    registry: Mapping[str, Factory] | None = None,
+    *,
+    gates: FeatureGates = DEFAULT_GATES,
+    now: float = 0.0,
+) -> dict[str, Any]:
+    """Decide one pod and describe the decision."""
+    loaded = default_config(gates) if config is None else from_data(dict(config), gates)
+    engine = Engine.build(loaded, registry or in_tree_registry(), gates=gates)
+    load_objects(engine.cache, objects)
+    decision = engine.schedule(convert(Pod, pod), now)
+    return describe(engine, decision)
+
+
+def describe(engine: Engine, decision: Decision) -> dict[str, Any]:
+    """A decision in the shape of the recorded ones."""
+    error = decision.fit_error
+    if decision.status is not None and not decision.status.rejected:
+        return {"error": decision.message}
+    if error is not None and error.pre_filter_message:
+        return _rejected_early(decision)
+    described: dict[str, Any] = {"preFilter": {"code": "Success"}}
+    described["nodes"] = _nodes(engine, decision)
+    if decision.node_name:
+        described.update(_scores(engine, decision))
+    elif error is not None:
+        described.update(_failure(decision))
+    else:
+        described["message"] = decision.message
+    return described
+
+
+def _rejected_early(decision: Decision) -> dict[str, Any]:
+    error = decision.fit_error
+    assert error is not None
+    status = _status(error.diagnosis.absent)
+    nodes = dict.fromkeys(error.diagnosis.names, status)
+    return {"preFilter": status, "nodes": nodes, **_failure(decision)}
+
+
+def _nodes(engine: Engine, decision: Decision) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    statuses = engine.node_statuses(decision)
+    for name, status in statuses.items():
+        found[name] = {"code": "Success"} if status is None else _status(status)
+    return found
+
+
+def _status(status: Status) -> dict[str, Any]:
+    found: dict[str, Any] = {"code": status.code.text}
+    if status.plugin:
+        found["plugin"] = status.plugin
+    if status.plugin != PRE_FILTER_RESULT and status.reasons:
+        found["reasons"] = sorted(status.reasons)
+    return found
+
+
+def _scores(engine: Engine, decision: Decision) -> dict[str, Any]:
+    names, scores, totals = engine.all_scores(decision)
+    top = int(totals.max())
+    best = sorted(name for name, total in zip(names, totals, strict=True) if total == top)
+    return {
+        "scores": {
+            plugin: dict(zip(names, column.tolist(), strict=True))
+            for plugin, column in scores.items()
+        },
+        "totals": dict(zip(names, totals.astype(np.int64).tolist(), strict=True)),
+        "best": best,
+    }
+
+
+def _failure(decision: Decision) -> dict[str, Any]:
+    status = decision.post_filter_status
+    found: dict[str, Any] = {"message": decision.message}
+    if status is None:
+        return found
+    described: dict[str, Any] = {"code": status.code.text}
+    if status.plugin:
+        described["plugin"] = status.plugin
+    if status.all_reasons:
+        described["reasons"] = list(status.all_reasons)
+    result = decision.post_filter
+    nominating = None if result is None else result.nominating_info
+    victims = decision.victims
+    found["postFilter"] = {
+        "status": described,
+        "nominatedNodeName": "" if nominating is None else nominating.nominated_node_name,
+        "victims": None if victims is None else sorted(pod.key for pod in victims.pods),
+    }
+    return found

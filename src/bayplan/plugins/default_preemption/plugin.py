@@ -1,0 +1,182 @@
+"""The plugin: finds the node on which preemption costs least, and nominates the pod to it.
+
+Only nodes whose status says that preemption might help are tried. Nodes without any less important
+pod are told apart by one comparison on a column; the others are dry-run one by one, in list order,
+until enough candidates are found. Who deletes the victims, and when, is up to the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bayplan.api import Object, Pod
+from bayplan.config import DefaultPreemptionArgs
+from bayplan.framework import (
+    CLEAR_NOMINATION,
+    ActionType,
+    ClusterEventWithHint,
+    Code,
+    CycleState,
+    Diagnosis,
+    ExtenderError,
+    Handle,
+    IntArray,
+    NominatingInfo,
+    NominatingMode,
+    PostFilterResult,
+    QueueingHint,
+    Resource,
+    Status,
+    Victims,
+    on,
+    unresolvable,
+    unschedulable,
+)
+from bayplan.framework.diagnosis import fit_text
+from bayplan.plugins.default_preemption.victims import (
+    NO_VICTIMS,
+    DryRun,
+    compile_budgets,
+    pick_node,
+)
+
+NAME = "DefaultPreemption"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+PREFIX = "preemption: "
+UNDER_WAY = "waiting for the preemption for this pod to be finished"
+
+Answer = tuple[PostFilterResult | None, Status | None]
+
+
+class DefaultPreemption:
+    """PostFilter: victims and a nomination. PreEnqueue: waits while victims are being removed."""
+
+    name = NAME
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._percentage = args.min_candidate_nodes_percentage
+        self._absolute = args.min_candidate_nodes_absolute
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        return unresolvable(UNDER_WAY) if pod.metadata.uid in self._handle.preempting else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (on(Resource.POD, ActionType.DELETE, _never),)
+
+    def post_filter(self, state: CycleState, pod: Pod, statuses: Diagnosis) -> Answer:
+        refusal = self._ineligible(pod, statuses)
+        if refusal:
+            return None, unschedulable(PREFIX + refusal)
+        rows = statuses.rows_with(Code.UNSCHEDULABLE)
+        candidates, failures, problem = self._candidates(state, pod, rows)
+        if not candidates:
+            if problem is not None:
+                return None, Status(Code.ERROR, PREFIX + problem.message)
+            text = PREFIX + fit_text(statuses.count, "", self._tally(statuses, failures))
+            return PostFilterResult(CLEAR_NOMINATION), unschedulable(text)
+        asked = self._ask_extenders(pod, candidates)
+        if isinstance(asked, Status):
+            return None, asked
+        if not asked:
+            return None, unschedulable(PREFIX + "no candidate node for preemption")
+        name = pick_node(dict(asked), self._handle.now)
+        nomination = NominatingInfo(name, NominatingMode.OVERRIDE)
+        return PostFilterResult(nomination, asked[name]), None
+
+    def _ineligible(self, pod: Pod, statuses: Diagnosis) -> str:
+        if pod.spec.preemption_policy == "Never":
+            return "not eligible due to preemptionPolicy=Never."
+        name = pod.status.nominated_node_name
+        if not name or statuses.status_of(name).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        for info in self._handle.table.pods_of(name):
+            if info.priority < pod.priority and _is_leaving_for_us(info.pod):
+                return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _candidates(
+        self, state: CycleState, pod: Pod, rows: IntArray
+    ) -> tuple[dict[str, Victims], dict[Status, int], Status | None]:
+        """Candidates by node, how many nodes failed for each reason, and an error if any."""
+        handle = self._handle
+        profile, table = handle.profile, handle.table
+        assert profile is not None
+        wanted = self._wanted(len(rows))
+        hopeful = table.min_priority[rows] < pod.priority
+        failures: dict[Status, int] = {}
+        hopeless = int(np.count_nonzero(~hopeful))
+        if hopeless:
+            failures[unresolvable(NO_VICTIMS)] = hopeless
+        budgets = compile_budgets(list(handle.objects.pod_disruption_budgets))
+        safe: dict[str, Victims] = {}
+        violating: dict[str, Victims] = {}
+        problem: Status | None = None
+        for row in rows[hopeful].tolist():
+            name = table.name_of(row)
+            run = DryRun(profile, state, pod, table.info(row), handle.nominator.pods_for(name))
+            found = run.victims(budgets, handle.now)
+            if isinstance(found, Status):
+                if found.code is Code.ERROR:
+                    problem = found
+                else:
+                    failures[found] = failures.get(found, 0) + 1
+                continue
+            (violating if found.pdb_violations else safe)[name] = found
+            if safe and len(safe) + len(violating) >= wanted:
+                break
+        return {**safe, **violating}, failures, problem
+
+    def _wanted(self, count: int) -> int:
+        return min(count, max(count * self._percentage // 100, self._absolute))
+
+    def _tally(self, statuses: Diagnosis, failures: Mapping[Status, int]) -> dict[str, int]:
+        tally: dict[str, int] = {}
+        for status, size in failures.items():
+            for reason in dict.fromkeys(status.all_reasons):
+                tally[reason] = tally.get(reason, 0) + size
+        rest = statuses.count - sum(failures.values())
+        if rest:
+            tally[NOT_HELPFUL] = tally.get(NOT_HELPFUL, 0) + rest
+        return tally
+
+    def _ask_extenders(
+        self, pod: Pod, candidates: dict[str, Victims]
+    ) -> Mapping[str, Victims] | Status:
+        left: Mapping[str, Victims] = candidates
+        for extender in self._handle.extenders:
+            if not extender.supports_preemption or not extender.interested(pod):
+                continue
+            try:
+                left = extender.process_preemption(pod, left)
+                empty = [name for name, victims in left.items() if not victims.pods]
+                if empty and not extender.ignorable:
+                    raise ExtenderError(f'expected at least one victim pod on node "{empty[0]}"')
+                left = {name: victims for name, victims in left.items() if victims.pods}
+            except ExtenderError as problem:
+                if extender.ignorable:
+                    continue
+                return Status(Code.ERROR, PREFIX + str(problem))
+            if not left:
+                break
+        return left
+
+
+def _is_leaving_for_us(pod: Pod) -> bool:
+    return pod.terminating and any(
+        item.type == "DisruptionTarget"
+        and item.status == "True"
+        and item.reason == "PreemptionByScheduler"
+        for item in pod.status.conditions
+    )
+
+
+def _never(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
+    # The plugins that rejected the pod have hints of their own for deleted pods.
+    return QueueingHint.SKIP
+
+
+def new(args: DefaultPreemptionArgs | None, handle: Handle) -> DefaultPreemption:
+    return DefaultPreemption(args or DefaultPreemptionArgs(), handle)
