@@ -2,7 +2,7 @@
 
 Documents are built from the kinds of a registry on first request and kept until the registry
 changes, so custom resources appear as soon as they are served. There are no descriptions. The v2
-document is JSON only; Go clients that would want its protobuf form use v3 today.
+document is JSON, or the protobuf form that Go's discovery client insists on.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import msgspec
 from bayplan.api.schema import catalog, struct, type_for
 from bayplan.apiserver.crd.kinds import CustomKind
 from bayplan.apiserver.kinds import Kind, Registry
+from bayplan.apiserver.openapi.gnostic import encode_document
 from bayplan.apiserver.openapi.paths import Operations
 from bayplan.apiserver.openapi.schemas import Schema, Writer, custom_name
 
 JSON = "application/json"
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 INDEX = "/openapi/v3"
 
 
@@ -79,12 +81,10 @@ def document(registry: Registry, path: str, accept: str | None = None) -> Served
         body = documents.v3(path.removeprefix(f"{INDEX}/"))
         return Served(body, JSON) if body is not None else None
     if path == "/openapi/v2":
-        return Served(documents.v2(), JSON) if _takes_json(accept) else None
+        if accept is not None and V2_PROTOBUF in accept:
+            return Served(encode_document(msgspec.json.decode(documents.v2())), V2_PROTOBUF)
+        return Served(documents.v2(), JSON)
     return None
-
-
-def _takes_json(accept: str | None) -> bool:
-    return not accept or JSON in accept or "*/*" in accept
 
 
 def _v3(kinds: list[Kind]) -> dict[str, Any]:
