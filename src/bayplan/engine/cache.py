@@ -113,11 +113,11 @@ class Cache:
         uid = self._key(info.pod)
         if uid in self._pods:
             raise CacheError(f"pod {uid}({info.pod.key}) is in the cache, so can't be assumed")
-        placed = PodInfo(info.pod, info.traits, info.signature, node_name)
+        info.node_name = node_name
         self._assumed.add(uid)
-        self._pods[uid] = placed
-        self.table.add_pod(placed)
-        return placed
+        self._pods[uid] = info
+        self.table.add_pod(info)
+        return info
 
     def forget(self, pod: Pod) -> None:
         """Take an assumed pod back."""
@@ -130,6 +130,7 @@ class Cache:
         self._assumed.discard(uid)
         del self._pods[uid]
         self.table.remove_pod(info)
+        info.node_name = info.pod.spec.node_name
 
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed

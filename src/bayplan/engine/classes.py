@@ -79,6 +79,7 @@ class PodClass:
         self._node_ok: BoolArray = np.zeros(0, dtype=bool)
         self._stable_ok: BoolArray = self._node_ok
         self._outcome: PreFilterOutcome | None = None
+        self._merged = False
         self.candidates: BoolArray = self._node_ok
         """Rows that fit, as of the last `refresh` or `restrict`."""
         self.version = 0
@@ -166,6 +167,7 @@ class PodClass:
         for item in self._volatile:
             item.revision, item.scored_for = None, -1
         self.candidates, self.totals = self._stable_ok, None
+        self._merged = False
         self.version += 1
         self._structure, self._nodes_revision = table.structure, table.nodes_revision
 
@@ -315,7 +317,9 @@ class PodClass:
             item.scored_for = -1
             self._ask_pre_filter(item, state, info)
             asked.append((item, state))
-        self._outcome = self._merge(state)
+        if asked or not self._merged:
+            self._outcome = self._merge()
+            self._merged = True
         if self.rejection is None:
             self._refilter(asked, info)
         else:
@@ -333,11 +337,8 @@ class PodClass:
             else:
                 state.skip_filter.discard(item.name)
 
-    def _merge(self, state: CycleState) -> PreFilterOutcome | None:
-        for item in self._pre_filters:
-            if not item.plain:
-                break
-        else:
+    def _merge(self) -> PreFilterOutcome | None:
+        if all(item.plain for item in self._pre_filters):
             return None
         merge = PreFilterMerge(CycleState())
         for item in self._pre_filters:

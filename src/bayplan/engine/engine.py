@@ -316,7 +316,9 @@ class Engine:
         )
         record.names = order.names
         record.fails = [numbers.copy() for numbers in kept.fails()]
-        record.own = dict(own)
+        record.bytes += sum(numbers.nbytes for numbers in record.fails)
+        if own:
+            record.own = dict(own)
         record.feasible_count = decision.feasible_nodes
         if scored:
             for item in kept.scores:
@@ -328,6 +330,7 @@ class Engine:
                     if item.normalizes and item.raw is not None:
                         record.raw[item.name] = item.raw
                     record.weights[item.name] = item.weight
+                    record.bytes += column.nbytes
         record.node_name = decision.node_name
         if not decision.node_name:
             record.message = decision.message

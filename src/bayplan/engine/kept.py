@@ -24,6 +24,7 @@ class Kept:
         "name",
         "normalized",
         "normalizes",
+        "plain",
         "plugin",
         "pre_filters",
         "pre_scores",
@@ -59,6 +60,8 @@ class Kept:
         self.result: PreFilterResult | None = None
         self.status: Status | None = None
         """What pre_filter said."""
+        self.plain = True
+        """Whether pre_filter neither rejected the pod nor narrowed the search."""
         self.skips_filter = False
         self.fails: FailArray | None = None
         """Outcome number by row, 0 fits; None if every row fits."""
@@ -70,13 +73,6 @@ class Kept:
         """The version of the feasible set that `normalized` was made for; -1 for never."""
 
     @property
-    def plain(self) -> bool:
-        """Whether pre_filter neither rejected the pod nor narrowed the search."""
-        if self.result is not None and self.result.node_names is not None:
-            return False
-        return self.status is None or self.status.code in (Code.SUCCESS, Code.SKIP)
-
-    @property
     def rejects(self) -> bool:
         """Whether pre_filter ended the attempt."""
         return self.status is not None and self.status.code not in (Code.SUCCESS, Code.SKIP)
@@ -84,6 +80,8 @@ class Kept:
     def take_pre_filter(self, result: PreFilterResult | None, status: Status | None) -> None:
         self.result, self.status = result, status
         self.skips_filter = status is not None and status.code is Code.SKIP
+        narrows = result is not None and result.node_names is not None
+        self.plain = not narrows and not self.rejects
 
     def take_verdict(self, verdict: Verdict, outcomes: Outcomes) -> None:
         self.fails = to_numbers(verdict, self.name, outcomes)
@@ -95,8 +93,11 @@ def to_numbers(verdict: Verdict, plugin: str, outcomes: Outcomes) -> FailArray |
         return None
     numbers = [outcomes.number(plugin, status) for status in verdict.outcomes]
     if verdict.which is not None:
-        lookup = np.array([0, *numbers], dtype=np.uint16)
-        fails = lookup[verdict.which]
+        if not np.count_nonzero(verdict.which):
+            return None
+        fails = np.array([0, *numbers], dtype=np.uint16).take(verdict.which)
     else:
-        fails = np.where(verdict.mask, 0, numbers[0]).astype(np.uint16)
-    return fails if fails.any() else None
+        if np.count_nonzero(verdict.mask) == verdict.count:
+            return None
+        fails = np.multiply(~verdict.mask, numbers[0], dtype=np.uint16)
+    return fails

@@ -23,6 +23,7 @@ class AttemptRecord:
 
     __slots__ = (
         "_outcomes",
+        "bytes",
         "fails",
         "feasible_count",
         "message",
@@ -62,6 +63,8 @@ class AttemptRecord:
         self.nominated_node_name = ""
         self.victims: Victims | None = None
         self.message = ""
+        self.bytes = 512
+        """What this record alone holds on to, roughly."""
         self._outcomes = outcomes
 
     def status_of(self, node_name: str) -> Status | None:
@@ -96,12 +99,6 @@ class AttemptRecord:
                         tally[reason] = tally.get(reason, 0) + int(size)
             seen = (mine != 0) if seen is None else seen | (mine != 0)
         return tally
-
-    @property
-    def bytes(self) -> int:
-        """What this record alone holds on to, roughly."""
-        arrays = [*self.fails, *self.normalized.values(), *self.raw.values()]
-        return 512 + sum(array.nbytes for array in arrays)
 
 
 class RecordRing:

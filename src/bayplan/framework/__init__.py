@@ -79,6 +79,9 @@ from bayplan.framework.status import (
 from bayplan.framework.verdict import BoolArray, IntArray, Verdict
 from bayplan.framework.waiting import WaitingPod, WaitingPods
 
+NodeStatuses = Diagnosis
+"""What a PostFilter plugin gets: why each node was refused."""
+
 __all__ = [
     "ALL_EVENTS",
     "CLEAR_NOMINATION",
@@ -119,6 +122,7 @@ __all__ = [
     "NodeInfo",
     "NodeScorePlugin",
     "NodeSelection",
+    "NodeStatuses",
     "NodeTable",
     "Nodes",
     "NominatingInfo",

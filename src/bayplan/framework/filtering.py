@@ -16,7 +16,12 @@ import numpy as np
 from bayplan.errors import PluginError
 from bayplan.framework.info import NodeInfo, PodInfo
 from bayplan.framework.profile import Profile
-from bayplan.framework.results import NominatingMode, PostFilterResult, PreFilterResult
+from bayplan.framework.results import (
+    Effects,
+    NominatingMode,
+    PostFilterResult,
+    PreFilterResult,
+)
 from bayplan.framework.state import CycleState, StateMissing
 from bayplan.framework.status import Code, Status
 from bayplan.framework.verdict import Verdict
@@ -226,6 +231,7 @@ def run_post_filters(
     if state.skip_post_filter:
         return None, Status(Code.UNSCHEDULABLE, "All PostFilter plugins are skipped")
     kept: PostFilterResult | None = None
+    effects: list[Effects] = []
     reasons: list[str] = []
     rejector = ""
     for plugin in profile.post_filter:
@@ -235,17 +241,31 @@ def run_post_filters(
             result, status = None, Status.from_error(problem)
         except Exception as problem:
             result, status = None, profile.problem(plugin.name, "post_filter", problem)
+        if result is not None and result.effects is not None:
+            effects.append(result.effects)
         if status is None or status.code is Code.SUCCESS:
-            return result, status or Status(Code.SUCCESS)
+            return _with_effects(result, effects), status or Status(Code.SUCCESS)
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return result, status.with_plugin(plugin.name)
+            return _with_effects(result, effects), status.with_plugin(plugin.name)
         if not status.rejected:
             return None, status.with_plugin(plugin.name)
         reasons.extend(status.all_reasons)
         rejector = rejector or plugin.name
         if result is not None and _nominates(result):
             kept = result
-    return kept, Status(Code.UNSCHEDULABLE, reasons, plugin=rejector)
+    return _with_effects(kept, effects), Status(Code.UNSCHEDULABLE, reasons, plugin=rejector)
+
+
+def _with_effects(
+    result: PostFilterResult | None, effects: Sequence[Effects]
+) -> PostFilterResult | None:
+    """The result with the calls of all plugins asked so far, also of those that did not help."""
+    if not effects:
+        return result
+    calls = tuple(call for item in effects for call in item.calls)
+    if result is None:
+        return PostFilterResult(effects=Effects(calls))
+    return msgspec.structs.replace(result, effects=Effects(calls))
 
 
 def run_pre_enqueue(profile: Profile, pod: Any, first: str = "") -> Status | None:

@@ -26,7 +26,7 @@ from bayplan.framework.node_order import NodeOrder
 from bayplan.framework.resources import resource_count, resource_id
 from bayplan.framework.verdict import BoolArray, IntArray
 
-CodeArray = npt.NDArray[np.int32]
+CodeArray = npt.NDArray[np.int64]
 
 NO_PODS = np.iinfo(np.int64).max
 """`min_priority` of a node without pods."""
@@ -136,7 +136,7 @@ class NodeTable:
         self._requested = np.zeros((resources, 64), dtype=np.int64)
         self._numbers = np.zeros((6, 64), dtype=np.int64)
         self._unschedulable = np.zeros(64, dtype=bool)
-        self._taint_sets = np.zeros(64, dtype=np.int32)
+        self._taint_sets = np.zeros(64, dtype=np.int64)
 
     # -- what plugins read (the Nodes protocol) ---------------------------------------------
 
@@ -528,14 +528,15 @@ class NodeTable:
 
 
 class NodeSelection:
-    """Some rows of a table; the same surface, gathered when asked."""
+    """Some rows of a table; the same surface, each column gathered once when first asked for."""
 
-    __slots__ = ("count", "rows", "table")
+    __slots__ = ("_gathered", "count", "rows", "table")
 
     def __init__(self, table: NodeTable, rows: IntArray) -> None:
         self.table = table
         self.rows = rows
         self.count = len(rows)
+        self._gathered: dict[object, IntArray] = {}
 
     def pick(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return column[self.rows]
@@ -544,27 +545,33 @@ class NodeSelection:
         nodes = self.table.nodes
         return [nodes[row].metadata.name for row in self.rows.tolist()]
 
+    def _gather(self, key: object, column: IntArray) -> IntArray:
+        found = self._gathered.get(key)
+        if found is None:
+            found = self._gathered[key] = column[self.rows]
+        return found
+
     def allocatable(self, resource: int) -> IntArray:
-        return self.table.allocatable(resource)[self.rows]
+        return self._gather(resource, self.table.allocatable(resource))
 
     def requested(self, resource: int) -> IntArray:
-        return self.table.requested(resource)[self.rows]
+        return self._gather(~resource, self.table.requested(resource))
 
     @property
     def nonzero_cpu(self) -> IntArray:
-        return self.table.nonzero_cpu[self.rows]
+        return self._gather("cpu", self.table.nonzero_cpu)
 
     @property
     def nonzero_memory(self) -> IntArray:
-        return self.table.nonzero_memory[self.rows]
+        return self._gather("memory", self.table.nonzero_memory)
 
     @property
     def allowed_pods(self) -> IntArray:
-        return self.table.allowed_pods[self.rows]
+        return self._gather("allowed", self.table.allowed_pods)
 
     @property
     def pod_count(self) -> IntArray:
-        return self.table.pod_count[self.rows]
+        return self._gather("count", self.table.pod_count)
 
     @property
     def min_priority(self) -> IntArray:

@@ -128,6 +128,6 @@ def taint_lookup(nodes: Nodes, tolerations: Sequence[Toleration], comparisons: b
     )
 
 
-def lookup(table: npt.NDArray[np.generic], codes: npt.NDArray[np.int32]) -> npt.NDArray[np.generic]:
+def lookup(table: npt.NDArray[np.generic], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.generic]:
     """Gather by label code; the table's last entry stands for "no label" (code -1)."""
     return table[codes]

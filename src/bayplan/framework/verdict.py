@@ -45,7 +45,7 @@ class Verdict:
         self._mask: BoolArray | None = mask
         self.count = len(mask)
         self.outcomes: tuple[Status, ...] = (Status(code, reasons),)
-        self.which: OutcomeArray | None = None
+        self.which: npt.NDArray[np.integer] | None = None
         """None: rows outside the mask have `outcomes[0]`. Else 0 fits, k is `outcomes[k - 1]`."""
 
     @classmethod
@@ -65,7 +65,7 @@ class Verdict:
     def by_outcome(cls, which: npt.NDArray[np.integer], outcomes: Sequence[Status]) -> Verdict:
         """Give each row 0 (fits) or k, which stands for `outcomes[k - 1]`."""
         verdict = cls.__new__(cls)
-        verdict._mask, verdict.which = None, which.astype(np.uint16, copy=False)
+        verdict._mask, verdict.which = None, which
         verdict.outcomes, verdict.count = tuple(outcomes), len(which)
         return verdict
 

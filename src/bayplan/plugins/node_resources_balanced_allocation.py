@@ -64,17 +64,13 @@ class NodeResourcesBalancedAllocation:
         wanted: Wanted = state.read(_WANTED)
         before: list[FloatArray] = []
         after: list[FloatArray] = []
-        lacking: list[BoolArray] = []
         for resource, amount in wanted:
             offered = nodes.allocatable(resource)
             used = nodes.requested(resource)
-            none = offered == 0
-            divisor = np.where(none, 1, offered) if none.any() else offered
-            before.append(np.minimum(used / divisor, 1.0))
-            after.append(np.minimum((used + amount) / divisor, 1.0))
-            lacking.append(none)
-        if any(none.any() for none in lacking):
-            return self._by_row(state, pod, nodes)
+            if not offered.all():
+                return self._by_row(state, pod, nodes)
+            before.append(np.minimum(used / offered, 1.0))
+            after.append(np.minimum((used + amount) / offered, 1.0))
         return 50 + (50 + _balance(after, nodes.count) - _balance(before, nodes.count)) // 2
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:

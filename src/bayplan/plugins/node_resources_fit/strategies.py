@@ -116,24 +116,28 @@ def make_strategy(args: NodeResourcesFitArgs) -> Strategy:
 
 def score_table(strategy: Strategy, wanted: Sequence[Wanted], nodes: Nodes) -> IntArray:
     """The weighted mean over resources, for every row."""
-    total = np.zeros(nodes.count, dtype=np.int64)  # (N,)
+    total: IntArray | None = None
     weights: IntArray | int = 0
     for item in wanted:
         offered = nodes.allocatable(item.resource)
         asked = _used(nodes, item.resource) + item.request
-        lacking = offered == 0
-        if lacking.any():
+        counted: IntArray | int = item.weight
+        if offered.all():
+            scores = strategy.column(asked, offered)
+        else:
+            lacking = offered == 0
             scores = strategy.column(asked, np.where(lacking, 1, offered))
             scores[lacking] = 0
             counted = np.where(lacking, 0, item.weight)
-        else:
-            scores = strategy.column(asked, offered)
-            counted = np.full(1, item.weight)
         if strategy.skip_zero:
             counted = np.where(scores > 0, counted, 0)
-        total += scores * item.weight
+        if item.weight != 1:
+            scores = scores * item.weight
+        total = scores if total is None else total + scores
         weights = weights + counted
-    return _mean(strategy, total, np.broadcast_to(weights, total.shape))
+    if total is None:
+        return np.zeros(nodes.count, dtype=np.int64)
+    return _mean(strategy, total, weights)
 
 
 def score_one(strategy: Strategy, wanted: Sequence[Wanted], node: NodeInfo) -> int:
@@ -160,8 +164,10 @@ def score_one(strategy: Strategy, wanted: Sequence[Wanted], node: NodeInfo) -> i
     return _round_half_up(total, weights) if strategy.skip_zero else total // weights
 
 
-def _mean(strategy: Strategy, total: IntArray, weights: IntArray) -> IntArray:
-    some = np.maximum(weights, 1)
+def _mean(strategy: Strategy, total: IntArray, weights: IntArray | int) -> IntArray:
+    if isinstance(weights, int):
+        return total // weights
+    some: IntArray = np.maximum(weights, 1)
     if not strategy.skip_zero:
         return total // some
     exact = total.astype(np.float64) / some.astype(np.float64)
