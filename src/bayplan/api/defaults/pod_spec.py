@@ -92,9 +92,16 @@ def _default_env_source(source: Object) -> None:
     field_ref = source.get("fieldRef")
     if field_ref is not None and not field_ref.get("apiVersion"):
         field_ref["apiVersion"] = "v1"
+    default_resource_ref(source.get("resourceFieldRef"))
     file_ref = source.get("fileKeyRef")
     if file_ref is not None and file_ref.get("optional") is None:
         file_ref["optional"] = False
+
+
+def default_resource_ref(reference: Object | None) -> None:
+    """Show the divisor of a resource reference, which is zero where none is given."""
+    if reference is not None and reference.get("divisor") is None:
+        reference["divisor"] = "0"
 
 
 def _default_probe(probe: Object) -> None:

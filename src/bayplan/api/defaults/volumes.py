@@ -76,6 +76,9 @@ def _default_items(items: list[Object] | None) -> None:
         field_ref = item.get("fieldRef")
         if field_ref is not None and not field_ref.get("apiVersion"):
             field_ref["apiVersion"] = "v1"
+        resource_ref = item.get("resourceFieldRef")
+        if resource_ref is not None and resource_ref.get("divisor") is None:
+            resource_ref["divisor"] = "0"
 
 
 def _default_projection(projection: Object) -> None:

@@ -138,7 +138,8 @@ def default_job(obj: Object) -> None:
     labels = (spec["template"].get("metadata") or {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if labels and not metadata.get("labels"):
-        metadata["labels"] = dict(labels)
+        # The same map on purpose: labels that the server generates for the template show up here.
+        metadata["labels"] = labels
 
 
 def default_cron_job(obj: Object) -> None:

@@ -77,13 +77,13 @@ def _validate_generated_selector(obj: Object) -> Causes:
 
 
 def _validate_job_selector(spec: Object) -> Causes:
-    selector = spec.get("selector")
+    selector, labels = spec.get("selector"), template_labels(spec["template"])
+    text = "`selector` does not match template `labels`"
     if selector is None:
-        return [required("spec.selector")]
+        mismatch = invalid("spec.template.metadata.labels", labels, text)
+        return [required("spec.selector"), mismatch]
     causes = validate_label_selector("spec.selector", selector)
-    labels = template_labels(spec["template"])
     if not causes and not selector_matches(selector, labels):
-        text = "`selector` does not match template `labels`"
         causes.append(invalid("spec.template.metadata.labels", labels, text))
     return causes
 
@@ -294,9 +294,10 @@ def validate_job_status(obj: Object, old: Object) -> Causes:
     causes = validate_counts(
         "status", status, ("active", "succeeded", "failed", "ready", "terminating")
     )
-    if (status.get("ready") or 0) > status.get("active", 0):
+    ready = status.get("ready")
+    if ready is not None and ready > status.get("active", 0):
         text = "cannot set more ready pods than active"
-        causes.append(invalid("status.ready", status["ready"], text))
+        causes.append(invalid("status.ready", ready, text))
     for name in ("failed", "succeeded"):
         if status.get(name, 0) < before.get(name, 0):
             text = f"cannot decrease the {name} counter"

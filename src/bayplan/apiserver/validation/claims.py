@@ -49,7 +49,7 @@ def validate_claim_spec(field: str, spec: Object) -> Causes:
         if nanos < 0:
             text = "must be a valid resource quantity"
             causes.append(invalid(path, quantity.value(size), text))
-        if nanos <= 0:
+        elif nanos == 0:
             causes.append(invalid(path, size, POSITIVE))
     class_name = spec.get("storageClassName")
     if class_name:

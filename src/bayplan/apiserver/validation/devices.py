@@ -268,9 +268,7 @@ def _validate_slice_devices(devices: list[Object]) -> Causes:
         for key, attribute in (device.get("attributes") or {}).items():
             given = [v for v in attribute.values() if v is not None]
             where = f"{path}.attributes[{key}]"
-            if not given:
-                causes.append(required(where, "exactly one value must be specified"))
-            elif len(given) > 1:
+            if len(given) != 1:
                 causes.append(invalid(where, attribute, "exactly one value must be specified"))
         for j, taint in enumerate(device.get("taints") or ()):
             where, effect = f"{path}.taints[{j}]", taint.get("effect", "")

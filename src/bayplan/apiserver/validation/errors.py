@@ -73,6 +73,10 @@ def too_many(field: str, actual: int, max_items: int) -> Cause:
     return Cause("FieldValueTooMany", field, text)
 
 
+def internal(field: str, why: str) -> Cause:
+    return Cause("InternalError", field, f"Internal error: {why}")
+
+
 def immutable(field: str, new: object, old: object) -> Causes:
     """Return one cause if a field changed that may not; empty and absent are the same."""
     if (new or None) == (old or None):

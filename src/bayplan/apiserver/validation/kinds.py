@@ -59,7 +59,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
         name=dns1123_label,
         namespaced=False,
         validate=configs.validate_namespace,
-        revalidate=False,
+        revalidate_meta=True,
         prepare_create=s.prepare_namespace_create,
         prepare_update=s.prepare_namespace_update,
         status=configs.validate_namespace_status,
@@ -98,6 +98,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
         validate=storage.validate_volume,
         update=storage.validate_volume_update,
         revalidate_meta=True,
+        meta_update=False,
         prepare_create=s.prepare_volume_create,
         prepare_status=s.prepare_volume_status,
     ),
@@ -119,7 +120,10 @@ _CORE: dict[tuple[str, str], Strategy] = {
         validate=workloads.validate_pod_template, revalidate_meta=True, generation=True
     ),
     ("", "limitranges"): Strategy(
-        validate=policies.validate_limit_range, revalidate_meta=True, create_on_update=True
+        validate=policies.validate_limit_range,
+        revalidate_meta=True,
+        meta_update=False,
+        create_on_update=True,
     ),
     ("", "resourcequotas"): Strategy(
         validate=policies.validate_quota,
@@ -171,7 +175,7 @@ _WORKLOADS: dict[tuple[str, str], Strategy] = {
     ("batch", "jobs"): Strategy(
         validate=batch.validate_job,
         update=batch.validate_job_update,
-        revalidate=False,
+        revalidate_meta=True,
         new_status={},
         generation=True,
         prepare_create=s.prepare_job_create,
@@ -219,13 +223,14 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         namespaced=False,
         validate=storage.validate_storage_class,
         update=storage.validate_storage_class_update,
-        revalidate=False,
+        revalidate_meta=True,
     ),
     (_STORAGE, "csinodes"): Strategy(
         namespaced=False,
         validate=storage.validate_csi_node,
         update=storage.validate_csi_node_update,
         revalidate_meta=True,
+        meta_update=False,
         unconditional=False,
     ),
     (_STORAGE, "csidrivers"): Strategy(
@@ -237,6 +242,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     (_STORAGE, "csistoragecapacities"): Strategy(
         validate=storage.validate_storage_capacity,
         update=storage.validate_storage_capacity_update,
+        revalidate_meta=True,
         unconditional=False,
     ),
     (_STORAGE, "volumeattachments"): Strategy(
@@ -244,6 +250,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         validate=storage.validate_attachment,
         update=storage.spec_is_immutable,
         revalidate_meta=True,
+        meta_update=False,
         new_status={"attached": False},
         prepare_status=s.keep_metadata,
         unconditional=False,
@@ -258,7 +265,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     (_DRA, "resourceclaimtemplates"): Strategy(
         validate=devices.validate_claim_template,
         update=devices.spec_is_immutable,
-        revalidate=False,
+        revalidate_meta=True,
     ),
     (_DRA, "deviceclasses"): Strategy(
         namespaced=False, validate=devices.validate_class, generation=True
@@ -273,6 +280,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         name=path_segment,
         validate=policies.validate_role,
         revalidate_meta=True,
+        canonicalize=s.drop_empty_rules,
         create_on_update=True,
     ),
     (_RBAC, "clusterroles"): Strategy(
@@ -280,6 +288,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         namespaced=False,
         validate=policies.validate_cluster_role,
         revalidate_meta=True,
+        canonicalize=s.drop_empty_rules,
         create_on_update=True,
     ),
     (_RBAC, "rolebindings"): Strategy(

@@ -8,6 +8,7 @@ from bayplan.apiserver.validation.errors import (
     duplicate,
     forbidden,
     immutable,
+    internal,
     invalid,
 )
 from bayplan.apiserver.validation.formats import (
@@ -121,9 +122,13 @@ def _validate_ips(status: Object) -> Causes:
         addresses = [entry.get("ip", "") for entry in status.get(kind) or ()]
         for i, address in enumerate(addresses):
             causes += check(f"status.{kind}[{i}]", address, ip_address)
-        if len(addresses) > 1 and not causes:
+        if len(addresses) > 1:
+            wrong = [address for address in addresses if ip_address(address)]
+            if wrong:
+                text = f"failed to check for dual stack with error:invalid IP[0]: {wrong[0]}"
+                causes.append(internal(f"status.{kind}", text))
             families = {":" in address for address in addresses}
-            if len(addresses) > 2 or len(families) < 2:
+            if wrong or len(addresses) > 2 or len(families) < 2:
                 text = "may specify no more than one IP for each IP family"
                 causes.append(invalid(f"status.{kind}", status[kind], text))
     hosts = status.get("hostIPs")

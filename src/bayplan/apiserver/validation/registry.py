@@ -138,7 +138,7 @@ def validate_update(
     causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
     if (group, resource) == _POD:
         return causes + _validate_pod_update(obj, old, subresource)
-    if strategy.name is not None:
+    if strategy.name is not None and (strategy.meta_update or subresource):
         builtin = strategy.standard_finalizers
         causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=builtin)
     if subresource == "status":

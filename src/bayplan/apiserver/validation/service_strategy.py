@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
 
+_ADDRESSING = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
 
 def prepare_service_create(obj: Object) -> None:
     obj["status"] = {"loadBalancer": {}}
@@ -66,7 +68,7 @@ def _keep_addresses(spec: Object, before: Object) -> None:
         if spec.get("clusterIP") != before.get("clusterIP") and same:
             spec["clusterIPs"] = [spec["clusterIP"]]
     elif had:
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        for name in (*_ADDRESSING, "internalTrafficPolicy"):
             if spec.get(name) == before.get(name):
                 spec.pop(name, None)
     elif spec.get("clusterIP") and not spec.get("clusterIPs"):

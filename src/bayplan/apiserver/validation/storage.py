@@ -25,6 +25,7 @@ from bayplan.apiserver.validation.errors import (
 )
 from bayplan.apiserver.validation.formats import check, dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.labels import validate_label_name, validate_label_selector
+from bayplan.apiserver.validation.meta import validate_meta
 from bayplan.apiserver.validation.pods import json_diff
 from bayplan.apiserver.validation.scheduling import validate_node_selector
 from bayplan.apiserver.validation.volumes import (
@@ -119,6 +120,12 @@ def _validate_volume_details(spec: Object) -> Causes:
 
 
 def validate_volume_update(obj: Object, old: Object) -> Causes:
+    # Upstream validates a changed volume twice, and reports each problem twice.
+    causes = validate_meta(obj["metadata"], dns1123_subdomain, namespaced=False)
+    return causes + validate_volume(obj) + _validate_volume_changes(obj, old)
+
+
+def _validate_volume_changes(obj: Object, old: Object) -> Causes:
     spec, before = obj["spec"], old["spec"]
     new_source = {kind: spec[kind] for kind in PERSISTENT_SOURCES if kind in spec}
     old_source = {kind: before[kind] for kind in PERSISTENT_SOURCES if kind in before}
@@ -332,11 +339,9 @@ def validate_csi_driver_update(obj: Object, old: Object) -> Causes:
 def validate_storage_capacity(obj: Object) -> Causes:
     causes = check("storageClassName", obj.get("storageClassName", ""), dns1123_subdomain)
     causes += validate_label_selector("nodeTopology", obj.get("nodeTopology"))
-    for name in ("capacity", "maximumVolumeSize"):
-        value = obj.get(name)
-        if value is not None and quantity.nanos(value) < 0:
-            text = "must be greater than or equal to 0"
-            causes.append(invalid(name, value, text))
+    capacity = obj.get("capacity")
+    if capacity is not None and quantity.nanos(capacity) < 0:
+        causes.append(invalid("capacity", capacity, "must be greater than or equal to 0"))
     return causes
 
 

@@ -27,7 +27,8 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` is None where only the generic metadata checks apply. `validate` gets the object without
     its metadata's checks; `update` the additional checks of a change. `revalidate` says that a
-    change is validated like a new object too (metadata included with `revalidate_meta`).
+    change is validated like a new object too (metadata included with `revalidate_meta`), and
+    `meta_update` that the kind checks changed metadata itself, besides the generic check.
     `new_status` is what a new object's status becomes (None: the kind has none, or keeps it).
     """
 
@@ -37,6 +38,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     update: ValidateUpdate | None = None
     revalidate: bool = True
     revalidate_meta: bool = False
+    meta_update: bool = True
     standard_finalizers: bool = True
     new_status: Object | None = None
     keep_status: bool = True
@@ -96,11 +98,25 @@ def prepare_volume_status(obj: Object, old: Object) -> None:
 
 def prepare_claim_create(obj: Object) -> None:
     obj["status"] = {"phase": "Pending"}
+    _drop_unknown_source(obj["spec"])
     _normalize_data_sources(obj["spec"])
 
 
 def prepare_claim_update(obj: Object, old: Object) -> None:
+    before = old.get("spec") or {}
+    if before.get("dataSource") is None and before.get("dataSourceRef") is None:
+        _drop_unknown_source(obj["spec"])
     _normalize_data_sources(obj["spec"])
+
+
+def _drop_unknown_source(spec: Object) -> None:
+    """The older field takes claims and snapshots only; anything else is ignored, not refused."""
+    source = spec.get("dataSource")
+    if source is None or spec.get("dataSourceRef") is not None:
+        return
+    kind = (source.get("apiGroup") or "", source.get("kind"))
+    if kind not in (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")):
+        spec.pop("dataSource")
 
 
 def _normalize_data_sources(spec: Object) -> None:
@@ -140,6 +156,9 @@ def prepare_job_create(obj: Object) -> None:
         spec["selector"] = {}
     match = spec["selector"].setdefault("matchLabels", {})
     match.setdefault(CONTROLLER_LABELS[0], meta.get("uid") or "")
+    if not meta.get("labels"):
+        # Upstream's defaults run once more when the stored job is read.
+        meta["labels"] = dict(labels)
 
 
 def keep_labels(obj: Object, old: Object) -> None:
@@ -171,6 +190,12 @@ def prepare_service_account(obj: Object) -> None:
     secrets = obj.get("secrets")
     if secrets:
         obj["secrets"] = [{"name": secret.get("name", "")} for secret in secrets]
+
+
+def drop_empty_rules(obj: Object) -> None:
+    """A list without entries is stored like none."""
+    if not obj.get("rules"):
+        obj.pop("rules", None)
 
 
 def prepare_node_create(obj: Object) -> None:

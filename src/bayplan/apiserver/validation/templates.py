@@ -58,15 +58,16 @@ def validate_running_template(field: str, template: Object, kind: str) -> Causes
 def validate_selector(spec: Object, kind: str) -> Causes:
     """Validate `spec.selector` and that the template's labels match it."""
     selector = spec.get("selector")
-    if selector is None:
-        return [required("spec.selector")]
+    labels = template_labels(spec.get("template") or {})
+    if selector is None:  # a missing selector matches nothing
+        mismatch = invalid("spec.template.metadata.labels", labels, _MISMATCH)
+        return [required("spec.selector"), mismatch]
     causes = validate_label_selector("spec.selector", selector)
     if is_empty_selector(selector):
         text = f"empty selector is invalid for {kind}"
         return [*causes, invalid("spec.selector", selector, text)]
     if any(cause.field.endswith(".operator") for cause in causes):
         return [*causes, invalid("spec.selector", selector, "invalid label selector")]
-    labels = template_labels(spec.get("template") or {})
     if not selector_matches(selector, labels):
         causes.append(invalid("spec.template.metadata.labels", labels, _MISMATCH))
     return causes
@@ -105,5 +106,5 @@ def validate_not_above(field: str, status: Object, names: tuple[str, ...], total
     for name in names:
         if status.get(name, 0) > limit:
             text = f"cannot be greater than status.{total}"
-            causes.append(invalid(f"{field}.{name}", status[name], text))
+            causes.append(invalid(f"{field}.{name}", status.get(name, 0), text))
     return causes

@@ -196,6 +196,26 @@ def _iscsi(field: str, source: Object) -> Causes:
     return causes
 
 
+def _azure_disk(field: str, source: Object) -> Causes:
+    causes: Causes = []
+    kind, uri = source.get("kind"), source.get("diskURI", "")
+    modes = ("None", "ReadOnly", "ReadWrite")
+    mode = source.get("cachingMode")
+    if mode is not None and mode not in modes:
+        causes.append(not_supported(f"{field}.cachingMode", mode, modes))
+    kinds = ("Dedicated", "Managed", "Shared")
+    if kind is not None and kind not in kinds:
+        causes.append(not_supported(f"{field}.kind", kind, kinds))
+    if kind == "Managed" and not uri.startswith("/subscriptions/"):
+        form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/"
+        form += "microsoft.compute/disks/{disk-id}"
+        causes.append(not_supported(f"{field}.diskURI", uri, (form,)))
+    elif kind is not None and kind != "Managed" and not uri.startswith("https://"):
+        form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
+        causes.append(not_supported(f"{field}.diskURI", uri, (form,)))
+    return causes
+
+
 def _fc(field: str, source: Object) -> Causes:
     names, ids = source.get("targetWWNs"), source.get("wwids")
     if not names and not ids:
@@ -382,6 +402,7 @@ _EXTRA: dict[str, Callable[[str, Object], Causes]] = {
     "awsElasticBlockStore": _partition,
     "nfs": _nfs,
     "iscsi": _iscsi,
+    "azureDisk": _azure_disk,
     "fc": _fc,
     "flocker": _flocker,
     "flexVolume": _flex_volume,

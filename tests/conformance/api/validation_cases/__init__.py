@@ -1,0 +1,1 @@
+"""Cases of the validation suite, by topic; each module has `steps(namespace)`."""
