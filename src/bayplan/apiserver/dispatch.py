@@ -47,6 +47,11 @@ _NO_KUBELET = (
     "this control plane has no kubelets: logs, exec, attach, port-forward and proxy do not work"
 )
 
+DEPRECATED = {
+    "v1/ComponentStatus": "v1 ComponentStatus is deprecated in v1.19+",
+    "v1/Endpoints": ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+}
+
 
 class Dispatcher:
     """Finds and runs the handler of a request."""
@@ -68,9 +73,11 @@ class Dispatcher:
 
     async def run(self, request: Request) -> Answer | Stream:
         """Answer a request. Raises ApiError."""
+        kind = request.kind
+        if kind.key in DEPRECATED:
+            request.warnings.append(DEPRECATED[kind.key])
         if request.subresource:
             return await self._subresource(request)
-        kind = request.kind
         if not kind.stored:
             return await self._unstored(request)
         if request.verb not in kind.verbs:

@@ -96,7 +96,9 @@ def _typed_message(applied: Object, problems: list[str]) -> str:
     metadata = applied.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     who = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    what = f"{applied.get('apiVersion')}, Kind={applied.get('kind')}"
+    version = str(applied.get("apiVersion"))
+    version = version if "/" in version else f"/{version}"
+    what = f"{version}, Kind={applied.get('kind')}"
     text = problems[0]
     if len(problems) > 1:
         text = "errors:\n" + "\n".join(f"  {problem}" for problem in problems)

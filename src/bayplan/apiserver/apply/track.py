@@ -36,8 +36,7 @@ def object_type(obj: Object) -> Type:
 
 @cache
 def empty_object(type_: Type) -> Object:
-    """What Go prints for the zero value of a struct, nulls included: the live object of a create.
-    """
+    """What Go prints for a zero struct, nulls included: the live object of a create."""
     result: Object = {}
     for name, field in type_.fields.items():
         if field.pointer or field.omitzero:

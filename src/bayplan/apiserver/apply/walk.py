@@ -384,9 +384,39 @@ def check(value: Any, type_: Type, path: str = "") -> list[str]:
         if not isinstance(value, list):
             return [f"{path}: expected list, got {_json(value)}"]
         return _check_list(value, type_, path)
-    if isinstance(value, dict | list) and type_.kind not in ("any", "object"):
-        return [f"{path}: expected scalar, got {_json(value)}"]
-    return []
+    wanted = _SCALAR_WORDS.get(type_.kind)
+    if wanted is None or _fits_scalar(value, wanted):
+        return []
+    return [f"{path}: expected {wanted}, got {_go_value(value)}"]
+
+
+_SCALAR_WORDS = {
+    "string": "string",
+    "bytes": "string",
+    "time": "string",
+    "microtime": "string",
+    "duration": "string",
+    "int32": "numeric (int or float)",
+    "int64": "numeric (int or float)",
+    "number": "numeric (int or float)",
+    "boolean": "boolean",
+    "quantity": "scalar",
+    "intorstring": "scalar",
+}
+
+
+def _fits_scalar(value: Any, wanted: str) -> bool:
+    if wanted == "string":
+        return isinstance(value, str)
+    if wanted == "boolean":
+        return isinstance(value, bool)
+    if wanted == "scalar":
+        return not isinstance(value, dict | list)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _go_value(value: Any) -> str:
+    return f"&value.valueUnstructured{{Value:{_json(value)}}}"
 
 
 def _check_list(value: list[Any], type_: Type, path: str) -> list[str]:

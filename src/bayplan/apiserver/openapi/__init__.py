@@ -82,7 +82,8 @@ def document(registry: Registry, path: str, accept: str | None = None) -> Served
         return Served(body, JSON) if body is not None else None
     if path == "/openapi/v2":
         if accept is not None and V2_PROTOBUF in accept:
-            return Served(encode_document(msgspec.json.decode(documents.v2())), V2_PROTOBUF)
+            body = encode_document(msgspec.json.decode(documents.v2()))
+            return Served(body, V2_PROTOBUF.replace("@", "."))  # an @ is no media type
         return Served(documents.v2(), JSON)
     return None
 

@@ -10,19 +10,28 @@ from typing import NamedTuple
 
 from bayplan.api.patch import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_merge
 from bayplan.api.schema import FieldTypeError, decode, type_for
-from bayplan.apiserver import crd
+from bayplan.apiserver import crd, tables
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse, read_as
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
-from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, YAML, patch_type
+from bayplan.apiserver.kinds import Kind, kind_of
+from bayplan.apiserver.negotiate import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    TABLE,
+    YAML,
+    patch_type,
+)
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer
 from bayplan.apiserver.validation.errors import invalid as invalid_value
 from bayplan.apiserver.verbs.update import rewrite
 
 API_VERSION = "autoscaling/v1"
+TABLE_KIND = kind_of("autoscaling", "v1", "scales", "Scale", True)
 
 
 class Paths(NamedTuple):
@@ -46,7 +55,7 @@ async def scale(backend: Backend, request: Request) -> Answer:
     paths = paths_of(request.kind)
     kv = await backend.must_get(codec, request.namespace, request.name)
     if request.verb == "get":
-        return plain_answer(request, scale_of(codec.decode(kv), paths))
+        return _shown(request, scale_of(codec.decode(kv), paths))
     change = _change_of(request)
     result: Object = {}
 
@@ -63,6 +72,14 @@ async def scale(backend: Backend, request: Request) -> Answer:
     request.output = inner
     result = parse(JSON, answer.body)
     return plain_answer(request, scale_of(result, paths))
+
+
+def _shown(request: Request, found: Object) -> Answer:
+    """Answer with a Scale, as a table if one was asked for."""
+    if request.output.form != TABLE:
+        return plain_answer(request, found)
+    version = {"resourceVersion": found["metadata"].get("resourceVersion", "")}
+    return plain_answer(request, tables.render(TABLE_KIND, [found], version))
 
 
 def _change_of(request: Request):  # type: ignore[no-untyped-def]

@@ -21,13 +21,14 @@ from bayplan.apiserver import crd
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import ApiError, invalid
+from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import (
     APPLY_PATCH,
     JSON,
     JSON_PATCH,
     MERGE_PATCH,
+    STRATEGIC_PATCH,
     patch_type,
 )
 from bayplan.apiserver.request import Request
@@ -47,13 +48,23 @@ async def patch(backend: Backend, request: Request) -> Answer:
             "FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"
         )
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
-    body = parse(JSON, request.body)
+    body = _parse(media, request.body)
     change = _change(request.kind, media, body)
 
     def compute(old: Object) -> Object:
         return patched(request, old, change, body)
 
     return await rewrite(backend, request, compute)
+
+
+def _parse(media: str, body: bytes) -> Any:
+    try:
+        return parse(JSON, body)
+    except ApiError as error:
+        text = str(error).rpartition("json parse error: ")[2]
+        text = "unexpected end of JSON input" if "truncated" in text else text
+        prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
+        raise bad_request(prefix + text) from error
 
 
 def _change(kind: Kind, media: str, body: Any) -> Callable[[Object], Any]:
@@ -105,7 +116,12 @@ def _custom(request: Request, obj: Object) -> Object:
     return out
 
 
+REJECTED = "the server rejected our request due to an error in our request"
+
+
 def _patch_error(error: PatchError) -> ApiError:
+    if error.status == 422:  # upstream keeps the reason to itself
+        return ApiError(422, "Invalid", REJECTED)
     reason = {400: "BadRequest", 413: "RequestEntityTooLarge"}.get(error.status, "Invalid")
     return ApiError(error.status, reason, str(error))
 
