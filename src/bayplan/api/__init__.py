@@ -6,6 +6,7 @@ from bayplan.api.decode import (
     decode,
     decode_list,
     encode,
+    plain,
     strip_nulls,
     to_builtins,
 )
@@ -318,6 +319,7 @@ __all__ = [
     "decode_list",
     "encode",
     "parse_time",
+    "plain",
     "strip_nulls",
     "to_builtins",
 ]

@@ -85,13 +85,20 @@ def decode_list(kind: type[T], data: bytes | str) -> Page:
 
 def encode(value: Object) -> bytes:
     """Encode what a struct holds, with its kind; for tests, records and tools."""
-    return msgspec.json.encode(to_builtins(value))
+    head = {"apiVersion": value.API_VERSION, "kind": value.KIND}
+    return msgspec.json.encode(head | msgspec.to_builtins(value))
 
 
 def to_builtins(value: Object) -> dict[str, Any]:
     """Return what a struct holds as plain data, with its kind."""
-    body = msgspec.to_builtins(value)
-    return {"apiVersion": value.API_VERSION, "kind": value.KIND, **body}
+    body: dict[str, Any] = msgspec.json.decode(encode(value))
+    return body
+
+
+def plain(value: msgspec.Struct) -> dict[str, Any]:
+    """Return any struct as plain data, with lists where it has tuples."""
+    body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return body
 
 
 def strip_nulls(data: object) -> object:

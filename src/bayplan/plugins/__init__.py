@@ -7,6 +7,7 @@ from bayplan.framework.registry import Registry
 from bayplan.plugins import (
     default_binder,
     default_preemption,
+    dynamic_resources,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -32,6 +33,7 @@ def in_tree_registry() -> Registry:
     return {
         default_binder.NAME: default_binder.new,
         default_preemption.NAME: default_preemption.new,
+        dynamic_resources.NAME: dynamic_resources.new,
         image_locality.NAME: image_locality.new,
         inter_pod_affinity.NAME: inter_pod_affinity.new,
         node_affinity.NAME: node_affinity.new,

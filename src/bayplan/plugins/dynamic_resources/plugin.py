@@ -1,0 +1,281 @@
+"""The extension points of DynamicResources: devices for pods, by structured parameters.
+
+A pod without claims, and without extended resources that a device class serves, costs nothing here.
+Otherwise each node is searched for devices in scalar form; nodes without devices of their own share
+one answer. Reserve books the devices, PreBind hands out the writes. All rejections are such that
+preemption is not tried for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from bayplan.api import Pod, ResourceClaim
+from bayplan.config import DynamicResourcesArgs
+from bayplan.framework import (
+    SKIP,
+    ApiCall,
+    BoolArray,
+    ClusterEventWithHint,
+    CycleState,
+    Depends,
+    Diagnosis,
+    Effects,
+    Handle,
+    IntArray,
+    NodeInfo,
+    Nodes,
+    PostFilterResult,
+    PreBindPreFlightResult,
+    PreFilterResult,
+    Status,
+    Verdict,
+    default_normalize,
+    failed,
+    unresolvable,
+    unschedulable,
+)
+from bayplan.framework.status import Code
+from bayplan.plugins.dynamic_resources import extended
+from bayplan.plugins.dynamic_resources.claims import (
+    ClaimBooks,
+    ClaimProblem,
+    pod_resource_claims,
+    reserved_for,
+)
+from bayplan.plugins.dynamic_resources.hints import events
+from bayplan.plugins.dynamic_resources.pools import Pools
+from bayplan.plugins.dynamic_resources.requests import class_problem
+from bayplan.plugins.dynamic_resources.results import bind_calls, deallocate_call, delete_calls
+from bayplan.plugins.dynamic_resources.work import Attempt, OnNode, binding_ready
+from bayplan.plugins.per_cluster import per_cluster
+
+NAME = "DynamicResources"
+_CHOSEN = f"{NAME}/chosen"
+DEFAULT_BINDING_TIMEOUT = 600.0
+
+
+class _Nothing:
+    """Stands in the state of pods that need no devices."""
+
+    __slots__ = ()
+
+
+_NOTHING = _Nothing()
+
+
+class DynamicResources:
+    """Filter, score and book devices."""
+
+    name = NAME
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._objects = handle.objects
+        timeout = args.binding_timeout
+        self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
+        self._books = per_cluster(handle.objects, NAME, lambda: ClaimBooks(handle.objects))
+        self._pools = per_cluster(handle.objects, f"{NAME}/pools", lambda: Pools(handle.objects))
+
+    def depends_on(self, pod: Pod) -> Depends:
+        return Depends.CLUSTER if self._may_need_devices(pod) else Depends.NODE
+
+    def _may_need_devices(self, pod: Pod) -> bool:
+        if pod.spec.resource_claims:
+            return True
+        names = self._handle.info(pod).traits.resources.fit
+        return any(extended.may_be_served(name) for name in names)
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if not pod.spec.resource_claims:
+            return None
+        try:
+            pod_resource_claims(pod, self._objects)
+        except ClaimProblem as problem:
+            return unresolvable(str(problem.args[0]))
+        return None
+
+    # -- filtering --------------------------------------------------------------------------
+
+    def pre_filter(
+        self, state: CycleState, pod: Pod, nodes: Nodes
+    ) -> tuple[PreFilterResult | None, Status | None]:
+        state.write(NAME, _NOTHING)
+        if not self._may_need_devices(pod):
+            return None, SKIP
+        try:
+            claims = pod_resource_claims(pod, self._objects)
+        except ClaimProblem as problem:
+            return None, unresolvable(str(problem.args[0]))
+        scalars = self._handle.info(pod).traits.resources.fit
+        special = self._special_claim(pod, scalars)
+        if not claims and special is None:
+            return None, SKIP
+        self._books.refresh()
+        self._pools.refresh()
+        for claim in claims:
+            if problem_text := self._claim_problem(claim):
+                return None, unresolvable(problem_text)
+        attempt = Attempt(pod, claims, special, scalars, self._objects, self._books, self._pools)
+        state.write(NAME, attempt)
+        return None, None
+
+    def _special_claim(self, pod: Pod, scalars: dict[str, int]) -> ResourceClaim | None:
+        names = [name for name, amount in scalars.items() if amount]
+        if not extended.served_names(names, self._objects.device_classes):
+            return None
+        known = extended.find_claim(pod, self._objects.resource_claims)
+        return extended.in_memory_claim(pod) if known is None else known
+
+    def _claim_problem(self, claim: ResourceClaim) -> str:
+        if claim.status.allocation is not None:
+            return ""
+        if self._books.pending(claim.uid) is not None:
+            return f"resource claim {claim.key} is in the process of being allocated"
+        return class_problem(claim, self._objects.device_classes)
+
+    def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+        attempt = state.read(NAME, Attempt)
+        which = np.zeros(nodes.count, dtype=np.uint16)  # (N,)
+        outcomes: dict[Status, int] = {}
+        shared: list[int] = []
+        for place, name in enumerate(nodes.names()):
+            if shared and attempt.same_everywhere(name):
+                which[place] = shared[0]
+                continue
+            status = self._check(attempt, nodes.info(place))
+            if status is not None:
+                which[place] = outcomes.setdefault(status, len(outcomes) + 1)
+            if attempt.same_everywhere(name):
+                shared.append(int(which[place]))
+        return Verdict.by_outcome(which, tuple(outcomes)) if outcomes else Verdict.all_pass(nodes)
+
+    def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return self._check(state.read(NAME, Attempt), node)
+
+    def _check(self, attempt: Attempt, node: NodeInfo) -> Status | None:
+        return attempt.check(node, self._handle.now, self._timeout)
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, statuses: Diagnosis
+    ) -> tuple[PostFilterResult | None, Status | None]:
+        attempt: Attempt | _Nothing = state.read(NAME)
+        if not isinstance(attempt, Attempt):
+            return None, unschedulable("no new claims to deallocate")
+        for claim in attempt.claims:
+            others = [c for c in claim.status.reserved_for if c.uid != pod.uid]
+            if claim.key in attempt.unavailable and not others:
+                effects = Effects((deallocate_call(claim),))
+                text = "deallocation of ResourceClaim completed"
+                return PostFilterResult(effects=effects), unschedulable(text)
+        special = attempt.special
+        if special is not None and special.name != extended.IN_MEMORY_NAME:
+            effects = Effects(tuple(delete_calls(special)))
+            text = "deletion of ResourceClaim completed"
+            return PostFilterResult(effects=effects), unschedulable(text)
+        return None, unschedulable("still not schedulable")
+
+    # -- scoring ----------------------------------------------------------------------------
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
+    ) -> Status | None:
+        return None if isinstance(state.get(NAME), Attempt) else SKIP
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
+        attempt = state.read(NAME, Attempt)
+        known, shared = attempt.nodes, 0
+        for name, found in known.items():
+            if attempt.same_everywhere(name):
+                shared = found.score
+                break
+        return np.fromiter(
+            (known[n].score if n in known else shared for n in nodes.names()),
+            dtype=np.int64,
+            count=nodes.count,
+        )  # (N,)
+
+    def normalize(
+        self, state: CycleState, pod: Pod, scores: IntArray, feasible: BoolArray
+    ) -> IntArray:
+        return default_normalize(scores, feasible)
+
+    # -- booking and binding ----------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        attempt: object = state.get(NAME, object)
+        if not isinstance(attempt, Attempt):
+            return None
+        if node_name not in attempt.nodes:
+            node = self._handle.table.info_of(node_name)
+            status = None if node is None else self._check(attempt, node)
+            if status is not None:
+                return status
+        chosen = attempt.nodes.get(node_name)
+        if chosen is None:
+            needed = bool(attempt.open_claims)
+            return failed("claim allocation not found for node") if needed else None
+        for claim, allocation in chosen.allocations:
+            self._books.add_pending(claim, allocation, pod)
+        state.write(_CHOSEN, chosen)
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        chosen = state.get(_CHOSEN, OnNode)
+        if chosen is not None:
+            for claim, _ in chosen.allocations:
+                self._books.remove_pending(claim, pod)
+            state.delete(_CHOSEN)
+
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: Pod, node_name: str
+    ) -> tuple[PreBindPreFlightResult | None, Status | None]:
+        acts = isinstance(state.get(NAME), Attempt)
+        return PreBindPreFlightResult(allow_parallel=True), None if acts else SKIP
+
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | Effects | None:
+        attempt: object = state.get(NAME, object)
+        if not isinstance(attempt, Attempt):
+            return None
+        chosen = state.get(_CHOSEN, OnNode) or OnNode()
+        given = {claim.key: allocation for claim, allocation in chosen.allocations}
+        now = datetime.fromtimestamp(self._handle.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        calls: list[ApiCall] = []
+        for claim in attempt.claims:
+            if not reserved_for(claim, pod):
+                calls += bind_calls(claim, given.get(claim.key), pod, now)
+        special = chosen.extended_claim
+        if special is not None:
+            written = extended.written_claim(special, pod)
+            calls.append(extended.create_call(written))
+            calls += bind_calls(written, given.get(special.key), pod, now)
+            calls.append(extended.status_call(written, pod, chosen.mappings))
+        waits = any(r.binding_conditions for a in given.values() for r in a.devices.results)
+        waits = waits or any(binding_ready(claim) is not True for claim in attempt.claims)
+        if not waits:
+            return Effects(tuple(calls))
+        keys = [claim.key for claim in attempt.claims]
+        return Effects(tuple(calls), lambda: self._progress(keys), self._timeout)
+
+    def _progress(self, keys: Sequence[str]) -> Status | None:
+        """Whether drivers have prepared all devices."""
+        for key in keys:
+            claim = self._objects.resource_claims.get(key)
+            if claim is None or claim.status.allocation is None:
+                return None
+            ready = binding_ready(claim)
+            if ready is None:
+                return failed(f'claim "{key}": binding of a device failed')
+            if not ready:
+                return None
+        return Status(Code.SUCCESS)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return events(self._objects)
+
+
+def new(args: DynamicResourcesArgs | None, handle: Handle) -> DynamicResources:
+    return DynamicResources(args or DynamicResourcesArgs(), handle)

@@ -1,0 +1,144 @@
+"""What claims ask for, in one form: the alternatives of each request, with their classes.
+
+Also the test whether one device satisfies one alternative on its own: selectors, taints, and, for
+devices that can be shared, how much of each capacity a request takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bayplan.api import Device, DeviceClass, DeviceRequestDetail, ResourceClaim, quantity
+from bayplan.api.devices import CapacityRequestPolicy, DeviceTaint, DeviceToleration
+from bayplan.framework import Lister
+from bayplan.plugins.dynamic_resources import cel
+from bayplan.plugins.dynamic_resources.pools import Offer
+
+ALL = "All"
+HARD_EFFECTS = frozenset(("NoSchedule", "NoExecute"))
+
+
+class Alternative:
+    """One way to satisfy a request: `exactly`, or one of `firstAvailable`."""
+
+    __slots__ = ("_answers", "count", "detail", "expressions", "index", "label", "wants_all")
+
+    def __init__(
+        self, label: str, index: int, detail: DeviceRequestDetail, device_class: DeviceClass
+    ) -> None:
+        self.label = label
+        """`request`, or `request/subrequest`."""
+        self.index = index
+        self.detail = detail
+        self.wants_all = detail.allocation_mode == ALL
+        self.count = detail.count or 1
+        selectors = device_class.spec.selectors + detail.selectors
+        self.expressions = tuple(s.cel.expression for s in selectors if s.cel is not None)
+        self._answers: dict[int, bool] = {}
+
+    def selects(self, offer: Offer) -> bool:
+        """Whether class and request select the device; raises CelError."""
+        known = self._answers.get(id(offer))
+        if known is None:
+            known = all(self._matches(text, offer) for text in self.expressions)
+            self._answers[id(offer)] = known
+        return known
+
+    def _matches(self, text: str, offer: Offer) -> bool:
+        try:
+            return cel.matches(text, offer.view)
+        except cel.CelError as problem:
+            driver, pool, device = offer.id
+            raise cel.CelError(
+                f"claim request {self.label}, device {driver}/{pool}/{device}: {problem}"
+            ) from problem
+
+    def tolerates(self, taints: Sequence[DeviceTaint]) -> bool:
+        """Whether no taint keeps the request off a device."""
+        return all(
+            taint.effect not in HARD_EFFECTS
+            or any(_tolerates(item, taint) for item in self.detail.tolerations)
+            for taint in taints
+        )
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def class_problem(claim: ResourceClaim, classes: Lister[DeviceClass]) -> str:
+    """Why a claim cannot be allocated whatever the devices; empty if it can."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            asked = [(request.name, request.exactly)]
+        elif request.first_available:
+            asked = [(f"{request.name}/{item.name}", item) for item in request.first_available]
+        else:
+            return f"resource claim {claim.key}, request {request.name}: unknown request type"
+        for label, detail in asked:
+            if classes.get(detail.device_class_name) is None:
+                return f"request {label}: device class {detail.device_class_name} does not exist"
+    return ""
+
+
+def alternatives(
+    claim: ResourceClaim, classes: Lister[DeviceClass]
+) -> list[tuple[Alternative, ...]]:
+    """For each request of a claim its alternatives, in order."""
+    found: list[tuple[Alternative, ...]] = []
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            asked = [(request.name, request.exactly)]
+        else:
+            asked = [(f"{request.name}/{item.name}", item) for item in request.first_available]
+        choices = []
+        for index, (label, detail) in enumerate(asked):
+            device_class = classes.get(detail.device_class_name)
+            if device_class is not None:
+                choices.append(Alternative(label, index, detail, device_class))
+        found.append(tuple(choices))
+    return found
+
+
+def consumption(device: Device, detail: DeviceRequestDetail) -> dict[str, int] | None:
+    """How much of each capacity of a shared device a request takes; None if it cannot."""
+    asked: Mapping[str, object] = detail.capacity.requests if detail.capacity is not None else {}
+    if any(name not in device.capacity for name in asked):
+        return None
+    found: dict[str, int] = {}
+    for name, capacity in device.capacity.items():
+        full = quantity.nanos(capacity.value)
+        policy = capacity.request_policy
+        wanted = asked.get(name)
+        if wanted is None:
+            default = policy.default if policy is not None else None
+            found[name] = full if default is None else quantity.nanos(default)
+            continue
+        amount = quantity.nanos(wanted) if isinstance(wanted, str | int | float) else 0
+        rounded = amount if policy is None else _round_up(amount, policy)
+        if rounded is None or rounded > full:
+            return None
+        found[name] = rounded
+    return found
+
+
+def _round_up(amount: int, policy: CapacityRequestPolicy) -> int | None:
+    if policy.valid_range is not None:
+        least = quantity.nanos(policy.valid_range.min or 0)
+        most = policy.valid_range.max
+        if amount < least:
+            amount = least
+        elif policy.valid_range.step is not None:
+            step = quantity.nanos(policy.valid_range.step)
+            amount = least + -(-(amount - least) // step) * step
+        return None if most is not None and amount > quantity.nanos(most) else amount
+    if policy.valid_values:
+        larger = [v for v in map(quantity.nanos, policy.valid_values) if v >= amount]
+        return min(larger, default=None)
+    return amount
