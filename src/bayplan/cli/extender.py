@@ -64,7 +64,9 @@ def serve(
 ) -> None:
     """Serve the extender TARGET (module:name or file.py:name; name is `app` if left out)."""
     from bayplan.extender import serve as server
+    from bayplan.observe import logs
 
+    logs.configure()
     if bool(target) == bool(profile):
         raise click.UsageError("give either a TARGET such as my_module:app, or --profile FILE")
     if target:

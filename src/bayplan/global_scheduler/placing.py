@@ -1,0 +1,228 @@
+"""Places the API server's objects: watches, queues, decides, binds, and tells why not.
+
+An object's uid is its allocation's id, so a restart between reserving and binding is harmless: the
+same allocation is found again and bound. An object that goes, or that others placed elsewhere,
+gives back what it took; at start, allocations of objects that no longer exist are released.
+With several schedulers each object belongs to the one whose share of the hash range it falls in.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+
+from bayplan.client import ApiError, Change, Client, ClientError, Informer, NotFound
+from bayplan.client.resources import EVENTS
+from bayplan.errors import BayplanError
+from bayplan.global_scheduler.fields import Problem
+from bayplan.global_scheduler.kinds import Adapter, Placeable, node_name
+from bayplan.global_scheduler.ledger import Record
+from bayplan.global_scheduler.retry import RetryQueue
+from bayplan.global_scheduler.service import Allocations, NotFoundError, fingerprint
+
+log = structlog.get_logger(__name__)
+
+COMPONENT = "global-scheduler"
+ERROR_PAUSE = 1.0
+
+
+class Placing:
+    """One kind of object, from watch to binding."""
+
+    def __init__(
+        self,
+        client: Client,
+        service: Allocations,
+        adapter: Adapter,
+        *,
+        clock: Callable[[], float],
+        is_mine: Callable[[str], bool] = lambda uid: True,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._service = service
+        self._adapter = adapter
+        self._clock = clock
+        self._is_mine = is_mine
+        self._pause = pause
+        self._queue = RetryQueue()
+        self._tried: dict[str, str] = {}
+        self._work = asyncio.Event()
+        self.informer = Informer(client, adapter.resource, Placeable, optional=True)
+        self.informer.add_handler(self._changed)
+        service.ledger.on_change(self._ledger_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.informer.run())
+            group.create_task(self._place_all())
+
+    def hint(self) -> None:
+        """Something changed that may make room."""
+        self._queue.hint(self._clock())
+        self._work.set()
+
+    def reconsider(self) -> None:
+        """The share of this scheduler changed: look at every object again."""
+        self._tried.clear()
+        for key, item in self.informer.store.items():
+            self._consider(key, item)
+
+    def _ledger_changed(self, record: Record, came: bool) -> None:
+        if not came:
+            self.hint()
+
+    def _changed(self, changes: Sequence[Change[Placeable]]) -> None:
+        for change in changes:
+            key = _key(change.new)
+            if change.type == "DELETED":
+                self._queue.forget(key)
+                self._tried.pop(key, None)
+                self._release(change.new.metadata.uid)
+            else:
+                self._consider(key, change.new)
+
+    def _consider(self, key: str, item: Placeable) -> None:
+        if not self._adapter.holds(item):
+            self._queue.forget(key)
+            self._release(item.metadata.uid)
+        elif self._adapter.wants_placing(item) and self._is_mine(item.metadata.uid):
+            # a change of status only, such as our own, is no reason to try again
+            if self._tried.get(key) != _version(item):
+                self._tried[key] = _version(item)
+                self._queue.add(key)
+                self._work.set()
+        else:
+            self._queue.forget(key)
+
+    def _release(self, uid: str) -> None:
+        if uid in self._service.ledger.records and self._is_mine(uid):
+            asyncio.get_running_loop().create_task(self._release_now(uid))
+
+    async def _release_now(self, uid: str) -> None:
+        with suppress(NotFoundError):
+            await self._service.release(uid)
+
+    async def _place_all(self) -> None:
+        await self.informer.wait_synced()
+        await self.release_orphans()
+        while True:
+            key = self._queue.pop(self._clock())
+            if key is None:
+                await self._wait()
+                continue
+            try:
+                await self._place(key)
+            except (ClientError, BayplanError) as problem:
+                log.warning("placing failed", object=key, error=str(problem))
+                self._queue.fail(key, self._clock())
+                self._queue.hint(self._clock())
+
+    async def _wait(self) -> None:
+        self._work.clear()
+        next_time = self._queue.next_time()
+        if next_time is None:
+            await self._work.wait()
+            return
+        waiter = asyncio.ensure_future(self._work.wait())
+        sleeper = asyncio.ensure_future(self._pause(max(next_time - self._clock(), 0.001)))
+        _, left = await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+
+    async def release_orphans(self) -> None:
+        """Give back what objects of this kind took that are gone since this scheduler last ran."""
+        live = {item.metadata.uid for item in self.informer.store.values()}
+        owner = self._owner
+        for record in list(self._service.ledger.records.values()):
+            if record.key.startswith(owner) and record.id not in live and self._is_mine(record.id):
+                await self._release_now(record.id)
+
+    @property
+    def _owner(self) -> str:
+        return f"{self._adapter.resource.plural}.{self._adapter.resource.group}/"
+
+    async def _place(self, key: str) -> None:
+        item = self.informer.store.get(key)
+        if item is None or not self._adapter.wants_placing(item):
+            return
+        table = self._service.table
+        allocation, problems = self._adapter.allocation(item, (table.flavors, table.volume_types))
+        if problems:
+            await self._refuse(key, item, _explain(problems))
+            return
+        try:
+            record = await self._service.create(
+                allocation,
+                key=f"{self._owner}{item.metadata.uid}",
+                fingerprint=fingerprint(allocation),
+            )
+        except BayplanError as problem:
+            await self._refuse(key, item, str(problem))
+            return
+        node = node_name(table, record.groups[0].selected.node_id)
+        if await self._adapter.placed(self._client, item, record, node):
+            log.info("placed", object=key, node=node, replicas=len(record.groups))
+            self._queue.forget(key)
+            return
+        log.info("gone or placed by another", object=key)
+        await self._release_now(record.id)
+
+    async def _refuse(self, key: str, item: Placeable, message: str) -> None:
+        now = self._clock()
+        self._queue.fail(key, now)
+        time = datetime.fromtimestamp(now, UTC)
+        with suppress(NotFound):
+            await self._adapter.refused(
+                self._client, item, message, time.strftime("%Y-%m-%dT%H:%M:%SZ")
+            )
+        await self._tell(item, message, time)
+
+    async def _tell(self, item: Placeable, message: str, time: datetime) -> None:
+        """An event; losing one is no reason to fail."""
+        meta = item.metadata
+        resource = self._adapter.resource
+        body = {
+            "apiVersion": EVENTS.api_version,
+            "kind": "Event",
+            "metadata": {
+                "name": f"{meta.name}.{int(time.timestamp() * 1e6):x}",
+                "namespace": meta.namespace,
+            },
+            "eventTime": time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reason": "FailedScheduling",
+            "note": message[:1024],
+            "type": "Warning",
+            "action": "Scheduling",
+            "reportingController": COMPONENT,
+            "reportingInstance": self._service.name,
+            "regarding": {
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "namespace": meta.namespace,
+                "name": meta.name,
+                "uid": meta.uid,
+            },
+        }
+        try:
+            await self._client.create(EVENTS, body, meta.namespace)
+        except ApiError as problem:
+            log.warning("event was not taken", object=meta.name, error=str(problem))
+
+
+def _key(item: Placeable) -> str:
+    meta = item.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def _version(item: Placeable) -> str:
+    """Changes when the request does, not when its status does."""
+    body = b"".join(bytes(raw) for raw in (item.spec or {}).values())
+    return f"{item.metadata.uid}/{hash(body)}"
+
+
+def _explain(problems: list[Problem]) -> str:
+    return "; ".join(str(problem) for problem in problems)

@@ -1,0 +1,184 @@
+import asyncio
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from bayplan.api import yaml
+from bayplan.apiserver.server import ApiServer
+from bayplan.client import AsgiTransport, Client
+from bayplan.client.resources import CORE_EVENTS, PODS, Resource
+from bayplan.global_scheduler.files import must_load
+from bayplan.global_scheduler.kinds import ALLOCATIONS, STACKS, VIRTUAL_MACHINES, in_tree_adapters
+from bayplan.global_scheduler.placer import Placer
+from bayplan.global_scheduler.placing import Placing
+from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.service import Allocations
+from bayplan.store import MemoryStore
+
+FOLDER = Path(str(files("bayplan.global_scheduler")))
+SAMPLE = FOLDER / "sample"
+CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+)
+
+
+def machine(name="demovm", **changes):
+    pod = yaml.load((SAMPLE / "vm.yaml").read_bytes())
+    pod["metadata"]["name"] = name
+    pod["spec"]["virtualMachine"] |= changes
+    return pod
+
+
+@asynccontextmanager
+async def world(*kinds, store=None, api=None):
+    """An API server, the allocation service and the placing of some kinds, all in this process."""
+    api = api or ApiServer(MemoryStore())
+    await api.start()
+    client = Client(AsgiTransport(api, token=api.admin_token))
+    base = must_load(SAMPLE)
+    loop = asyncio.get_running_loop()
+    service = Allocations(
+        store or MemoryStore(),
+        base.inventory,
+        Placer(base.policy, in_tree_registry()),
+        clock=loop.time,
+    )
+    await service.start()
+    placings = [
+        Placing(client, service, in_tree_adapters()[kind], clock=loop.time) for kind in kinds
+    ]
+    tasks = [asyncio.create_task(placing.run()) for placing in placings]
+    try:
+        yield client, service
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await service.stop()
+
+
+async def until(client, resource, name, condition, namespace="default"):
+    async with asyncio.timeout(10):
+        while True:
+            found = msgspec.json.decode(await client.get(resource, name, namespace))
+            if condition(found):
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def events_of(client):
+    async with asyncio.timeout(10):
+        while True:
+            found = msgspec.json.decode(await client.list(CORE_EVENTS, "default"))["items"]
+            if found:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_the_demo_machine_is_bound_to_its_zone():
+    async with world("pods") as (client, service):
+        await client.create(PODS, machine(), "default")
+        pod = await until(client, PODS, "demovm", lambda pod: pod["spec"].get("nodeName"))
+
+    assert "az1" == pod["spec"]["nodeName"]
+    assert "Pending" == pod["status"]["phase"]
+    [condition] = pod["status"]["conditions"]
+    assert ("PodScheduled", "True") == (condition["type"], condition["status"])
+    [record] = service.ledger.records.values()
+    assert pod["metadata"]["uid"] == record.id
+    assert {"region1/common_pool1": 1} == record.groups[0].charges.eips
+
+
+async def test_a_machine_that_does_not_fit_says_why_and_is_placed_when_room_comes_free():
+    async with world("pods") as (client, service):
+        big = machine("big", resourceCommonInfo={"count": 18})
+        await client.create(PODS, big, "default")
+        await until(client, PODS, "big", lambda pod: pod["spec"].get("nodeName"))
+        await client.create(PODS, machine("late"), "default")
+        late = await until(client, PODS, "late", lambda pod: pod["status"].get("conditions"))
+        events = await events_of(client)
+        await client.delete(PODS, "big", "default", grace_period=0)
+        await until(client, PODS, "late", lambda pod: pod["spec"].get("nodeName"))
+
+    [condition] = late["status"]["conditions"]
+    text = "0/1 sites are available: 1 Insufficient EIPs."
+    assert ("False", "Unschedulable", text) == (
+        condition["status"],
+        condition["reason"],
+        condition["message"],
+    )
+    assert [("FailedScheduling", text)] == [(e["reason"], e["message"]) for e in events]
+    assert 1 == len(service.ledger.records)
+
+
+async def test_a_wrong_machine_is_told_which_field_is_wrong():
+    async with world("pods") as (client, _):
+        await client.create(PODS, machine(flavors=[{"flavorID": "zz"}]), "default")
+        pod = await until(client, PODS, "demovm", lambda pod: pod["status"].get("conditions"))
+
+    message = pod["status"]["conditions"][0]["message"]
+    assert 'spec.virtualMachine.flavors[0].flavor_id: "zz" is not offered in any region' == message
+
+
+async def test_ordinary_pods_are_left_alone():
+    async with world("pods") as (client, service):
+        body = {
+            "metadata": {"name": "plain"},
+            "spec": {"containers": [{"name": "c", "image": "pause"}]},
+        }
+        await client.create(PODS, body, "default")
+        await client.create(PODS, machine(), "default")
+        await until(client, PODS, "demovm", lambda pod: pod["spec"].get("nodeName"))
+        plain = msgspec.json.decode(await client.get(PODS, "plain", "default"))
+
+    assert "nodeName" not in plain["spec"]
+    assert 1 == len(service.ledger.records)
+
+
+async def test_a_restart_releases_what_is_gone_and_keeps_the_rest():
+    store, api = MemoryStore(), ApiServer(MemoryStore())
+    async with world("pods", store=store, api=api) as (client, _):
+        for name in ("stays", "goes"):
+            await client.create(PODS, machine(name), "default")
+            await until(client, PODS, name, lambda pod: pod["spec"].get("nodeName"))
+    await client.delete(PODS, "goes", "default", grace_period=0)
+    async with world("pods", store=store, api=api) as (client, service):
+        async with asyncio.timeout(10):
+            while len(service.ledger.records) != 1:
+                await asyncio.sleep(0.01)
+        [record] = service.ledger.records.values()
+
+    assert "stays" == record.allocation.stack.name
+
+
+async def test_custom_resources_are_placed_too():
+    async with world("virtualmachines", "stacks", "allocations") as (client, service):
+        for crd in yaml.load_all((FOLDER / "crds.yaml").read_bytes()):
+            await client.create(CRDS, crd)
+        template = yaml.load((SAMPLE / "vm.yaml").read_bytes())["spec"]["virtualMachine"]
+        resources = [{"name": "r", "flavors": [{"flavor_id": "c6.large.2"}]}]
+        bodies = [
+            (VIRTUAL_MACHINES, template),
+            (STACKS, {"resources": resources, "labels": {"app": "web"}}),
+            (ALLOCATIONS, {"resource_group": {"name": "g", "resources": resources}, "replicas": 3}),
+        ]
+        for resource, spec in bodies:
+            body = {
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "metadata": {"name": "one"},
+                "spec": spec,
+            }
+            await client.create(resource, body, "default")
+        found = [
+            await until(
+                client, resource, "one", lambda item: item.get("status", {}).get("phase") == "Bound"
+            )
+            for resource, _ in bodies
+        ]
+
+    assert [1, 1, 3] == [len(item["status"]["groups"]) for item in found]
+    assert {"az1"} == {item["status"]["node"] for item in found}
+    assert 3 == len(service.ledger.records)
