@@ -123,11 +123,12 @@ class RecordEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Observe(msgspec.Struct, frozen=True, gc=False):
-    """An attempt is over.
+    """An attempt is over, or a preemption began: numbers for metrics.
 
-    `result` is scheduled, unschedulable or error, as in `schedule_attempts_total`. `attempts` and
-    `sli_seconds` (since the first attempt) are those of a scheduled pod; `flushed` tells that it
-    was tried only because it had waited for five minutes.
+    `result` is scheduled, unschedulable or error, as in `schedule_attempts_total`, or preempted
+    for a preemption that chose `victims`. `attempts` and `sli_seconds` (since the first attempt)
+    are those of a scheduled pod; `flushed` tells that it was tried only because it had waited for
+    five minutes.
     """
 
     scheduler_name: str
@@ -136,7 +137,7 @@ class Observe(msgspec.Struct, frozen=True, gc=False):
     sli_seconds: float = 0.0
     flushed: bool = False
     victims: int = 0
-    """How many victims a preemption chose; 0 if there was none."""
+    preemption_tried: bool = False
 
 
 Action = Bind | ExtenderBind | CallApi | Evict | PatchPod | RecordEvent | Observe

@@ -271,6 +271,7 @@ class Scheduler:
             decision.message,
             frozenset(decision.unschedulable_plugins),
             frozenset(decision.pending_plugins),
+            decision.post_filter_status is not None,
             nominating,
         )
         self._failures.fail(item, profile, failure)

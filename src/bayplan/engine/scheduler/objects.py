@@ -115,6 +115,8 @@ class ObjectHandlers:
         old = known.pod
         if old is not new:
             cache.update_pod(new)
+            if new.metadata.deletion_timestamp and shared.last_victims:
+                shared.victim_leaves(uid)
             for event in pod_update_events(old, new):
                 shared.queue.move_all(event, old, new, shared.now)
 
@@ -125,6 +127,8 @@ class ObjectHandlers:
         placed = shared.cache.pod(uid)
         if placed is not None and not assumed:
             shared.cache.remove_pod(old)
+            if shared.last_victims:
+                shared.victim_leaves(uid)
             shared.queue.move_all(ASSIGNED_POD_DELETE, placed.pod, None, shared.now)
         known = shared.unassigned.get(old.key)
         if known is not None and known.metadata.uid == uid:

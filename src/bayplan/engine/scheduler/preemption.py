@@ -61,10 +61,11 @@ class Preemptions:
         running = Preemption(pod, node_name, profile.name, targets)
         uid = pod.metadata.uid
         self._running[uid] = running
-        shared.preempting[uid] = running
-        wait_for_last = shared.gates["SchedulerAsyncPreemption"]
-        now = targets[:-1] if wait_for_last else targets
-        for victim in now:
+        at_once = targets
+        if shared.gates["SchedulerAsyncPreemption"]:
+            shared.preempting[uid] = running
+            at_once = targets[:-1]
+        for victim in at_once:
             self._evict(running, victim)
         self._advance(running)
 
@@ -119,6 +120,7 @@ class Preemptions:
             return
         if running.victims and running.last is None:
             (running.last,) = running.victims.values()
+            self._shared.last_victims[running.last.metadata.uid] = running.preemptor.metadata.uid
             self._evict(running, running.last)
         if not running.open:
             self._end(running)
@@ -128,10 +130,13 @@ class Preemptions:
         if self._running.get(uid) is running:
             del self._running[uid]
             self._shared.preempting.pop(uid, None)
+            if running.last is not None:
+                self._shared.last_victims.pop(running.last.metadata.uid, None)
 
     def validate(self) -> None:
         """Raise AssertionError unless what plugins see is what runs."""
-        assert set(self._running) == set(self._shared.preempting)
+        assert set(self._shared.preempting) <= set(self._running)
+        assert set(self._shared.last_victims.values()) <= set(self._running)
         for uid, running in self._running.items():
             assert uid == running.preemptor.metadata.uid
             assert running.open, f"preemption of {running.preemptor.key} waits for nothing"

@@ -23,6 +23,8 @@ class Failure(msgspec.Struct):
     unschedulable: frozenset[str] = frozenset()
     """Plugins whose events may bring the pod back."""
     pending: frozenset[str] = frozenset()
+    post_filtered: bool = False
+    """Whether PostFilter plugins were asked, which counts as a try to preempt."""
     nominating: NominatingInfo | None = None
 
 
@@ -36,6 +38,8 @@ class Shared:
         self.waiting = engine.cache.waiting
         self.preempting = engine.handles[0].preempting
         """What plugins see of preemptions under way."""
+        self.last_victims: dict[str, str] = {}
+        """The last victim of each preemption to its preemptor; once it goes, that may be queued."""
         self.gates = gates
         self.nominations = nominations
         self.queue: SchedulingQueue
@@ -50,6 +54,12 @@ class Shared:
 
     def note(self, pod: Pod, what: str, detail: str = "") -> None:
         self.stories.note(self.now, pod.metadata.uid, pod.key, what, detail)
+
+    def victim_leaves(self, uid: str) -> None:
+        """A pod is gone or going; if it was a last victim its preemptor need not wait longer."""
+        preemptor = self.last_victims.pop(uid, None)
+        if preemptor is not None:
+            self.preempting.pop(preemptor, None)
 
     def record(
         self,
