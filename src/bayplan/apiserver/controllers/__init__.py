@@ -1,0 +1,1 @@
+"""Small built-in controllers, and the simulated kubelet, each switchable by name."""

@@ -1,0 +1,299 @@
+"""Rolls a Deployment's pods from one template to the next through ReplicaSets.
+
+One ReplicaSet a template, named after the template's hash. A rolling update grows the new one as
+far as `maxSurge` allows and shrinks the old ones as far as `maxUnavailable` allows, again whenever
+pods have become available. `Recreate` empties the old ones first. A paused Deployment is only
+scaled. Old empty ReplicaSets beyond `revisionHistoryLimit` are deleted.
+
+Not here: proportional scaling between ReplicaSets in the middle of a rollout.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bayplan.apiserver.controllers.objects import Json, Object, owner_reference, with_condition
+from bayplan.apiserver.controllers.pods import template_hash
+from bayplan.apiserver.controllers.runtime import Kit, Worker, owner_index
+from bayplan.client import AlreadyExists, Change
+from bayplan.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
+
+HASH_LABEL = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+
+
+class DeploymentController:
+    """Makes, grows, shrinks and deletes the ReplicaSets of Deployments."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._deployments = kit.cache(DEPLOYMENTS)
+        self._sets = kit.cache(REPLICA_SETS)
+        self._pods = kit.cache(PODS)
+        self._sets.add_index("owner", owner_index)
+        self._pods.add_index("owner", owner_index)
+        self._worker = Worker(kit, "deployment", self._sync, (self._deployments, self._sets))
+        self._deployments.listen(lambda change: self._worker.queue.add(change.new.key))
+        self._sets.listen(self._set_changed)
+
+    async def run(self) -> None:
+        await self._worker.run()
+
+    def _set_changed(self, change: Change[Object]) -> None:
+        owner = change.new.metadata.controller
+        if owner is not None and owner.kind == "Deployment":
+            self._worker.queue.add(f"{change.new.metadata.namespace}/{owner.name}")
+
+    async def _sync(self, key: str) -> float | None:
+        deployment = self._deployments.get(key)
+        if deployment is None or deployment.deleted:
+            return None
+        sets = [s for s in self._sets.by("owner", deployment.metadata.uid) if not s.deleted]
+        new = _find_new(deployment, sets)
+        old = [s for s in sets if s is not new]
+        if deployment.spec.get("paused"):
+            await self._scale_paused(deployment, new, old)
+        elif new is None:
+            if not _recreate(deployment) or not self._still_there(old):
+                await self._create_set(deployment, old)
+            else:
+                await self._empty(old)
+        else:
+            await self._set_revision(deployment, new, old)
+            if _recreate(deployment):
+                await self._recreate(deployment, new, old)
+            else:
+                await self._roll(deployment, new, old)
+            await self._clean_up(deployment, new, old)
+        await self._write_status(deployment, new, sets)
+        return None
+
+    async def _create_set(self, deployment: Object, old: list[Object]) -> None:
+        template: Json = deployment.spec.get("template") or {}
+        hash_ = template_hash(template, str(deployment.status.get("collisionCount", "")))
+        spec = deployment.spec
+        metadata: Json = template.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), HASH_LABEL: hash_}
+        selector: Json = dict(spec.get("selector") or {})
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: hash_}
+        surge, _ = _limits(deployment)
+        total = sum(s.spec.get("replicas", 0) for s in old)
+        wanted = spec.get("replicas", 1)
+        first = (
+            wanted if _recreate(deployment) or not total else min(wanted, wanted + surge - total)
+        )
+        body: Json = {
+            "metadata": {
+                "name": f"{deployment.metadata.name}-{hash_}",
+                "labels": labels,
+                "annotations": _set_annotations(deployment, _next_revision(old)),
+                "ownerReferences": [owner_reference(DEPLOYMENTS, deployment.metadata)],
+            },
+            "spec": {
+                "replicas": max(first, 0),
+                "selector": selector,
+                "template": {**template, "metadata": {**metadata, "labels": labels}},
+                "minReadySeconds": spec.get("minReadySeconds", 0),
+            },
+        }
+        try:
+            await self._kit.create(REPLICA_SETS, body, deployment.metadata.namespace)
+        except AlreadyExists:
+            # A set of that name that is not ours or has another template: take another name.
+            count = deployment.status.get("collisionCount", 0) + 1
+            await self._kit.set_status(DEPLOYMENTS, deployment, {"collisionCount": count})
+            self._worker.queue.add(deployment.key)
+
+    async def _set_revision(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        """Give the newest set the highest number, also when it is an old one rolled back to."""
+        revision = new.metadata.annotations.get(REVISION, "")
+        if not revision or int(revision) < _next_revision(old):
+            revision = str(_next_revision(old))
+            annotations = {"metadata": {"annotations": {REVISION: revision}}}
+            await self._kit.patch(REPLICA_SETS, new.key, annotations)
+        if deployment.metadata.annotations.get(REVISION) != revision:
+            annotations = {"metadata": {"annotations": {REVISION: revision}}}
+            await self._kit.patch(DEPLOYMENTS, deployment.key, annotations)
+
+    async def _roll(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        wanted = deployment.spec.get("replicas", 1)
+        surge, unavailable = _limits(deployment)
+        size = new.spec.get("replicas", 0)
+        total = size + sum(s.spec.get("replicas", 0) for s in old)
+        if size > wanted:
+            await self._scale(new, wanted)
+        elif size < wanted and total < wanted + surge:
+            await self._scale(new, size + min(wanted - size, wanted + surge - total))
+            return
+        await self._shrink_old(new, old, max(wanted - unavailable, 0))
+
+    async def _shrink_old(self, new: Object, old: list[Object], floor: int) -> None:
+        """Take pods from old sets: first those that do not work, then as many as can be spared."""
+        size = new.spec.get("replicas", 0)
+        total = size + sum(s.spec.get("replicas", 0) for s in old)
+        missing_in_new = size - new.status.get("availableReplicas", 0)
+        spare = total - floor - missing_in_new
+        sizes = {s.key: s.spec.get("replicas", 0) for s in old}
+        for s in old:
+            dead = min(sizes[s.key] - s.status.get("availableReplicas", 0), spare)
+            if dead > 0:
+                sizes[s.key] -= dead
+                spare -= dead
+        available = sum(s.status.get("availableReplicas", 0) for s in (*old, new))
+        free = available - floor
+        for s in old:
+            take = min(sizes[s.key], free)
+            if take > 0:
+                sizes[s.key] -= take
+                free -= take
+        for s in old:
+            await self._scale(s, sizes[s.key])
+
+    async def _recreate(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        if self._still_there(old):
+            await self._empty(old)
+        else:
+            await self._scale(new, deployment.spec.get("replicas", 1))
+
+    def _still_there(self, old: list[Object]) -> bool:
+        return any(s.spec.get("replicas", 0) or self._pods.by("owner", s.metadata.uid) for s in old)
+
+    async def _empty(self, old: list[Object]) -> None:
+        for s in old:
+            await self._scale(s, 0)
+        if any(self._pods.by("owner", s.metadata.uid) for s in old):
+            for s in old:
+                for pod in self._pods.by("owner", s.metadata.uid):
+                    self._waiting_for(pod, s)
+
+    def _waiting_for(self, pod: Object, replica_set: Object) -> None:
+        """A pod on its way out wakes nobody here, so look again soon."""
+        owner = replica_set.metadata.controller
+        if owner is not None:
+            self._worker.queue.add_after(f"{pod.metadata.namespace}/{owner.name}", 0.2)
+
+    async def _scale_paused(
+        self, deployment: Object, new: Object | None, old: list[Object]
+    ) -> None:
+        active = [s for s in (new, *old) if s is not None and s.spec.get("replicas", 0)]
+        if len(active) == 1:
+            await self._scale(active[0], deployment.spec.get("replicas", 1))
+
+    async def _scale(self, replica_set: Object, replicas: int) -> None:
+        if replica_set.spec.get("replicas", 0) != replicas:
+            await self._kit.patch(REPLICA_SETS, replica_set.key, {"spec": {"replicas": replicas}})
+
+    async def _clean_up(self, deployment: Object, new: Object, old: list[Object]) -> None:
+        limit = deployment.spec.get("revisionHistoryLimit", 10)
+        done = [s for s in old if not s.spec.get("replicas", 0) and not s.status.get("replicas", 0)]
+        done.sort(key=_revision_of)
+        for s in done[: max(len(done) - limit, 0)]:
+            await self._kit.delete(REPLICA_SETS, s.key, uid=s.metadata.uid)
+
+    async def _write_status(
+        self, deployment: Object, new: Object | None, sets: list[Object]
+    ) -> None:
+        wanted = deployment.spec.get("replicas", 1)
+        _, unavailable = _limits(deployment)
+
+        def total(field: str) -> int:
+            return sum(s.status.get(field, 0) for s in sets)
+
+        available = total("availableReplicas")
+        updated = new.status.get("replicas", 0) if new else 0
+        status: Json = {
+            "observedGeneration": deployment.metadata.generation,
+            "replicas": total("replicas"),
+            "updatedReplicas": updated,
+            "readyReplicas": total("readyReplicas"),
+            "availableReplicas": available,
+            "unavailableReplicas": max(total("replicas") - available, wanted - available, 0),
+        }
+        enough = available >= wanted - unavailable
+        done = updated == wanted == available == total("replicas")
+        status["conditions"] = self._conditions(deployment, new, enough=enough, done=done)
+        await self._kit.set_status(DEPLOYMENTS, deployment, status)
+
+    def _conditions(
+        self, deployment: Object, new: Object | None, *, enough: bool, done: bool
+    ) -> list[Json]:
+        now = self._kit.now()
+        name = new.metadata.name if new else deployment.metadata.name
+        conditions = with_condition(
+            deployment.status,
+            "Available",
+            "True" if enough else "False",
+            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+            now,
+        )
+        reason = "NewReplicaSetAvailable" if done else "ReplicaSetUpdated"
+        verb = "has successfully progressed." if done else "is progressing."
+        conditions = with_condition(
+            {"conditions": conditions},
+            "Progressing",
+            "True",
+            reason,
+            f'ReplicaSet "{name}" {verb}',
+            now,
+        )
+        for item in conditions:
+            item.setdefault("lastUpdateTime", item["lastTransitionTime"])
+        return conditions
+
+
+def _recreate(deployment: Object) -> bool:
+    return bool((deployment.spec.get("strategy") or {}).get("type") == "Recreate")
+
+
+def _find_new(deployment: Object, sets: list[Object]) -> Object | None:
+    """Return the set whose template is the deployment's, the oldest if there are several."""
+    wanted = deployment.spec.get("template") or {}
+    found = [s for s in sets if _without_hash(s.spec.get("template") or {}) == _plain(wanted)]
+    return min(found, key=lambda s: s.metadata.creation_timestamp, default=None)
+
+
+def _plain(template: Json) -> Json:
+    metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v is not None}
+    return {**template, "metadata": metadata}
+
+
+def _without_hash(template: Json) -> Json:
+    plain = _plain(template)
+    labels = {k: v for k, v in (plain["metadata"].get("labels") or {}).items() if k != HASH_LABEL}
+    plain["metadata"] = {**plain["metadata"], "labels": labels}
+    return plain
+
+
+def _set_annotations(deployment: Object, revision: int) -> Json:
+    skip = ("kubectl.kubernetes.io/last-applied-configuration", REVISION)
+    kept = {k: v for k, v in deployment.metadata.annotations.items() if k not in skip}
+    return {**kept, REVISION: str(revision)}
+
+
+def _revision_of(replica_set: Object) -> int:
+    text = replica_set.metadata.annotations.get(REVISION, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def _next_revision(old: list[Object]) -> int:
+    return max(map(_revision_of, old), default=0) + 1
+
+
+def _limits(deployment: Object) -> tuple[int, int]:
+    """Return maxSurge (rounded up) and maxUnavailable (rounded down); not both are zero."""
+    if _recreate(deployment):
+        return 0, deployment.spec.get("replicas", 1)
+    rolling: Json = (deployment.spec.get("strategy") or {}).get("rollingUpdate") or {}
+    replicas = deployment.spec.get("replicas", 1)
+    surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
+    unavailable = min(scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False), replicas)
+    return (surge, unavailable) if surge or unavailable else (0, 1)
+
+
+def scaled(value: int | str, total: int, *, up: bool) -> int:
+    """Read a number or a percentage of `total`."""
+    if isinstance(value, int):
+        return value
+    share = int(value.rstrip("%")) * total / 100
+    return math.ceil(share) if up else math.floor(share)

@@ -1,0 +1,354 @@
+"""A simulated kubelet for every simulated node: pods that are bound there run, end and go.
+
+A node takes part when it has the annotation `bayplan.dev/simulated: "true"` (`all-nodes` in the
+options: every node). For it a Ready condition is posted and a lease in kube-node-lease is renewed.
+A bound pod becomes Running `start-seconds` later. Pods say by annotations what they do then:
+
+    bayplan.dev/run-seconds   end after this long (pods of a Job: 1 s unless they say otherwise)
+    bayplan.dev/exit-code     with this code; other than 0 the pod fails, or restarts
+    bayplan.dev/ready         "false": runs but never gets ready
+
+A pod being deleted is taken away `stop-seconds` later, at most its grace period. Options, by key
+`kubelet`: start-seconds 0.1, stop-seconds 0.1, lease-seconds 10 (0: no leases), all-nodes False.
+No image is pulled, no container run, no volume mounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from zlib import crc32
+
+from bayplan.apiserver.controllers.objects import (
+    Json,
+    Object,
+    condition,
+    is_finished,
+    micro_timestamp,
+    seconds_of,
+    with_condition,
+)
+from bayplan.apiserver.controllers.runtime import Kit, Worker, node_index
+from bayplan.client import AlreadyExists, Change, NotFound
+from bayplan.client.resources import LEASES, NODES, PODS
+
+SIMULATED = "bayplan.dev/simulated"
+RUN_SECONDS = "bayplan.dev/run-seconds"
+EXIT_CODE = "bayplan.dev/exit-code"
+READY = "bayplan.dev/ready"
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_DURATION = 40
+HEARTBEAT_SECONDS = 300.0  # of the node's status, as a kubelet does without changes
+
+
+class Kubelet:
+    """All simulated kubelets of a cluster."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        options: Json = kit.options.get("kubelet", {})
+        self._start = float(options.get("start-seconds", 0.1))
+        self._stop = float(options.get("stop-seconds", 0.1))
+        self._lease = float(options.get("lease-seconds", 10.0))
+        self._all = bool(options.get("all-nodes", False))
+        self._pods = kit.cache(PODS)
+        self._nodes = kit.cache(NODES)
+        self._pods.add_index("node", node_index)
+        self._worker = Worker(kit, "kubelet", self._sync_pod, (self._pods, self._nodes))
+        self._node_worker = Worker(kit, "kubelet", self._sync_node, (self._nodes,))
+        self._addresses: dict[str, str] = {}
+        self._next_address = 0
+        self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made
+        self._pods.listen(self._pod_changed)
+        self._nodes.listen(self._node_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._worker.run())
+            group.create_task(self._node_worker.run())
+
+    def _mine(self, node: Object | None) -> bool:
+        if node is None:
+            return False
+        return self._all or node.metadata.annotations.get(SIMULATED) == "true"
+
+    def _pod_changed(self, change: Change[Object]) -> None:
+        if change.type == "DELETED":
+            self._addresses.pop(change.new.metadata.uid, None)
+        elif change.new.spec.get("nodeName"):
+            self._worker.queue.add(change.new.key)
+
+    def _node_changed(self, change: Change[Object]) -> None:
+        name = change.new.metadata.name
+        if change.type == "ADDED":
+            for pod in self._pods.by("node", name):
+                self._worker.queue.add(pod.key)
+        if change.type != "DELETED":
+            self._node_worker.queue.add(name)
+
+    # -- nodes
+
+    async def _sync_node(self, name: str) -> float | None:
+        node = self._nodes.get(name)
+        if node is None or not self._mine(node):
+            self._leases.pop(name, None)
+            return None
+        ready = condition(node.status, "Ready")
+        age = self._kit.clock() - seconds_of(ready.get("lastHeartbeatTime"))
+        if ready.get("status") != "True" or age >= HEARTBEAT_SECONDS:
+            await self._post_status(node)
+        if not self._lease:
+            return HEARTBEAT_SECONDS
+        await self._renew(node)
+        return self._lease
+
+    async def _post_status(self, node: Object) -> None:
+        now = self._kit.now()
+        conditions = list(node.status.get("conditions") or [])
+        for type_, value, reason, message in (
+            ("MemoryPressure", "False", "KubeletHasSufficientMemory", "has sufficient memory"),
+            ("DiskPressure", "False", "KubeletHasNoDiskPressure", "has no disk pressure"),
+            ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID available"),
+            ("Ready", "True", "KubeletReady", "simulated kubelet is posting ready status"),
+        ):
+            status = {"conditions": conditions}
+            conditions = with_condition(status, type_, value, reason, message, now)
+            conditions[-1]["lastHeartbeatTime"] = now
+        await self._kit.patch(
+            NODES, node.key, {"status": {"conditions": conditions}}, subresource="status"
+        )
+
+    async def _renew(self, node: Object) -> None:
+        """Renew the node's lease, or make it."""
+        name, uid = node.metadata.name, node.metadata.uid
+        now = micro_timestamp(self._kit.clock())
+        if self._leases.get(name) == uid:
+            with suppress(NotFound):
+                spec = {"spec": {"renewTime": now, "holderIdentity": name}}
+                await self._kit.patch(LEASES, f"{LEASE_NAMESPACE}/{name}", spec)
+                return
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+        lease: Json = {
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": LEASE_DURATION,
+                "renewTime": now,
+            },
+        }
+        try:
+            await self._kit.create(LEASES, lease, LEASE_NAMESPACE)
+        except AlreadyExists:
+            await self._kit.patch(LEASES, f"{LEASE_NAMESPACE}/{name}", lease)
+        self._leases[name] = uid
+
+    # -- pods
+
+    async def _sync_pod(self, key: str) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None or not pod.spec.get("nodeName"):
+            return None
+        node = self._nodes.get(pod.spec["nodeName"])
+        if node is None or not self._mine(node):
+            return None
+        if pod.deleted:
+            return await self._end(pod)
+        if is_finished(pod):
+            return None
+        if pod.status.get("phase") != "Running":
+            return await self._begin(pod, node)
+        return await self._go_on(pod)
+
+    async def _end(self, pod: Object) -> float | None:
+        """Take a pod away once it has had its time to stop."""
+        grace = pod.metadata.deletion_grace_period_seconds or 0
+        asked = seconds_of(pod.metadata.deletion_timestamp) - grace
+        wait = asked + min(self._stop, grace) - self._kit.clock()
+        if wait > 0:
+            return wait
+        if not is_finished(pod) and pod.metadata.finalizers:
+            # Something else still waits for this pod: let it see that the pod has stopped.
+            status: Json = {"phase": "Failed" if self._exit_code(pod) else "Succeeded"}
+            status |= {"conditions": self._unready(pod, "PodFailed")}
+            await self._status(pod, status)
+        await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid, grace=0)
+        return None
+
+    async def _begin(self, pod: Object, node: Object) -> float | None:
+        bound = seconds_of(condition(pod.status, "PodScheduled").get("lastTransitionTime"))
+        wait = (bound or self._kit.clock()) + self._start - self._kit.clock()
+        if bound and 0 < wait <= self._start:
+            return wait
+        if not bound and self._start and not pod.status.get("startTime"):
+            # Bound without a condition: note when it was seen, and start from there.
+            await self._status(pod, {"phase": "Pending", "startTime": self._kit.now()})
+            return self._start
+        await self._status(pod, self._running_status(pod, node))
+        return self._run_seconds(pod)
+
+    async def _go_on(self, pod: Object) -> float | None:
+        """End a pod that runs for a limited time."""
+        seconds = self._run_seconds(pod)
+        if seconds is None:
+            return None
+        started = max(
+            (
+                seconds_of(c.get("state", {}).get("running", {}).get("startedAt"))
+                for c in pod.status.get("containerStatuses") or []
+            ),
+            default=seconds_of(pod.status.get("startTime")),
+        )
+        wait = started + seconds - self._kit.clock()
+        if wait > 0:
+            return wait
+        code = self._exit_code(pod)
+        policy = pod.spec.get("restartPolicy", "Always")
+        if policy == "Always" or (policy == "OnFailure" and code):
+            await self._status(pod, self._restarted(pod, code))
+            return seconds or 1.0
+        phase = "Failed" if code else "Succeeded"
+        reason = "PodFailed" if code else "PodCompleted"
+        status: Json = {"phase": phase, "conditions": self._unready(pod, reason)}
+        status["containerStatuses"] = [
+            {**c, "ready": False, "started": False, "state": {"terminated": self._exit(c, code)}}
+            for c in pod.status.get("containerStatuses") or []
+        ]
+        await self._status(pod, status)
+        return None
+
+    async def _status(self, pod: Object, status: Json) -> None:
+        # it went meanwhile
+        with suppress(NotFound):
+            # Strategic: conditions of others (the scheduler's) are left as they are.
+            await self._kit.patch(
+                PODS, pod.key, {"status": status}, kind="strategic", subresource="status"
+            )
+
+    def _run_seconds(self, pod: Object) -> float | None:
+        text = pod.metadata.annotations.get(RUN_SECONDS)
+        try:
+            if text is not None:
+                return max(float(text), 0.0)
+        except ValueError:
+            return None
+        owner = pod.metadata.controller
+        return 1.0 if owner is not None and owner.kind == "Job" else None
+
+    def _exit_code(self, pod: Object) -> int:
+        text = pod.metadata.annotations.get(EXIT_CODE, "0")
+        return int(text) if text.isdigit() else 0
+
+    def _address(self, pod: Object) -> str:
+        uid = pod.metadata.uid
+        if uid not in self._addresses:
+            self._next_address = self._next_address % (1 << 22) + 1
+            n = self._next_address
+            self._addresses[uid] = f"10.{64 + (n >> 16)}.{n >> 8 & 255}.{n & 255}"
+        return self._addresses[uid]
+
+    def _running_status(self, pod: Object, node: Object) -> Json:
+        now = self._kit.now()
+        host = _host_address(node)
+        address = host if pod.spec.get("hostNetwork") else self._address(pod)
+        ready = pod.metadata.annotations.get(READY, "true") == "true"
+        status: Json = {
+            "phase": "Running",
+            "hostIP": host,
+            "hostIPs": [{"ip": host}],
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "startTime": pod.status.get("startTime", now),
+        }
+        conditions = list(pod.status.get("conditions") or [])
+        for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
+            value = "True" if ready or not type_.endswith("Ready") else "False"
+            reason = "" if value == "True" else "ContainersNotReady"
+            conditions = _bare_condition(conditions, type_, value, reason, now)
+        status["conditions"] = conditions
+        containers = pod.spec.get("containers") or []
+        status["containerStatuses"] = [_container(c, ready, now) for c in containers]
+        if first := pod.spec.get("initContainers"):
+            status["initContainerStatuses"] = [_init_container(c, now) for c in first]
+        return status
+
+    def _unready(self, pod: Object, reason: str) -> list[Json]:
+        conditions = list(pod.status.get("conditions") or [])
+        for type_ in ("Ready", "ContainersReady"):
+            conditions = _bare_condition(conditions, type_, "False", reason, self._kit.now())
+        return conditions
+
+    def _exit(self, container: Json, code: int) -> Json:
+        started = (container.get("state") or {}).get("running", {}).get("startedAt")
+        return {
+            "exitCode": code,
+            "reason": "Error" if code else "Completed",
+            "startedAt": started or self._kit.now(),
+            "finishedAt": self._kit.now(),
+            "containerID": container.get("containerID", ""),
+        }
+
+    def _restarted(self, pod: Object, code: int) -> Json:
+        now = self._kit.now()
+        return {
+            "containerStatuses": [
+                {
+                    **c,
+                    "restartCount": c.get("restartCount", 0) + 1,
+                    "lastState": {"terminated": self._exit(c, code)},
+                    "state": {"running": {"startedAt": now}},
+                }
+                for c in pod.status.get("containerStatuses") or []
+            ]
+        }
+
+
+def _bare_condition(
+    conditions: list[Json], type_: str, value: str, reason: str, now: str
+) -> list[Json]:
+    """Set a condition in place; a kubelet leaves out empty reasons."""
+    new: Json = {"type": type_, "status": value, "lastProbeTime": None, "lastTransitionTime": now}
+    if reason:
+        new["reason"] = reason
+    found = next((item for item in conditions if item.get("type") == type_), None)
+    if found is not None and found.get("status") == value:
+        return conditions
+    return [item for item in conditions if item.get("type") != type_] + [new]
+
+
+def _host_address(node: Object) -> str:
+    for address in node.status.get("addresses") or []:
+        if address.get("type") == "InternalIP":
+            return str(address.get("address"))
+    n = crc32(node.metadata.name.encode()) & 0xFFFF
+    return f"192.168.{n >> 8}.{n & 255}"
+
+
+def _container(container: Json, ready: bool, now: str) -> Json:
+    name, image = container.get("name", ""), container.get("image", "")
+    return {
+        "name": name,
+        "image": image,
+        "imageID": f"simulated://{image}",
+        "containerID": f"simulated://{crc32(f'{name}{now}'.encode()):08x}",
+        "ready": ready,
+        "started": True,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": now}},
+    }
+
+
+def _init_container(container: Json, now: str) -> Json:
+    status = _container(container, True, now)
+    if container.get("restartPolicy") == "Always":
+        return status  # a sidecar goes on running
+    status["started"] = False
+    status["state"] = {
+        "terminated": {
+            "exitCode": 0,
+            "reason": "Completed",
+            "startedAt": now,
+            "finishedAt": now,
+            "containerID": status["containerID"],
+        }
+    }
+    return status

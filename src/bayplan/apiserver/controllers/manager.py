@@ -1,0 +1,151 @@
+"""Chooses the built-in controllers by name and keeps them running beside an API server.
+
+    manager = ControllerManager(client, select("*"))
+    async with manager.running():
+        ...
+
+Each controller is a task. One that raises is logged, counted and started again after a pause that
+grows; the others do not notice. All share one client and one cache a resource. With a fixed `clock`
+and `seed` and the in-process transport a run on a virtual-time loop is repeatable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import structlog
+
+from bayplan.apiserver.controllers.daemonset import DaemonSetController
+from bayplan.apiserver.controllers.deployment import DeploymentController
+from bayplan.apiserver.controllers.disruption import DisruptionController
+from bayplan.apiserver.controllers.garbage import GarbageCollector
+from bayplan.apiserver.controllers.job import JobController
+from bayplan.apiserver.controllers.kubelet import Kubelet
+from bayplan.apiserver.controllers.namespace import NamespaceController
+from bayplan.apiserver.controllers.nodelifecycle import NodeLifecycleController
+from bayplan.apiserver.controllers.objects import Json
+from bayplan.apiserver.controllers.podgc import PodGarbageCollector
+from bayplan.apiserver.controllers.protection import ProtectionController
+from bayplan.apiserver.controllers.replicaset import (
+    ReplicaSetController,
+    ReplicationControllerController,
+)
+from bayplan.apiserver.controllers.runtime import Kit
+from bayplan.apiserver.controllers.serviceaccount import ServiceAccountController
+from bayplan.apiserver.controllers.statefulset import StatefulSetController
+from bayplan.apiserver.controllers.volumes import VolumeBinder
+from bayplan.client import Client, Informer
+from bayplan.errors import ConfigError
+
+log = structlog.get_logger(__name__)
+
+RESTART_FIRST, RESTART_LAST = 1.0, 60.0
+
+
+class Controller(Protocol):
+    """Something that runs until it is cancelled, and can be run again after it has failed."""
+
+    async def run(self) -> None: ...
+
+
+CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
+    "namespace": NamespaceController,
+    "serviceaccount": ServiceAccountController,
+    "garbagecollector": GarbageCollector,
+    "replicaset": ReplicaSetController,
+    "replicationcontroller": ReplicationControllerController,
+    "deployment": DeploymentController,
+    "statefulset": StatefulSetController,
+    "daemonset": DaemonSetController,
+    "job": JobController,
+    "persistentvolume-binder": VolumeBinder,
+    "volume-protection": ProtectionController,
+    "disruption": DisruptionController,
+    "nodelifecycle": NodeLifecycleController,
+    "podgc": PodGarbageCollector,
+    "kubelet": Kubelet,
+}
+
+
+def select(spec: str) -> list[str]:
+    """Read `--controllers`: names, `*` for all, `-name` for all but that one.
+
+    The order of the words does not matter; "" selects none. Raises ConfigError.
+    """
+    words = [word.strip() for word in spec.split(",") if word.strip()]
+    for word in words:
+        if word != "*" and word.removeprefix("-") not in CONTROLLERS:
+            raise ConfigError(
+                f'--controllers "{word}" is not known; use *, -NAME or some of '
+                f"{', '.join(CONTROLLERS)}"
+            )
+    without = {word[1:] for word in words if word.startswith("-")}
+    named = {word for word in words if not word.startswith("-")}
+    every = "*" in named or (bool(without) and not named)
+    return [name for name in CONTROLLERS if (every or name in named) and name not in without]
+
+
+class ControllerManager:
+    """A set of controllers on one API server.
+
+    `options` are read by single controllers: see the docstring of each.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        names: Sequence[str],
+        *,
+        clock: Callable[[], float] = time.time,
+        seed: int = 0,
+        options: Json | None = None,
+    ) -> None:
+        self.kit = Kit(client, clock=clock, seed=seed, options=options)
+        self.failures: dict[str, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._controllers = {name: CONTROLLERS[name](self.kit) for name in names}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ControllerManager]:
+        """Run the controllers while the block runs; their caches are filled when it begins."""
+        self.start()
+        try:
+            for informer in self.kit.informers():
+                await informer.wait_synced()
+            yield self
+        finally:
+            await self.stop()
+
+    def start(self) -> None:
+        self.kit.on_cache = self._follow
+        for informer in self.kit.informers():
+            self._follow(informer)
+        for name, controller in self._controllers.items():
+            task = asyncio.create_task(self._keep(name, controller), name=f"controller {name}")
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _follow(self, informer: Informer[Any]) -> None:
+        name = f"informer {informer.resource.plural}"
+        self._tasks.append(asyncio.create_task(informer.run(), name=name))
+
+    async def _keep(self, name: str, controller: Controller) -> None:
+        pause = RESTART_FIRST
+        while True:
+            try:
+                await controller.run()
+                return
+            except Exception:
+                self.failures[name] = self.failures.get(name, 0) + 1
+                log.exception("controller failed, starting it again", controller=name, pause=pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RESTART_LAST)

@@ -1,0 +1,184 @@
+"""Taints nodes by their state, and evicts pods that do not tolerate it.
+
+A node whose lease, or whose Ready condition's heartbeat, has not moved for `grace-seconds` is
+marked Unknown. Ready=False and Unknown, pressure conditions and `spec.unschedulable` become taints
+and go again. Pods under a NoExecute taint are deleted when their tolerations are used up. A node
+made by hand, with neither lease nor heartbeat, is left as its conditions say.
+Options, by key `nodelifecycle`: grace-seconds 50. Zones are not evicted more slowly in a disaster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from bayplan.api.node import Taint
+from bayplan.api.pod import Toleration
+from bayplan.api.taints import tolerates
+from bayplan.apiserver.controllers.objects import (
+    Json,
+    Object,
+    condition,
+    is_finished,
+    seconds_of,
+    with_condition,
+)
+from bayplan.apiserver.controllers.runtime import Kit, Worker, node_index
+from bayplan.client import Change
+from bayplan.client.resources import LEASES, NODES, PODS
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+PRESSURE = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+OURS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE.values()}
+
+
+class NodeLifecycleController:
+    """Watches over nodes and over the pods that must leave them."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        options: Json = kit.options.get("nodelifecycle", {})
+        self._grace = float(options.get("grace-seconds", 50.0))
+        self._nodes = kit.cache(NODES)
+        self._pods = kit.cache(PODS)
+        self._leases = kit.cache(LEASES)
+        self._pods.add_index("node", node_index)
+        caches = (self._nodes, self._leases)
+        self._worker = Worker(kit, "nodelifecycle", self._sync, caches)
+        self._evictor = Worker(kit, "nodelifecycle", self._evict, (self._nodes, self._pods))
+        self._nodes.listen(self._node_changed)
+        self._pods.listen(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._worker.run())
+            group.create_task(self._evictor.run())
+
+    def _node_changed(self, change: Change[Object]) -> None:
+        self._worker.queue.add(change.new.metadata.name)
+        if change.type != "DELETED" and _evicting(change.new):
+            for pod in self._pods.by("node", change.new.metadata.name):
+                self._evictor.queue.add(pod.key)
+
+    def _pod_changed(self, change: Change[Object]) -> None:
+        node = self._nodes.get(change.new.spec.get("nodeName", ""))
+        if node is not None and change.type != "DELETED" and _evicting(node):
+            self._evictor.queue.add(change.new.key)
+
+    async def _sync(self, name: str) -> float | None:
+        node = self._nodes.get(name)
+        if node is None or node.deleted:
+            return None
+        left = self._seconds_left(node)
+        if left is not None and left <= 0 and condition(node.status, "Ready"):
+            if condition(node.status, "Ready").get("status") != "Unknown":
+                await self._mark_unknown(node)
+                return None  # its taints follow when the change arrives
+            left = None
+        await self._set_taints(node)
+        return left
+
+    def _seconds_left(self, node: Object) -> float | None:
+        """Return how long the node may stay silent; None if it never said anything."""
+        lease = self._leases.get(f"kube-node-lease/{node.metadata.name}")
+        renewed = seconds_of(lease.spec.get("renewTime")) if lease else 0.0
+        beat = seconds_of(condition(node.status, "Ready").get("lastHeartbeatTime"))
+        if lease is None and not beat:
+            return None
+        return max(renewed, beat) + self._grace - self._kit.clock()
+
+    async def _mark_unknown(self, node: Object) -> None:
+        conditions = list(node.status.get("conditions") or [])
+        for item in list(conditions):
+            if item.get("type") == "Ready" or item.get("type") in PRESSURE:
+                conditions = with_condition(
+                    {"conditions": conditions},
+                    item["type"],
+                    "Unknown",
+                    "NodeStatusUnknown",
+                    "Kubelet stopped posting node status.",
+                    self._kit.now(),
+                )
+        body = {"status": {"conditions": conditions}}
+        await self._kit.patch(NODES, node.key, body, subresource="status")
+
+    async def _set_taints(self, node: Object) -> None:
+        present: list[Json] = node.spec.get("taints") or []
+        wanted = _wanted(node)
+        now = self._kit.now()
+        taints = [t for t in present if t["key"] not in OURS or (t["key"], t["effect"]) in wanted]
+        there = {(t["key"], t["effect"]) for t in taints}
+        for key, effect in wanted:
+            if (key, effect) not in there:
+                # A human's cordon has no time; what is evicted by counts from one.
+                timed = {} if key == UNSCHEDULABLE else {"timeAdded": now}
+                taints.append({"key": key, "effect": effect, **timed})
+        if taints != present:
+            version = node.metadata.resource_version
+            body = {"metadata": {"resourceVersion": version}, "spec": {"taints": taints or None}}
+            await self._kit.patch(NODES, node.key, body)
+
+    async def _evict(self, key: str) -> float | None:
+        pod = self._pods.get(key)
+        if pod is None or pod.deleted or is_finished(pod):
+            return None
+        node = self._nodes.get(pod.spec.get("nodeName", ""))
+        if node is None:
+            return None
+        left = self._tolerated_for(pod, node)
+        if left is None or left > 0:
+            return left
+        target = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": self._kit.now(),
+        }
+        body = {"status": {"conditions": [target]}}
+        await self._kit.patch(PODS, key, body, kind="strategic", subresource="status")
+        await self._kit.delete(PODS, key, uid=pod.metadata.uid)
+        return None
+
+    def _tolerated_for(self, pod: Object, node: Object) -> float | None:
+        """Return for how long a pod may stay; None if as long as it likes."""
+        tolerations = msgspec.convert(pod.spec.get("tolerations") or [], tuple[Toleration, ...])
+        left: float | None = None
+        for given in _evicting(node):
+            taint = msgspec.convert(given, Taint)
+            used = [item for item in tolerations if tolerates(item, taint)]
+            if not used:
+                return 0.0
+            limits = [t.toleration_seconds for t in used if t.toleration_seconds is not None]
+            if limits:
+                since = seconds_of(given.get("timeAdded")) or self._kit.clock()
+                until = since + max(min(limits), 0) - self._kit.clock()
+                left = until if left is None else min(left, until)
+        return left
+
+
+def _evicting(node: Object) -> list[Json]:
+    return [t for t in node.spec.get("taints") or [] if t.get("effect") == "NoExecute"]
+
+
+def _wanted(node: Object) -> list[tuple[str, str]]:
+    """Return the taints of ours that a node should have."""
+    found: list[tuple[str, str]] = []
+    trouble = {"False": NOT_READY, "Unknown": UNREACHABLE}
+    key = trouble.get(condition(node.status, "Ready").get("status", ""))
+    if key is not None:
+        found += [(key, "NoSchedule"), (key, "NoExecute")]
+    for type_, taint in PRESSURE.items():
+        if condition(node.status, type_).get("status") == "True":
+            found.append((taint, "NoSchedule"))
+    if node.spec.get("unschedulable"):
+        found.append((UNSCHEDULABLE, "NoSchedule"))
+    return found

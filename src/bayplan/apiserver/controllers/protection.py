@@ -1,0 +1,76 @@
+"""Lets claims and volumes go once nobody uses them.
+
+The API server gives both a protection finalizer. A claim loses it when it is being deleted and no
+pod that has not finished mentions it; a volume when it is being deleted and not bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bayplan.apiserver.controllers.objects import Object, is_finished
+from bayplan.apiserver.controllers.runtime import Kit, Worker
+from bayplan.client import Change, Resource
+from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+
+CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
+VOLUME_FINALIZER = "kubernetes.io/pv-protection"
+
+
+class ProtectionController:
+    """Takes the finalizers off."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._pods = kit.cache(PODS)
+        self._claims = kit.cache(PERSISTENT_VOLUME_CLAIMS)
+        self._volumes = kit.cache(PERSISTENT_VOLUMES)
+        self._pods.add_index("claim", claim_index)
+        caches = (self._claims, self._pods)
+        self._claim_worker = Worker(kit, "volume-protection", self._sync_claim, caches)
+        self._volume_worker = Worker(kit, "volume-protection", self._sync_volume, (self._volumes,))
+        self._claims.listen(lambda change: self._claim_worker.queue.add(change.new.key))
+        self._volumes.listen(lambda change: self._volume_worker.queue.add(change.new.key))
+        self._pods.listen(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._claim_worker.run())
+            group.create_task(self._volume_worker.run())
+
+    def _pod_changed(self, change: Change[Object]) -> None:
+        if change.type == "DELETED" or is_finished(change.new):
+            for key in claim_index(change.new):
+                self._claim_worker.queue.add(key)
+
+    async def _sync_claim(self, key: str) -> float | None:
+        claim = self._claims.get(key)
+        if claim is None or not claim.deleted:
+            return None
+        if not any(not is_finished(pod) for pod in self._pods.by("claim", key)):
+            await self._lift(PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_FINALIZER)
+        return None
+
+    async def _sync_volume(self, key: str) -> float | None:
+        volume = self._volumes.get(key)
+        if volume is not None and volume.deleted and volume.status.get("phase") != "Bound":
+            await self._lift(PERSISTENT_VOLUMES, volume, VOLUME_FINALIZER)
+        return None
+
+    async def _lift(self, resource: Resource, obj: Object, finalizer: str) -> None:
+        if finalizer in obj.metadata.finalizers:
+            left = [item for item in obj.metadata.finalizers if item != finalizer]
+            version = obj.metadata.resource_version
+            body = {"metadata": {"resourceVersion": version, "finalizers": left or None}}
+            await self._kit.patch(resource, obj.key, body)
+
+
+def claim_index(pod: Object) -> tuple[str, ...]:
+    """Index a pod by the claims it mentions, also those of its ephemeral volumes."""
+    found = []
+    for volume in pod.spec.get("volumes") or []:
+        if claim := volume.get("persistentVolumeClaim"):
+            found.append(f"{pod.metadata.namespace}/{claim.get('claimName')}")
+        elif "ephemeral" in volume:
+            found.append(f"{pod.metadata.namespace}/{pod.metadata.name}-{volume['name']}")
+    return tuple(found)

@@ -1,0 +1,354 @@
+"""What controllers stand on: shared caches, a work queue, writes that caches are held to.
+
+A `Cache` is one informer a resource for all controllers, with indexes. After a controller has
+written, `fresh` waits until the cache has seen that write: so a controller that looks at its cache
+never repeats what it has just done, which upstream solves with expectations.
+
+A `Worker` calls `reconcile(key)` for one key at a time, each key once however often it was added
+meanwhile. What fails is tried again later, alone. One worker and insertion-ordered indexes make a
+run on a virtual-time loop repeatable. Delays are the loop's; the time of day is an injected clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import msgspec
+import structlog
+
+from bayplan.apiserver.controllers.objects import Bare, Json, Meta, Object, StorageClass, timestamp
+from bayplan.client import Change, Client, ClientError, Informer, NotFound, Resource
+from bayplan.client.rest import PatchType
+
+log = structlog.get_logger(__name__)
+
+
+class Item(Protocol):
+    """An object whose metadata is typed."""
+
+    @property
+    def metadata(self) -> Meta: ...
+
+
+T = TypeVar("T", bound=Item)
+Reconcile = Callable[[str], Awaitable[float | None]]
+RETRY_FIRST, RETRY_LAST = 0.05, 30.0
+CATCH_UP_SECONDS = 10.0
+GATHER_SECONDS = 0.02
+
+
+class Cache(Generic[T]):
+    """The objects of one resource, as far as this process has heard of them."""
+
+    def __init__(self, client: Client, resource: Resource, type_: type[T]) -> None:
+        self.resource = resource
+        self.informer = Informer(client, resource, type_, optional=True)
+        self.informer.add_handler(self._changed)
+        self.written = 0
+        self._listeners: list[Callable[[Change[T]], None]] = []
+        self._indexes: dict[str, tuple[Callable[[T], Iterable[str]], dict[str, dict[str, T]]]] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def get(self, key: str) -> T | None:
+        return self.informer.store.get(key)
+
+    def all(self) -> list[T]:
+        return list(self.informer.store.values())
+
+    def listen(self, listener: Callable[[Change[T]], None]) -> None:
+        """Call `listener` for each change, after indexes were brought up to date."""
+        self._listeners.append(listener)
+        for item in self.informer.store.values():
+            listener(Change("ADDED", item, None))
+
+    def add_index(self, name: str, keys_of: Callable[[T], Iterable[str]]) -> None:
+        """Keep objects by other keys; adding one that is there already changes nothing."""
+        if name in self._indexes:
+            return
+        index: dict[str, dict[str, T]] = {}
+        self._indexes[name] = (keys_of, index)
+        for item in self.informer.store.values():
+            _enter(index, keys_of(item), item)
+
+    def by(self, index: str, value: str) -> list[T]:
+        """Return the objects of an index's entry, in the order they came."""
+        return list(self._indexes[index][1].get(value, {}).values())
+
+    async def fresh(self) -> None:
+        """Wait until this cache has what this process wrote. Raises TimeoutError."""
+        if self._version() >= self.written:
+            return
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            while self._version() < self.written:
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(future)
+                await future
+
+    def _version(self) -> int:
+        return int(self.informer.last_version or 0)
+
+    def _changed(self, changes: Sequence[Change[T]]) -> None:
+        for change in changes:
+            for keys_of, index in self._indexes.values():
+                if change.old is not None:
+                    _leave(index, keys_of(change.old), change.old)
+                if change.type != "DELETED":
+                    _enter(index, keys_of(change.new), change.new)
+        for change in changes:
+            for listener in self._listeners:
+                listener(change)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+def _enter(index: dict[str, dict[str, T]], keys: Iterable[str], item: T) -> None:
+    for key in keys:
+        index.setdefault(key, {})[item.metadata.key] = item
+
+
+def _leave(index: dict[str, dict[str, T]], keys: Iterable[str], item: T) -> None:
+    for key in keys:
+        entry = index.get(key, {})
+        entry.pop(item.metadata.key, None)
+        if not entry:
+            index.pop(key, None)
+
+
+class Kit:
+    """What a controller is built with."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Callable[[], float],
+        seed: int = 0,
+        options: Json | None = None,
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.rng = random.Random(seed)
+        self.options = options or {}
+        self.errors: dict[str, int] = {}
+        self._caches: dict[Resource, Cache[Any]] = {}  # of whatever type was asked for first
+        self.on_cache: Callable[[Informer[Any]], None] = lambda informer: None
+
+    def cache(self, resource: Resource) -> Cache[Object]:
+        """Return the shared cache of a resource's whole objects."""
+        return self._cache(resource, Object)
+
+    def classes(self, resource: Resource) -> Cache[StorageClass]:
+        return self._cache(resource, StorageClass)
+
+    def bare(self, resource: Resource) -> Cache[Bare]:
+        """Return a cache with at least the metadata: the whole objects' if there is one."""
+        return self._cache(resource, Bare)
+
+    def _cache(self, resource: Resource, type_: type[T]) -> Cache[T]:
+        found = self._caches.get(resource)
+        if found is None:
+            found = self._caches[resource] = Cache(self.client, resource, type_)
+            self.on_cache(found.informer)
+        # Whoever wants whole objects asks before the garbage collector, which asks for metadata.
+        return cast("Cache[T]", found)
+
+    def informers(self) -> list[Informer[Any]]:
+        return [cache.informer for cache in self._caches.values()]
+
+    def now(self) -> str:
+        return timestamp(self.clock())
+
+    def failed(self, name: str) -> None:
+        self.errors[name] = self.errors.get(name, 0) + 1
+
+    # -- writes that the caches are held to
+
+    async def create(self, resource: Resource, body: Json, namespace: str = "") -> Json:
+        return self._note(resource, await self.client.create(resource, body, namespace))
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: str,
+        body: Json,
+        *,
+        kind: PatchType = "merge",
+        subresource: str = "",
+    ) -> Json:
+        namespace, _, name = key.rpartition("/")
+        raw = await self.client.patch(
+            resource, name, body, namespace, kind=kind, subresource=subresource
+        )
+        return self._note(resource, raw)
+
+    async def set_status(self, resource: Resource, obj: Object, status: Json) -> None:
+        """Write the given fields of a status, if one of them differs."""
+        # What a server leaves out because it is zero or empty counts as such.
+        if any((obj.status.get(name) or None) != (v or None) for name, v in status.items()):
+            await self.patch(resource, obj.key, {"status": status}, subresource="status")
+
+    async def delete(
+        self,
+        resource: Resource,
+        key: str,
+        *,
+        uid: str = "",
+        grace: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete an object; one that is gone already is fine."""
+        namespace, _, name = key.rpartition("/")
+        try:
+            raw = await self.client.delete(
+                resource, name, namespace, grace_period=grace, uid=uid, propagation=propagation
+            )
+        except NotFound:
+            return
+        self._note(resource, raw)
+
+    def _note(self, resource: Resource, raw: bytes) -> Json:
+        obj: Json = msgspec.json.decode(raw)
+        version = (obj.get("metadata") or {}).get("resourceVersion")
+        cache = self._caches.get(resource)
+        if cache is not None and version:
+            cache.written = max(cache.written, int(version))
+        return obj
+
+
+class WorkQueue:
+    """Keys to look at: each once, in the order of arrival, never two at work with the same key."""
+
+    def __init__(self) -> None:
+        self._queue: deque[str] = deque()
+        self._waiting: set[str] = set()
+        self._busy: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._planned: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        self._arrived = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, key: str) -> None:
+        if key not in self._waiting:
+            self._waiting.add(key)
+            if key not in self._busy:
+                self._queue.append(key)
+                self._arrived.set()
+
+    def add_soon(self, key: str) -> None:
+        """Add a key so that a flood of changes becomes few calls."""
+        if key not in self._waiting:
+            self.add_after(key, GATHER_SECONDS)
+
+    def add_after(self, key: str, delay: float) -> None:
+        """Add a key later; of several plans the earliest counts."""
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(delay, 0.0)
+        planned = self._planned.get(key)
+        if planned is not None:
+            if planned[0] <= when:
+                return
+            planned[1].cancel()
+        self._planned[key] = (when, loop.call_at(when, self._due, key))
+
+    def _due(self, key: str) -> None:
+        self._planned.pop(key, None)
+        self.add(key)
+
+    def retry(self, key: str) -> None:
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        self.add_after(key, min(RETRY_FIRST * 2**count, RETRY_LAST))
+
+    def forget(self, key: str) -> None:
+        self._failures.pop(key, None)
+
+    async def get(self) -> str:
+        while not self._queue:
+            self._arrived.clear()
+            await self._arrived.wait()
+        key = self._queue.popleft()
+        self._waiting.discard(key)
+        self._busy.add(key)
+        return key
+
+    def done(self, key: str) -> None:
+        self._busy.discard(key)
+        if key in self._waiting:
+            self._queue.append(key)
+            self._arrived.set()
+
+    def close(self) -> None:
+        for _, handle in self._planned.values():
+            handle.cancel()
+        self._planned.clear()
+
+
+class Worker:
+    """Calls `reconcile` for keys. It returns seconds after which to look again, or None."""
+
+    def __init__(
+        self, kit: Kit, name: str, reconcile: Reconcile, caches: Sequence[Cache[Object]] = ()
+    ) -> None:
+        self.queue = WorkQueue()
+        self.name = name
+        self._kit = kit
+        self._reconcile = reconcile
+        self._caches = caches
+
+    def use(self, caches: Sequence[Cache[Object]]) -> None:
+        """Wait for these caches before each call."""
+        self._caches = caches
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for cache in self._caches:
+            await cache.informer.wait_synced()
+        try:
+            while True:
+                await self.step()
+        finally:
+            self.queue.close()
+
+    async def step(self) -> None:
+        key = await self.queue.get()
+        try:
+            for cache in self._caches:
+                await cache.fresh()
+            again = await self._reconcile(key)
+        except (ClientError, TimeoutError) as error:
+            # Somebody else wrote first, the server was busy: the normal life of a controller.
+            log.debug("reconciling failed, retrying", controller=self.name, key=key, err=str(error))
+            self.queue.retry(key)
+        except Exception:
+            self._kit.failed(self.name)
+            log.exception("reconciling failed", controller=self.name, key=key)
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+            if again is not None:
+                self.queue.add_after(key, again)
+        finally:
+            self.queue.done(key)
+
+
+def owner_index(obj: Object) -> tuple[str, ...]:
+    """Index by the uid of the controlling owner."""
+    owner = obj.metadata.controller
+    return (owner.uid,) if owner is not None else ()
+
+
+def namespace_index(obj: Object) -> tuple[str, ...]:
+    return (obj.metadata.namespace,)
+
+
+def node_index(pod: Object) -> tuple[str, ...]:
+    node = pod.spec.get("nodeName")
+    return (node,) if node else ()

@@ -1,0 +1,170 @@
+"""Keeps a StatefulSet's pods: named by ordinal, with claims of their own, in order.
+
+OrderedReady waits for each pod to be ready before it makes the next, and deletes from the end, one
+at a time; Parallel does not wait. A rolling update replaces pods from the end down to `partition`.
+Claims from `volumeClaimTemplates` are made with their pod and stay, unless the retention policy
+says Delete. ControllerRevision objects are not written; the template's hash is the revision. So a
+pod below `partition` that has to be made again gets the new template, where upstream takes the old.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from bayplan.apiserver.controllers.objects import (
+    Json,
+    Object,
+    is_finished,
+    is_ready,
+    owner_reference,
+    selector_of,
+)
+from bayplan.apiserver.controllers.pods import PodControl, is_available, pod_from, template_hash
+from bayplan.apiserver.controllers.runtime import Kit, Worker
+from bayplan.client import AlreadyExists
+from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS
+
+REVISION_LABEL = "controller-revision-hash"
+NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL = "apps.kubernetes.io/pod-index"
+
+
+class StatefulSetController:
+    """Makes, replaces and deletes pods by ordinal."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._worker = Worker(kit, "statefulset", self._sync)
+        self._control = PodControl(kit, STATEFUL_SETS, self._worker.queue)
+        self._worker.use(self._control.caches)
+
+    async def run(self) -> None:
+        await self._worker.run()
+
+    async def _sync(self, key: str) -> float | None:
+        owner = self._control.owners.get(key)
+        if owner is None:
+            return None
+        claimed = await self._control.claim(owner, selector_of(owner.spec.get("selector")))
+        pods: dict[int, Object] = {}
+        for pod in claimed:
+            ordinal = _ordinal(owner, pod)
+            if ordinal is not None:
+                pods[ordinal] = pod
+        update = f"{owner.metadata.name}-{template_hash(owner.spec.get('template') or {})}"
+        if not owner.deleted:
+            await self._step(owner, pods, update)
+        await self._write_status(owner, pods, update)
+        return None
+
+    async def _step(self, owner: Object, pods: dict[int, Object], update: str) -> None:
+        """Do what can be done now; a change of a pod brings the next step."""
+        first = (owner.spec.get("ordinals") or {}).get("start", 0)
+        wanted = range(first, first + owner.spec.get("replicas", 1))
+        parallel = owner.spec.get("podManagementPolicy") == "Parallel"
+        for ordinal in wanted:
+            pod = pods.get(ordinal)
+            if pod is None:
+                await self._create(owner, ordinal, update)
+            elif is_finished(pod) and not pod.deleted:
+                await self._control.delete(pod)
+            if not parallel and (pod is None or pod.deleted or not is_ready(pod)):
+                return
+        surplus = sorted((n for n in pods if n not in wanted), reverse=True)
+        for ordinal in surplus:
+            if not pods[ordinal].deleted:
+                await self._control.delete(pods[ordinal])
+            if not parallel:
+                return
+        await self._roll(owner, pods, wanted, update)
+
+    async def _roll(
+        self, owner: Object, pods: dict[int, Object], wanted: range, update: str
+    ) -> None:
+        """Replace the highest pod of an old template; the next when that one is ready."""
+        strategy: Json = owner.spec.get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return
+        partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
+        for ordinal in reversed(wanted):
+            if ordinal < partition:
+                return
+            pod = pods.get(ordinal)
+            if pod is None or pod.deleted:
+                return
+            if pod.metadata.labels.get(REVISION_LABEL) != update:
+                await self._control.delete(pod)
+                return
+            if not is_ready(pod):
+                return
+
+    async def _create(self, owner: Object, ordinal: int, revision: str) -> None:
+        name = f"{owner.metadata.name}-{ordinal}"
+        await self._create_claims(owner, ordinal)
+        body = pod_from(owner.spec.get("template") or {}, STATEFUL_SETS, owner.metadata, name=name)
+        extra = {REVISION_LABEL: revision, NAME_LABEL: name, INDEX_LABEL: str(ordinal)}
+        body["metadata"]["labels"] = {**body["metadata"]["labels"], **extra}
+        spec = body["spec"]
+        spec["hostname"] = name
+        if owner.spec.get("serviceName"):
+            spec["subdomain"] = owner.spec["serviceName"]
+        volumes = {volume["name"]: volume for volume in spec.get("volumes") or []}
+        for template in owner.spec.get("volumeClaimTemplates") or []:
+            volume = template["metadata"]["name"]
+            claim = {"claimName": _claim_name(owner, template, ordinal)}
+            volumes[volume] = {"name": volume, "persistentVolumeClaim": claim}
+        if volumes:
+            spec["volumes"] = list(volumes.values())
+        try:
+            await self._control.create(body, owner.metadata.namespace)
+        except AlreadyExists:
+            # An old pod of that name is still going, or is somebody else's: look again.
+            self._worker.queue.add_after(owner.key, 1.0)
+
+    async def _create_claims(self, owner: Object, ordinal: int) -> None:
+        retention: Json = owner.spec.get("persistentVolumeClaimRetentionPolicy") or {}
+        for template in owner.spec.get("volumeClaimTemplates") or []:
+            metadata: Json = {"name": _claim_name(owner, template, ordinal)}
+            labels = (owner.spec.get("selector") or {}).get("matchLabels") or {}
+            metadata["labels"] = {**(template["metadata"].get("labels") or {}), **labels}
+            if template["metadata"].get("annotations"):
+                metadata["annotations"] = template["metadata"]["annotations"]
+            if retention.get("whenDeleted") == "Delete":
+                metadata["ownerReferences"] = [owner_reference(STATEFUL_SETS, owner.metadata)]
+            body = {"metadata": metadata, "spec": template.get("spec") or {}}
+            # it outlived an earlier pod of this ordinal
+            with suppress(AlreadyExists):
+                await self._kit.create(PERSISTENT_VOLUME_CLAIMS, body, owner.metadata.namespace)
+
+    async def _write_status(self, owner: Object, pods: dict[int, Object], update: str) -> None:
+        live = [pod for pod in pods.values() if not is_finished(pod)]
+        now, min_ready = self._kit.clock(), owner.spec.get("minReadySeconds", 0)
+        updated = [pod for pod in live if pod.metadata.labels.get(REVISION_LABEL) == update]
+        replicas = owner.spec.get("replicas", 1)
+        done = len(updated) == replicas and all(map(is_ready, updated))
+        current = update if done else owner.status.get("currentRevision") or update
+        status: Json = {
+            "observedGeneration": owner.metadata.generation,
+            "replicas": len(live),
+            "readyReplicas": sum(map(is_ready, live)),
+            "availableReplicas": sum(is_available(pod, min_ready, now) for pod in live),
+            "currentReplicas": sum(
+                pod.metadata.labels.get(REVISION_LABEL) == current for pod in live
+            ),
+            "updatedReplicas": len(updated),
+            "currentRevision": current,
+            "updateRevision": update,
+            "collisionCount": owner.status.get("collisionCount", 0),
+        }
+        await self._kit.set_status(STATEFUL_SETS, owner, status)
+
+
+def _ordinal(owner: Object, pod: Object) -> int | None:
+    prefix, _, number = pod.metadata.name.rpartition("-")
+    if prefix != owner.metadata.name or not number.isdigit():
+        return None
+    return int(number)
+
+
+def _claim_name(owner: Object, template: Json, ordinal: int) -> str:
+    return f"{template['metadata']['name']}-{owner.metadata.name}-{ordinal}"
