@@ -45,11 +45,7 @@ def validate_claim_spec(field: str, spec: Object) -> Causes:
         causes.append(required(f"{field}.resources[storage]"))
     else:
         path = f"{field}.resources[storage]"
-        nanos = quantity.nanos(size)
-        if nanos < 0:
-            text = "must be a valid resource quantity"
-            causes.append(invalid(path, quantity.value(size), text))
-        elif nanos == 0:
+        if quantity.nanos(size) <= 0:
             causes.append(invalid(path, size, POSITIVE))
     class_name = spec.get("storageClassName")
     if class_name:

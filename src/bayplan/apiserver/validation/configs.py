@@ -9,7 +9,6 @@ import json
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.event_views import to_core
 from bayplan.apiserver.validation.errors import (
-    POSITIVE,
     Causes,
     forbidden,
     immutable,
@@ -227,5 +226,5 @@ def validate_lease(obj: Object) -> Causes:
     causes: Causes = []
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
-        causes.append(invalid("spec.leaseDurationSeconds", duration, POSITIVE))
+        causes.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
     return causes + non_negative("spec.leaseTransitions", spec.get("leaseTransitions"))

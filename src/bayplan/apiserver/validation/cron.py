@@ -29,7 +29,7 @@ def cron_problem(schedule: str) -> str | None:
         return _descriptor_problem(text)
     fields = text.split()
     if len(fields) != 5:
-        return f"expected exactly 5 fields, found {len(fields)}: {fields}"
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     for field, (_, low, high, names) in zip(fields, _FIELDS, strict=True):
         for part in field.split(","):
             problem = _part_problem(part, low, high, names)

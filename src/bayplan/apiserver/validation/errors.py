@@ -27,12 +27,12 @@ Causes = list[Cause]
 
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"
-POSITIVE = "must be greater than 0"
+POSITIVE = "must be greater than zero"
 
 
 def quote(value: object) -> str:
-    """Write a value as upstream's messages do: JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Write a value as upstream's messages do: JSON without spaces, keys of maps sorted."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def required(field: str, detail: str = "") -> Cause:

@@ -66,6 +66,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
         canonicalize=s.name_namespace,
     ),
     ("", "services"): Strategy(
+        update_first=True,
         name=dns1123_label,
         validate=services.validate_service,
         update=services.validate_service_update,
@@ -77,11 +78,13 @@ _CORE: dict[tuple[str, str], Strategy] = {
         validate=services.validate_endpoints, revalidate_meta=True, create_on_update=True
     ),
     ("", "configmaps"): Strategy(
+        update_first=True,
         validate=configs.validate_config_map,
         update=configs.validate_config_map_update,
         revalidate_meta=True,
     ),
     ("", "secrets"): Strategy(
+        update_first=True,
         validate=configs.validate_secret,
         update=configs.validate_secret_update,
         revalidate_meta=True,
@@ -159,6 +162,7 @@ _WORKLOADS: dict[tuple[str, str], Strategy] = {
         status=workloads.validate_stateful_set_status,
     ),
     ("apps", "daemonsets"): Strategy(
+        update_first=True,
         validate=workloads.validate_daemon_set,
         update=workloads.selector_is_immutable,
         new_status=_DAEMON_STATUS,

@@ -145,11 +145,11 @@ def validate_update(
         return causes + (strategy.status(obj, old) if strategy.status else [])
     if subresource == "finalize" and (group, resource) == _NAMESPACE:
         return causes + validate_namespace_finalize(obj, old)
+    own: list[Cause] = []
     if strategy.revalidate:
-        causes += _validate_object(strategy, obj, meta=strategy.revalidate_meta)
-    if strategy.update is not None:
-        causes += strategy.update(obj, old)
-    return causes
+        own = _validate_object(strategy, obj, meta=strategy.revalidate_meta)
+    changes = strategy.update(obj, old) if strategy.update is not None else []
+    return causes + (changes + own if strategy.update_first else own + changes)
 
 
 def _validate_pod_update(obj: Object, old: Object, subresource: str) -> list[Cause]:

@@ -29,6 +29,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     its metadata's checks; `update` the additional checks of a change. `revalidate` says that a
     change is validated like a new object too (metadata included with `revalidate_meta`), and
     `meta_update` that the kind checks changed metadata itself, besides the generic check.
+    `update_first` orders the messages: what may not change before what is wrong in itself.
     `new_status` is what a new object's status becomes (None: the kind has none, or keeps it).
     """
 
@@ -39,6 +40,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     revalidate: bool = True
     revalidate_meta: bool = False
     meta_update: bool = True
+    update_first: bool = False
     standard_finalizers: bool = True
     new_status: Object | None = None
     keep_status: bool = True

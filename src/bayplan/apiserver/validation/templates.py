@@ -60,7 +60,7 @@ def validate_selector(spec: Object, kind: str) -> Causes:
     selector = spec.get("selector")
     labels = template_labels(spec.get("template") or {})
     if selector is None:  # a missing selector matches nothing
-        mismatch = invalid("spec.template.metadata.labels", labels, _MISMATCH)
+        mismatch = invalid("spec.template.metadata.labels", labels or None, _MISMATCH)
         return [required("spec.selector"), mismatch]
     causes = validate_label_selector("spec.selector", selector)
     if is_empty_selector(selector):
@@ -69,7 +69,7 @@ def validate_selector(spec: Object, kind: str) -> Causes:
     if any(cause.field.endswith(".operator") for cause in causes):
         return [*causes, invalid("spec.selector", selector, "invalid label selector")]
     if not selector_matches(selector, labels):
-        causes.append(invalid("spec.template.metadata.labels", labels, _MISMATCH))
+        causes.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
     return causes
 
 

@@ -36,7 +36,7 @@ from bayplan.apiserver.validation.formats import (
 from bayplan.apiserver.validation.paths import descending, file_mode, no_backsteps, non_reserved
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-_PARTITION = "must be between 0 and 255, inclusive"
+_PARTITION = "must be between 1 and 255, inclusive"
 _HOST_PATH_TYPES = (
     "",
     "BlockDevice",
@@ -169,7 +169,10 @@ def _git_repo(field: str, source: Object) -> Causes:
 
 
 def _partition(field: str, source: Object) -> Causes:
-    return between(f"{field}.partition", source.get("partition", 0), 0, 255)
+    number = source.get("partition", 0)
+    if 0 <= number <= 255:
+        return []
+    return [invalid(f"{field}.partition", number, _PARTITION)]
 
 
 def _nfs(field: str, source: Object) -> Causes:
