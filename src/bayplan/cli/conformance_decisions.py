@@ -43,7 +43,7 @@ def read(path: Path) -> Iterator[Body]:
 
 def _parse(line: str, path: Path, number: int) -> Body:
     try:
-        row = json.loads(line)
+        row: Body = dict(json.loads(line))
         missing = [key for key in ("id", "family", "objects", "pod", "expect") if key not in row]
     except (ValueError, TypeError) as problem:
         raise BayplanError(
@@ -52,7 +52,7 @@ def _parse(line: str, path: Path, number: int) -> Body:
     if missing:
         text = ", ".join(missing)
         raise BayplanError(f'reading decisions from "{path}": line {number}: {text} missing')
-    return dict(row)
+    return row
 
 
 def normalize(expect: Body) -> Body:
