@@ -47,19 +47,13 @@ class ListOrder:
                 self.keys = preorder_keys(max(table.count, 2 * len(self.keys)))
         return self
 
-    def ranks(self, feasible: BoolArray) -> IntArray:
-        """For each place in the list, how many feasible nodes stand there or before."""
-        return np.cumsum(feasible[self.rows])
-
-    def first_in_heap(self, ties: IntArray, ranks: IntArray, start: int) -> int:
-        """The row of `ties` that upstream's heap would give, searching from place `start`."""
-        places = self.place[ties]
-        rank = ranks[places] - 1
+    def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
+        """For each row its key in upstream's heap, when the search starts at place `start`."""
+        ranks = np.cumsum(feasible[self.rows]) - 1  # (N,): by place in the list
         if start:
-            before = int(ranks[start - 1])
-            total = int(ranks[-1])
-            rank = np.where(places >= start, rank - before, rank + total - before)
-        return int(ties[int(np.argmin(self.keys[rank]))])
+            ranks = np.roll(np.cumsum(np.roll(feasible[self.rows], -start)) - 1, start)
+        # Rows that do not fit have a rank of their neighbour, or -1; nobody asks for their key.
+        return self.keys[ranks][self.place]
 
 
 def sample(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bayplan.engine.choice import ListOrder
 from bayplan.engine.kept import Kept, to_numbers
 from bayplan.framework import (
     BoolArray,
@@ -88,7 +89,7 @@ class PodClass:
         self.masked: IntArray = np.zeros(0, dtype=np.int64)
         """Totals of candidates, -1 elsewhere."""
         self._masked_for = -1
-        self._ranks: tuple[int, IntArray] | None = None
+        self._heap_keys: tuple[int, int, IntArray] | None = None
 
     def _keep(self, plugin: Any, info: PodInfo) -> Kept:
         profile = self._profile
@@ -381,11 +382,13 @@ class PodClass:
         """Outcome numbers by row, one array per plugin that rejected any, in filter order."""
         return [item.fails for item in self._filters if item.fails is not None]
 
-    def ranks(self, order: Any) -> IntArray:
-        """Ranks of the candidates in the list of nodes, kept while they stay the same."""
-        if self._ranks is None or self._ranks[0] != self.version:
-            self._ranks = (self.version, order.ranks(self.candidates))
-        return self._ranks[1]
+    def heap_keys(self, order: ListOrder, start: int) -> IntArray:
+        """Keys of rows in upstream's heap of candidates, kept while these stay the same."""
+        known = self._heap_keys
+        if known is None or known[0] != self.version or known[1] != start:
+            keys = order.heap_keys(self.candidates, start)
+            known = self._heap_keys = (self.version, start, keys)
+        return known[2]
 
     def score(self, state: CycleState, info: PodInfo) -> IntArray:
         """Bring scores up to date; returns totals of candidates, -1 elsewhere."""
@@ -393,8 +396,10 @@ class PodClass:
         for item in self.scores:
             if item.stable:
                 fresh = self._score_stable(item, info)
+            elif item.scored_for == self.version or (item.scored_for >= 0 and item.steady):
+                fresh = False
             else:
-                fresh = item.scored_for != self.version and self._score_volatile(item, state, info)
+                fresh = self._score_volatile(item, state, info)
             changed = changed or fresh
         if changed:
             totals = np.zeros(self._table.count, dtype=np.int64)  # (N,)

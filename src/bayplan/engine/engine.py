@@ -547,10 +547,8 @@ class Search:
         ties = np.flatnonzero(masked == masked.max())
         if len(ties) == 1:
             return int(ties[0])
-        return order.first_in_heap(ties, self._ranks(), self._start)
-
-    def _ranks(self) -> IntArray:
-        return self._kept.ranks(self._order)
+        keys = kept.heap_keys(order, self._start)[ties]
+        return int(ties[keys.argmin()])
 
     def fit_error(self) -> FitError:
         """Why nothing fits: one status a node that was looked at."""

@@ -73,6 +73,11 @@ class Kept:
         """The version of the feasible set that `normalized` was made for; -1 for never."""
 
     @property
+    def steady(self) -> bool:
+        """Whether scores of this revision are the same whichever nodes fit."""
+        return self.skips_score or not (self.pre_scores or self.normalizes)
+
+    @property
     def rejects(self) -> bool:
         """Whether pre_filter ended the attempt."""
         return self.status is not None and self.status.code not in (Code.SUCCESS, Code.SKIP)

@@ -124,9 +124,16 @@ def run_scores(
     return scores
 
 
+def among(scores: IntArray, rows: BoolArray) -> IntArray:
+    """The scores of some rows; without a copy if it is all of them."""
+    return scores if np.count_nonzero(rows) == len(rows) else scores[rows]
+
+
 def default_normalize(scores: IntArray, feasible: BoolArray, *, reverse: bool = False) -> IntArray:
     """Scale to 0..100 by the largest feasible score; reversed, the largest becomes 0."""
-    top = int(scores[feasible].max(initial=0))
+    top = int(scores.max(initial=0))
+    if top:
+        top = int(among(scores, feasible).max(initial=0))
     if top == 0:
         return np.full(len(scores), MAX_SCORE, dtype=np.int64) if reverse else scores.copy()
     scaled: IntArray = scores * MAX_SCORE // top

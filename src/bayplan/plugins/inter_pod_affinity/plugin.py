@@ -30,6 +30,7 @@ from bayplan.framework import (
     failed,
     unresolvable,
 )
+from bayplan.framework.scoring import among
 from bayplan.plugins.inter_pod_affinity.hints import AffinityHints
 from bayplan.plugins.inter_pod_affinity.preferred import PreferredState
 from bayplan.plugins.inter_pod_affinity.required import RequiredState
@@ -120,7 +121,7 @@ class InterPodAffinity:
     def normalize(
         self, state: CycleState, pod: Pod, scores: IntArray, feasible: BoolArray
     ) -> IntArray:
-        counted = scores[feasible]
+        counted = among(scores, feasible)
         least, most = int(counted.min()), int(counted.max())
         if least == most:
             return np.zeros(len(scores), dtype=np.int64)

@@ -79,18 +79,21 @@ class NodeResourcesFit:
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         full = nodes.pod_count >= nodes.allowed_pods  # (N,)
-        lacks = full.astype(np.int64)  # (N,): bit 0 too many pods, bit i + 1 too little of asked[i]
+        lacks: IntArray | None = None  # (N,): bit 0 too many pods, bit i + 1 too little of asked[i]
+        if np.count_nonzero(full):
+            lacks = full.astype(np.int64)
         hopeless = np.zeros(nodes.count, dtype=bool)
         asked = self._asked_of(state, pod)
         for place, (resource, amount, delegable) in enumerate(asked):
             offered = nodes.allocatable(resource)
-            short = amount > offered - nodes.requested(resource)
+            short = offered - nodes.requested(resource) < amount
             if delegable:
                 short &= offered != 0
-            if short.any():
-                lacks |= short.astype(np.int64) << (place + 1)
-                hopeless |= short & (amount > offered)
-        if not lacks.any():
+            if np.count_nonzero(short):
+                bits = short.astype(np.int64) << (place + 1)
+                lacks = bits if lacks is None else lacks | bits
+                hopeless |= short & (offered < amount)
+        if lacks is None:
             return Verdict.all_pass(nodes)
         return self._verdict(lacks, hopeless, asked)
 

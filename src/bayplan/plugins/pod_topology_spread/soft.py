@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, NodeTable
+from bayplan.framework.scoring import among
 from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraints
 from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
 
@@ -81,6 +82,16 @@ class SoftState:
         return empty >= 0 and column.sizes[empty] > 0
 
     def score(self, nodes: Nodes) -> IntArray:
+        only = self._counts[0]
+        if len(self.constraints) == 1 and only is not None:
+            # Rounding each domain once is the same as rounding each node.
+            worth = np.zeros(len(only) + 1, dtype=np.int64)  # (domains + 1,): last is "no label"
+            own = only.astype(np.float64) * self._weights[0]
+            worth[:-1] = _rounded(own + (self.constraints[0].max_skew - 1))
+            return worth[nodes.label_codes(self.constraints[0].key)]
+        return self._score_several(nodes)
+
+    def _score_several(self, nodes: Nodes) -> IntArray:
         total: FloatArray | None = None
         for place, item in enumerate(self.constraints):
             codes = nodes.label_codes(item.key)
@@ -128,7 +139,7 @@ class SoftState:
 
     def normalize(self, scores: IntArray, feasible: BoolArray) -> IntArray:
         ignored = self.ignored
-        counted = scores[feasible if ignored is None else feasible & ~ignored]
+        counted = among(scores, feasible if ignored is None else feasible & ~ignored)
         most = int(counted.max(initial=0))
         least = int(counted.min()) if len(counted) else 0
         if most == 0:
