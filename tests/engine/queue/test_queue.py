@@ -388,7 +388,7 @@ def test_reconfigured_queue_keeps_every_pod():
     for _ in range(5):
         fail(queue, queue.pop(), 100, *random.choice([(), (NODE_ADD_ONLY,)]))
 
-    queue.reconfigure(queue._hints, {}, initial_backoff=2, max_backoff=20)
+    queue.reconfigure(queue._requeuing.hints, {}, initial_backoff=2, max_backoff=20)
     queue.validate()
 
     assert len(queue) == 20

@@ -19,25 +19,6 @@ from bayplan.engine.scheduler import (
 )
 from bayplan.plugins import in_tree_registry
 
-# TEMPORARY-STUB-BEGIN
-_REAL = in_tree_registry
-
-
-class _NoDevices:
-    name = "DynamicResources"
-
-    def post_filter(self, state, pod, statuses):
-        from bayplan.framework import unschedulable
-
-        return None, unschedulable("no new claims to deallocate")
-
-
-def in_tree_registry():
-    return {"DynamicResources": lambda args, handle: _NoDevices(), **_REAL()}
-
-
-# TEMPORARY-STUB-END
-
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 

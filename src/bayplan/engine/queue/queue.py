@@ -23,15 +23,15 @@ from bayplan.api import Object, Pod
 from bayplan.engine.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, pod_update_events
 from bayplan.engine.queue.backoff import Backoff
 from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
-from bayplan.engine.queue.hints import CLASS_HINTS, CLASS_RESOURCES, HintIndex, Match
+from bayplan.engine.queue.hints import HintIndex
 from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
+from bayplan.engine.queue.requeuing import Incoming, Requeuing, Strategy
 from bayplan.engine.queue.waiting_room import WaitingRoom
 from bayplan.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
-    QueueingHint,
 )
 from bayplan.framework.status import Status, is_success
 
@@ -39,8 +39,6 @@ SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
 LEFTOVER_PERIOD = 30.0
-
-_SKIP, _AFTER_BACKOFF, _AT_ONCE = range(3)
 
 Gate = tuple[str, Callable[[Pod], Status | None]]
 """A PreEnqueue plugin: its name and method."""
@@ -89,10 +87,9 @@ class SchedulingQueue:
         """The cycle of the last move request."""
         self.incoming: defaultdict[tuple[str, str], int] = defaultdict(int)
         """Entries by (queue, event); kube-scheduler's `queue_incoming_pods_total`."""
-        self.problems: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._requeuing = Requeuing(hints)
+        self.problems = self._requeuing.problems
         """Exceptions by (plugin, where), which counted as Queue or as gated."""
-        self.hint_calls = 0
-        self._hints = hints
         self._gates: Mapping[str, Sequence[Gate]] = gates or {}
         self._nominations = nominations
         self._sort_key = sort_key
@@ -127,6 +124,10 @@ class SchedulingQueue:
     @property
     def in_flight_event_count(self) -> int:
         return self._in_flight.event_count
+
+    @property
+    def hint_calls(self) -> int:
+        return self._requeuing.calls
 
     def pending(self) -> dict[str, int]:
         """How many pods wait where; kube-scheduler's `pending_pods`."""
@@ -197,7 +198,9 @@ class SchedulingQueue:
 
     def _wake_updated(self, item: QueuedPod, old: Pod, now: float) -> None:
         for event in pod_update_events(old, item.pod):
-            strategy = self._worth_requeuing(item, event, self._hints.match(event), old, item.pod)
+            strategy = self._requeuing.strategy(
+                item, self._requeuing.incoming(event, old, item.pod)
+            )
             if self._requeue(item, strategy, event.label, now) is not Place.UNSCHEDULABLE:
                 return
 
@@ -281,31 +284,17 @@ class SchedulingQueue:
             item.was_flushed = False
             item.flush_timestamp = 0.0
             item.place = Place.NOWHERE
-            strategy = self._after_flight(item, rejectors, uid)
+            strategy = self._after_flight(item, uid)
             self._pods[item.key] = item
             return self._requeue(item, strategy, SCHEDULE_ATTEMPT_FAILURE, now)
         finally:
             self._in_flight.done(uid)
 
-    def _after_flight(self, item: QueuedPod, rejectors: frozenset[str], uid: str) -> int:
-        """Whether something that happened during the attempt makes another one worthwhile."""
-        if not rejectors:
-            return _AFTER_BACKOFF
-        if self.generic_workload and item.pod.spec.scheduling_group is not None:
-            return _AFTER_BACKOFF
-        if uid not in self._in_flight:
-            return _AFTER_BACKOFF
-        best = _SKIP
-        for seen in self._in_flight.events_for(uid):
-            match = self._hints.match(seen.event)
-            strategy = self._worth_requeuing(item, seen.event, match, seen.old, seen.new)
-            if strategy == _AT_ONCE:
-                return _AT_ONCE
-            if strategy == _AFTER_BACKOFF:
-                best = _AFTER_BACKOFF
-                if not item.pending_plugins:
-                    return best
-        return best
+    def _after_flight(self, item: QueuedPod, uid: str) -> Strategy:
+        grouped = self.generic_workload and item.pod.spec.scheduling_group is not None
+        if not item.rejectors or grouped or uid not in self._in_flight:
+            return Strategy.AFTER_BACKOFF
+        return self._requeuing.after_flight(item, self._in_flight.events_for(uid))
 
     # --- waking pods ---
 
@@ -318,99 +307,36 @@ class SchedulingQueue:
         check: Callable[[Pod], bool] | None = None,
     ) -> int:
         """Wake the waiting pods that the event may help; returns how many were moved."""
-        match = self._hints.match(event)
-        if not match.by_profile and not event.wildcard:
+        incoming = self._requeuing.incoming(event, old, new)
+        wildcard = event.wildcard
+        if not incoming.match.by_profile and not wildcard:
             return 0
         moved = 0
         if len(self._waiting):
-            if event.wildcard:
-                items = [item for item in self._waiting if check is None or check(item.pod)]
-            else:
-                items = self._concerned(event, match, old, new, check)
-            moved = self._move(items, event, match, old, new, now)
+            items = (
+                self._waiting if wildcard else self._requeuing.concerned(self._waiting, incoming)
+            )
+            chosen = [item for item in items if check is None or check(item.pod)]
+            moved = self._move(chosen, incoming, now)
         self.move_request_cycle = self.scheduling_cycle
         self._in_flight.record(event, old, new)
         return moved
 
-    def _concerned(
-        self,
-        event: ClusterEvent,
-        match: Match,
-        old: Object | None,
-        new: Object | None,
-        check: Callable[[Pod], bool] | None,
-    ) -> list[QueuedPod]:
-        """The waiting pods that the event might help; whole groups are ruled out by one pod."""
-        by_group = event.resource in CLASS_RESOURCES
-        result: list[QueuedPod] = []
-        for group in self._waiting.rejected_by(match.plugins):
-            pods = group.pods.values()
-            if len(pods) > 1 and by_group and group.rejectors <= CLASS_HINTS:
-                first = next(iter(pods))
-                if self._worth_requeuing(first, event, match, old, new) == _SKIP:
-                    continue
-            result += [item for item in pods if check is None or check(item.pod)]
-        return result
-
-    def _move(
-        self,
-        items: Iterable[QueuedPod],
-        event: ClusterEvent,
-        match: Match,
-        old: Object | None,
-        new: Object | None,
-        now: float,
-    ) -> int:
+    def _move(self, items: Iterable[QueuedPod], incoming: Incoming, now: float) -> int:
         moved = 0
+        event = incoming.event
         label, wildcard = event.label, event.wildcard
         for item in items:
             if item.gating_plugin and not wildcard:
                 profile = item.pod.spec.scheduler_name
-                if not self._hints.opens_gate(profile, item.gating_plugin, event):
+                if not self._requeuing.hints.opens_gate(profile, item.gating_plugin, event):
                     continue
-            strategy = self._worth_requeuing(item, event, match, old, new)
-            if strategy == _SKIP:
+            strategy = self._requeuing.strategy(item, incoming)
+            if strategy is Strategy.SKIP:
                 continue
             if self._requeue(item, strategy, label, now) is not Place.UNSCHEDULABLE:
                 moved += 1
         return moved
-
-    def _worth_requeuing(
-        self,
-        item: QueuedPod,
-        event: ClusterEvent,
-        match: Match,
-        old: Object | None,
-        new: Object | None,
-    ) -> int:
-        rejectors = item.rejectors
-        if not rejectors:
-            return _AFTER_BACKOFF
-        pod = item.pod
-        if event.wildcard:
-            # A wildcard event with a pod is meant for that pod only.
-            other = new is not None and new.metadata.uid != pod.metadata.uid
-            return _SKIP if other else _AFTER_BACKOFF
-        profile = pod.spec.scheduler_name
-        if not self._hints.knows_profile(profile):
-            return _AFTER_BACKOFF
-        best = _SKIP
-        for plugin, hint in match.by_profile.get(profile, ()):
-            if plugin not in rejectors:
-                continue
-            if hint is not None:
-                self.hint_calls += 1
-                try:
-                    if hint(pod, old, new) is QueueingHint.SKIP:
-                        continue
-                except Exception:  # counted: a hint that fails must not lose the pod
-                    self.problems[plugin, "hint"] += 1
-            if plugin in item.pending_plugins:
-                return _AT_ONCE
-            if not item.pending_plugins:
-                return _AFTER_BACKOFF
-            best = _AFTER_BACKOFF
-        return best
 
     def activate(self, pods: Iterable[Pod], now: float) -> None:
         """Move pods to active without backoff; one in flight is tried again when it comes back."""
@@ -453,18 +379,18 @@ class SchedulingQueue:
             item.was_flushed = True
             item.flush_timestamp = now
         event = UNSCHEDULABLE_TIMEOUT
-        moved = self._move(items, event, self._hints.match(event), None, None, now)
+        moved = self._move(items, self._requeuing.incoming(event, None, None), now)
         self.move_request_cycle = self.scheduling_cycle
         self._in_flight.record(event, None, None)
         return moved
 
     # --- moves ---
 
-    def _requeue(self, item: QueuedPod, strategy: int, event: str, now: float) -> Place:
-        if strategy == _SKIP:
+    def _requeue(self, item: QueuedPod, strategy: Strategy, event: str, now: float) -> Place:
+        if strategy is Strategy.SKIP:
             if item.place is not Place.UNSCHEDULABLE:
                 self._wait(item, event, now)
-        elif strategy == _AFTER_BACKOFF and self.backoff.active(item, now):
+        elif strategy is Strategy.AFTER_BACKOFF and self.backoff.active(item, now):
             self._to_backoff(item, event, now)
         else:
             self._to_active(item, event, now)
@@ -550,7 +476,7 @@ class SchedulingQueue:
         max_backoff: float = 10.0,
     ) -> None:
         """Take over another configuration; every pod keeps its place."""
-        self._hints = hints
+        self._requeuing.hints = hints
         self._gates = gates
         self._sort_key = sort_key
         self.backoff = Backoff(initial_backoff, max_backoff, aligned=self.pop_from_backoff)

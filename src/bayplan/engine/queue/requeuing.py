@@ -1,0 +1,108 @@
+"""Decides whether an event makes another attempt of a rejected pod worthwhile, and how soon.
+
+Only the hints of the plugins that rejected the pod are asked. A plugin that answered Pending and
+now says Queue brings the pod back at once; any other Queue brings it back after its backoff.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from bayplan.api import Object
+from bayplan.engine.queue.hints import CLASS_HINTS, CLASS_RESOURCES, HintIndex, Match
+from bayplan.engine.queue.in_flight import SeenEvent
+from bayplan.engine.queue.pods import QueuedPod
+from bayplan.engine.queue.waiting_room import WaitingRoom
+from bayplan.framework.events import ClusterEvent, QueueingHint
+
+
+class Strategy(IntEnum):
+    """What to do with a rejected pod; the larger one wins."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    AT_ONCE = 2
+
+
+class Incoming(NamedTuple):
+    """An event, who waits for it, and the object before and after it."""
+
+    event: ClusterEvent
+    match: Match
+    old: Object | None
+    new: Object | None
+
+
+class Requeuing:
+    """Asks hints, and counts how often and with what problems."""
+
+    __slots__ = ("calls", "hints", "problems")
+
+    def __init__(self, hints: HintIndex) -> None:
+        self.hints = hints
+        self.calls = 0
+        self.problems: defaultdict[tuple[str, str], int] = defaultdict(int)
+
+    def incoming(self, event: ClusterEvent, old: Object | None, new: Object | None) -> Incoming:
+        return Incoming(event, self.hints.match(event), old, new)
+
+    def strategy(self, item: QueuedPod, incoming: Incoming) -> Strategy:
+        """Whether one pod should be tried again because of an event."""
+        rejectors = item.rejectors
+        if not rejectors:
+            return Strategy.AFTER_BACKOFF
+        event, match, old, new = incoming
+        pod = item.pod
+        if event.wildcard:
+            # A wildcard event with a pod is meant for that pod only.
+            other = new is not None and new.metadata.uid != pod.metadata.uid
+            return Strategy.SKIP if other else Strategy.AFTER_BACKOFF
+        profile = pod.spec.scheduler_name
+        if not self.hints.knows_profile(profile):
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for plugin, hint in match.by_profile.get(profile, ()):
+            if plugin not in rejectors:
+                continue
+            if hint is not None:
+                self.calls += 1
+                try:
+                    if hint(pod, old, new) is QueueingHint.SKIP:
+                        continue
+                except Exception:  # counted: a hint that fails must not lose the pod
+                    self.problems[plugin, "hint"] += 1
+            if plugin in item.pending_plugins:
+                return Strategy.AT_ONCE
+            if not item.pending_plugins:
+                return Strategy.AFTER_BACKOFF
+            best = Strategy.AFTER_BACKOFF
+        return best
+
+    def after_flight(self, item: QueuedPod, events: Iterable[SeenEvent]) -> Strategy:
+        """Whether something that happened during the attempt makes another one worthwhile."""
+        best = Strategy.SKIP
+        for _, event, old, new in events:
+            strategy = self.strategy(item, self.incoming(event, old, new))
+            if strategy is Strategy.AT_ONCE:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                best = strategy
+                if not item.pending_plugins:
+                    return best
+        return best
+
+    def concerned(self, room: WaitingRoom, incoming: Incoming) -> list[QueuedPod]:
+        """The waiting pods that the event might help; whole groups are ruled out by one pod."""
+        by_group = incoming.event.resource in CLASS_RESOURCES
+        result: list[QueuedPod] = []
+        for group in room.rejected_by(incoming.match.plugins):
+            pods = group.pods.values()
+            if len(pods) > 1 and by_group and group.rejectors <= CLASS_HINTS:
+                first = next(iter(pods))
+                if self.strategy(first, incoming) is Strategy.SKIP:
+                    continue
+            result += pods
+        return result
