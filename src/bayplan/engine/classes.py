@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bayplan.engine.choice import ListOrder
-from bayplan.engine.kept import Kept, to_numbers
+from bayplan.engine.kept import Kept, SmallArray, to_numbers
 from bayplan.framework import (
     BoolArray,
     Code,
@@ -392,23 +392,19 @@ class PodClass:
 
     def score(self, state: CycleState, info: PodInfo) -> IntArray:
         """Bring scores up to date; returns totals of candidates, -1 elsewhere."""
-        changed = self.totals is None
+        if self.totals is None:
+            self.totals = np.zeros(self._table.count, dtype=np.int64)  # (N,)
+            self._masked_for = -1
+            for item in self.scores:
+                item.normalized, item.scored_for = None, -1
+        changed = False
         for item in self.scores:
             if item.stable:
-                fresh = self._score_stable(item, info)
-            elif item.scored_for == self.version or (item.scored_for >= 0 and item.steady):
-                fresh = False
-            else:
-                fresh = self._score_volatile(item, state, info)
-            changed = changed or fresh
-        if changed:
-            totals = np.zeros(self._table.count, dtype=np.int64)  # (N,)
-            for item in self.scores:
-                if not item.skips_score and item.normalized is not None:
-                    totals += np.multiply(item.normalized, item.weight, dtype=np.int64)
-            self.totals = totals
+                changed |= self._score_stable(item, info)
+            elif item.scored_for != self.version and not (item.scored_for >= 0 and item.steady):
+                changed |= self._score_volatile(item, state, info)
         if changed or self._masked_for != self.version:
-            self.masked = np.where(self.candidates, self.totals, -1)  # type: ignore[arg-type]
+            self.masked = np.where(self.candidates, self.totals, -1)
             self._masked_for = self.version
         return self.masked
 
@@ -435,10 +431,8 @@ class PodClass:
         own = self._base if item.revised and item.revision is not None else state
         self._pre_score(item, own, info)
         if item.skips_score:
-            counted = item.normalized is not None
-            item.raw = item.normalized = None
             item.scored_for = self.version
-            return counted
+            return self._set_column(item, None)
         raw = call_score(self._profile, item.plugin, own, info.pod, self._table, self.candidates)
         if isinstance(raw, Status):
             raise AttemptFailed(raw)
@@ -464,9 +458,24 @@ class PodClass:
         if isinstance(result, Status):
             raise AttemptFailed(result)
         # Rows that do not fit may hold anything; only 0..100 must survive.
-        small = result.astype(np.uint8)
         item.scored_for = self.version
-        if item.normalized is not None and np.array_equal(small, item.normalized):
-            return False
-        item.normalized = small
+        return self._set_column(item, result.astype(np.uint8))
+
+    def _set_column(self, item: Kept, column: SmallArray | None) -> bool:
+        """Take a whole new column into the totals; False if it is the old one."""
+        old, totals = item.normalized, self.totals
+        assert totals is not None
+        if column is None:
+            if old is None:
+                return False
+            totals -= np.multiply(old, item.weight, dtype=np.int64)
+        elif old is None:
+            totals += np.multiply(column, item.weight, dtype=np.int64)
+        else:
+            difference = np.subtract(column, old, dtype=np.int64)
+            if not np.count_nonzero(difference):
+                return False
+            difference *= item.weight
+            totals += difference
+        item.normalized = column
         return True
