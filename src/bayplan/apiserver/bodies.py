@@ -60,10 +60,15 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
     return canonical(request, kind, obj, type_, request.body if media == JSON else None)
 
 
-def read_as(request: Request, api_version: str, kind_name: str) -> Object:
-    """Return a body that is of another kind than the path's resource (a Scale, a Binding)."""
+def read_as(request: Request, api_version: str, kind_name: str, *, older: str = "") -> Object:
+    """Return a body that is of another kind than the path's resource (a Scale, a Binding).
+
+    `older` is an earlier version of the same shape that is still accepted.
+    """
     media = body_type(request.content_type)
     raw = parse(media, request.body)
+    if older and isinstance(raw, dict) and raw.get("apiVersion") == older:
+        raw["apiVersion"] = api_version
     obj = identify(raw, api_version, kind_name, defaulted=True)
     type_ = type_for(api_version, kind_name)
     if type_ is None:
@@ -73,6 +78,8 @@ def read_as(request: Request, api_version: str, kind_name: str) -> Object:
 
 def identify(raw: Any, api_version: str, kind: str, *, defaulted: bool) -> Object:
     """Check that a decoded body is an object of this kind; fill both in if that is allowed."""
+    if raw is None:
+        raw = {}
     if not isinstance(raw, dict):
         raise bad_request(
             "couldn't get version/kind; json parse error: cannot unmarshal "

@@ -80,10 +80,10 @@ class Dispatcher:
             return await self._subresource(request)
         if not kind.stored:
             return await self._unstored(request)
-        if request.verb not in kind.verbs:
+        if request.verb not in kind.verbs and not (kind.namespaced and not request.namespace):
             raise method_not_allowed(request.verb, kind.group, kind.resource)
         if kind.namespaced and not request.namespace and request.verb not in ("list", "watch"):
-            raise method_not_allowed(request.verb, kind.group, kind.resource)
+            raise _elsewhere(request)
         if not kind.namespaced and request.namespace:
             raise path_not_found()
         if (request.verb in ("create",) and request.name) or (
@@ -97,7 +97,9 @@ class Dispatcher:
 
     async def _unstored(self, request: Request) -> Answer | Stream:
         kind = request.kind
-        if request.verb not in kind.verbs or (kind.namespaced and not request.namespace):
+        if kind.namespaced and not request.namespace:
+            raise path_not_found()
+        if request.verb not in kind.verbs:
             raise method_not_allowed(request.verb, kind.group, kind.resource)
         if kind.resource == "bindings":
             return await bind(self._backend, request)
@@ -131,6 +133,13 @@ class Dispatcher:
 
     def _issue(self, user: User) -> str:
         return self._authenticator.issue(user)
+
+
+def _elsewhere(request: Request) -> ApiError:
+    """Answer a path without namespace to a kind that has them: only lists are there."""
+    if request.name:
+        return path_not_found()
+    return method_not_allowed(request.verb, request.kind.group, request.kind.resource)
 
 
 def _needs_kubelet(resource: str, name: str) -> bool:

@@ -45,7 +45,7 @@ class ApiError(BayplanError):
         }
         if self.reason:
             out["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             out["details"] = self.details
         out["code"] = self.code
         return out

@@ -76,7 +76,7 @@ _FORMS = {
 @lru_cache(maxsize=512)
 def _negotiate(header: str, forms: bool, aggregated: bool) -> Output | None:
     for _, _, media, parameters in _clauses(header):
-        chosen = JSON if media in (JSON, "*/*", "application/*") else YAML if media == YAML else ""
+        chosen = JSON if media in (JSON, "*/*") else YAML if media == YAML else ""
         if not chosen:
             continue
         wanted = parameters.get("as", "")
@@ -94,6 +94,14 @@ def _negotiate(header: str, forms: bool, aggregated: bool) -> Output | None:
         if forms and known and group == known[0] and version in known[1]:
             return Output(chosen, wanted, version, group)
     return None
+
+
+def error_media(header: str | None) -> str:
+    """Return the media type of an error: YAML for who asks for it, JSON for everyone else."""
+    if not header or header in (JSON, "*/*"):
+        return JSON
+    found = _negotiate(header, True, True)
+    return found.media if found else JSON
 
 
 def accept(header: str | None, *, forms: bool = True, aggregated: bool = False) -> Output:

@@ -94,6 +94,8 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
 def fill_metadata(backend: Backend, request: Request, obj: Object) -> None:
     """Set what the server decides about a new object: uid, times, namespace, generated name."""
     metadata = obj["metadata"]
+    if metadata.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(key, None)
     metadata["uid"] = backend.new_uid()
@@ -109,25 +111,25 @@ def generated_name(prefix: str, suffix: str) -> str:
     return prefix[: 63 - len(suffix)] + suffix
 
 
-# Metadata that an update can never change.
-_SYSTEM = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-)
+# Metadata that is the stored object's, whatever the client says; and what is so if it says
+# nothing. Other attempts to change system metadata are refused by validation.
+_ALWAYS_KEPT = ("creationTimestamp", "generation", "selfLink")
+_KEPT_IF_MISSING = ("uid", "deletionGracePeriodSeconds")
 
 
 def keep_system_metadata(obj: Object, old: Object) -> None:
     """Take what clients may not change from the stored object."""
     metadata, before = obj["metadata"], old["metadata"]
-    for key in _SYSTEM:
+    for key in _ALWAYS_KEPT:
         if key in before:
             metadata[key] = before[key]
         else:
             metadata.pop(key, None)
+    for key in _KEPT_IF_MISSING:
+        if metadata.get(key) is None and key in before:
+            metadata[key] = before[key]
+    if "deletionTimestamp" in before:
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
 
 
 def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
@@ -166,6 +168,17 @@ def before_delete(backend: Backend, request: Request, old: Object) -> None:
     attrs = attributes(request, DELETE, {}, old, request.name)
     admit(backend, attrs)
     admit_valid(backend, attrs)
+
+
+def check_name(request: Request, obj: Object) -> None:
+    """Refuse a body whose name is not that of the path."""
+    name = obj["metadata"].get("name", "")
+    if name != request.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({request.name})"
+            if name
+            else "name must be provided"
+        )
 
 
 def check_identity(request: Request, obj: Object) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import Output
-from bayplan.apiserver.validation.errors import Cause, not_supported
+from bayplan.apiserver.validation.errors import Cause, not_supported, quote
 
 
 class Target(NamedTuple):
@@ -164,6 +164,11 @@ class Request:
                     "FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"
                 ),
             )
+        if given and not given.isprintable():
+            detail = f"Invalid value: {quote(given)}: should only contain printable characters"
+            raise _bad_option(
+                self._options_kind, Cause("FieldValueInvalid", "fieldManager", detail)
+            )
         return given or self.user_agent.partition("/")[0] or "unknown"
 
 
@@ -172,15 +177,9 @@ def _bad_option(kind: str, cause: Cause) -> Exception:
 
 
 def flag(query: dict[str, str], name: str) -> bool:
-    """Read a boolean parameter as Go clients write it; a bare `?watch` counts as true."""
+    """Read a boolean parameter as upstream does: all but `0` and `false` is true."""
     value = query.get(name)
-    if value is None:
-        return False
-    if value.lower() in ("", "1", "t", "true"):
-        return True
-    if value.lower() in ("0", "f", "false"):
-        return False
-    raise bad_request(f'invalid value for query parameter "{name}": "{value}" is not a boolean')
+    return value is not None and value.lower() not in ("0", "false")
 
 
 def number(query: dict[str, str], name: str) -> int | None:

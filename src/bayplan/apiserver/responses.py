@@ -15,7 +15,7 @@ from bayplan.api import yaml
 from bayplan.apiserver import tables
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, TABLE, WHOLE, YAML
 from bayplan.apiserver.request import Request
 from bayplan.store import KeyValue
@@ -94,6 +94,11 @@ def table(
 ) -> Object:
     """Return objects as a Table, with as much of each as `includeObject` asks for."""
     include = request.query.get("includeObject") or "Metadata"
+    if include not in ("None", "Metadata", "Object"):
+        raise bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
     version = request.output.version
     return tables.render(
         request.kind, objects, metadata, include=include, version=version, columns=columns

@@ -37,7 +37,7 @@ from bayplan.apiserver.errors import (
     unauthorized,
 )
 from bayplan.apiserver.http import Connection, decode_body, plain_text, send_answer, send_stream
-from bayplan.apiserver.negotiate import accept
+from bayplan.apiserver.negotiate import accept, error_media
 from bayplan.apiserver.request import (
     ANONYMOUS,
     NO_QUERY,
@@ -118,7 +118,8 @@ class ApiServer:
         try:
             result = await self._handle(connection)
         except ApiError as error:
-            result = error_answer(error, pretty=connection.pretty)
+            media = error_media(connection.headers.get("accept"))
+            result = error_answer(error, media=media, pretty=connection.pretty)
         except Unavailable as error:
             log.warning("store unavailable", error=str(error))
             result = error_answer(ApiError(503, "ServiceUnavailable", "the store is unavailable"))

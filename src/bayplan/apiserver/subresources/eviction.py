@@ -36,7 +36,7 @@ VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 async def evict(backend: Backend, request: Request) -> Answer:
     """Handle POST pods/NAME/eviction."""
-    eviction = read_as(request, "policy/v1", "Eviction")
+    eviction = read_as(request, "policy/v1", "Eviction", older="policy/v1beta1")
     if (eviction.get("metadata") or {}).get("name", "") != request.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = _options(eviction, request)

@@ -10,10 +10,10 @@ from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.authorization import Action, Authorizer
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import bad_request, invalid
+from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.request import Request, User
 from bayplan.apiserver.responses import Answer, plain_answer
-from bayplan.apiserver.validation.errors import Cause, required
+from bayplan.apiserver.validation.errors import invalid as invalid_value
 
 
 class Reviews:
@@ -59,39 +59,29 @@ class Reviews:
         self._check_attributes(request, review)
         spec = review["spec"]
         if not spec.get("user") and not spec.get("groups"):
-            causes = [required("spec.user", "at least one of user or group must be specified")]
-            raise invalid(request.kind.group, request.kind.kind, "", causes)
+            text = "at least one of user or group must be specified"
+            raise _refused(request, "spec.user", spec.get("user", ""), text)
         user = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
         return self._decide(user, spec)
 
     def _may_they_here(self, request: Request, review: Object) -> Object:
-        where = (review["spec"].get("resourceAttributes") or {}).get("namespace", "")
+        attributes = review["spec"].get("resourceAttributes") or {}
+        where = attributes.get("namespace", "")
         if where != request.namespace:
-            raise bad_request(
-                f"spec.resourceAttributes.namespace must match namespace: {request.namespace}"
-            )
+            text = f"must match metadata.namespace: {request.namespace}"
+            raise _refused(request, "spec.resourceAttributes.namespace", where, text)
         return self._may_they(request, review)
 
     def _check_attributes(self, request: Request, review: Object) -> None:
-        given = [
-            key
-            for key in ("resourceAttributes", "nonResourceAttributes")
-            if review["spec"].get(key)
-        ]
-        if len(given) == 1:
-            return
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        field = "spec.resourceAttributes"
-        cause = (
-            required(field, text)
-            if not given
-            else Cause(
-                "FieldValueInvalid",
-                field,
-                f"Invalid value: cannot be specified in combination: {text}",
-            )
-        )
-        raise invalid(request.kind.group, request.kind.kind, "", [cause])
+        spec = review["spec"]
+        has_resource, has_path = "resourceAttributes" in spec, "nonResourceAttributes" in spec
+        if has_resource and has_path:
+            text = "cannot be specified in combination with resourceAttributes"
+            field = "spec.nonResourceAttributes"
+            raise _refused(request, field, spec["nonResourceAttributes"], text)
+        if not has_resource and not has_path:
+            text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            raise _refused(request, "spec.resourceAttributes", None, text)
 
     def _decide(self, user: User, spec: Object) -> Object:
         allowed, reason = self._authorizer.allows(user, action_of(spec))
@@ -114,6 +104,10 @@ class Reviews:
             ],
             "incomplete": False,
         }
+
+
+def _refused(request: Request, field: str, value: object, text: str) -> ApiError:
+    return invalid(request.kind.group, "", "", [invalid_value(field, value, text)])
 
 
 def user_info(user: User) -> Object:

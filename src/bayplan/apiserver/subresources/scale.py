@@ -57,7 +57,6 @@ async def scale(backend: Backend, request: Request) -> Answer:
     if request.verb == "get":
         return _shown(request, scale_of(codec.decode(kv), paths))
     change = _change_of(request)
-    result: Object = {}
 
     def compute(old: Object) -> Object:
         before = scale_of(old, paths)
@@ -70,8 +69,17 @@ async def scale(backend: Backend, request: Request) -> Answer:
     request.output = type(inner)()
     answer = await rewrite(backend, request, compute)
     request.output = inner
-    result = parse(JSON, answer.body)
-    return plain_answer(request, scale_of(result, paths))
+    return _answer(request, scale_of(parse(JSON, answer.body), paths))
+
+
+_SCALE = kind_of("autoscaling", "v1", "scale", "Scale", True)
+
+
+def _answer(request: Request, shown: Object) -> Answer:
+    if request.output.form == TABLE:
+        metadata = {"resourceVersion": shown["metadata"]["resourceVersion"]}
+        shown = tables.render(_SCALE, [shown], metadata, version=request.output.version)
+    return plain_answer(request, shown)
 
 
 def _shown(request: Request, found: Object) -> Answer:

@@ -17,7 +17,7 @@ from bayplan.api.patch import (
     apply_strategic_merge,
 )
 from bayplan.api.schema import FieldTypeError, decode, problems, strict_message, type_for
-from bayplan.apiserver import crd
+from bayplan.apiserver import crd, pipeline
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse
 from bayplan.apiserver.codec import Object
@@ -52,7 +52,10 @@ async def patch(backend: Backend, request: Request) -> Answer:
     change = _change(request.kind, media, body)
 
     def compute(old: Object) -> Object:
-        return patched(request, old, change, body)
+        obj = patched(request, old, change, body)
+        pipeline.check_name(request, obj)
+        pipeline.check_identity(request, obj)
+        return obj
 
     return await rewrite(backend, request, compute)
 
@@ -84,6 +87,8 @@ def patched(request: Request, old: Object, change: Callable[[Object], Any], body
     except PatchError as error:
         raise _patch_error(error) from error
     kind = request.kind
+    if isinstance(result, dict) and result.get("kind") != kind.kind:
+        raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
     obj = identify(result, kind.api_version, kind.kind, defaulted=True)
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}

@@ -20,10 +20,11 @@ from bayplan.apiserver.errors import (
     ApiError,
     bad_request,
     invalid,
+    not_acceptable,
     not_found,
     too_large_version,
 )
-from bayplan.apiserver.negotiate import JSON, TABLE, WHOLE
+from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, TABLE, WHOLE, YAML
 from bayplan.apiserver.request import Request, number
 from bayplan.apiserver.responses import Answer, Stream, dump, partial, table, value_answer
 from bayplan.apiserver.selectors import FieldSelector, check_fields, parse_fields, parse_labels
@@ -38,6 +39,8 @@ PAGE = 1000  # how many stored objects are read at once when a selector may leav
 async def get(backend: Backend, request: Request) -> Answer:
     """Answer with one object."""
     codec = backend.codec(request.kind)
+    if request.output.form == PARTIAL_LIST:
+        raise not_acceptable([JSON, YAML])
     version = parse_version(request.query.get("resourceVersion"))
     await wait_for_version(backend, version)
     kv = await backend.get(codec, request.namespace, request.name)
@@ -136,6 +139,8 @@ class Page(NamedTuple):
 async def list_(backend: Backend, request: Request) -> Answer | Stream:
     """Answer with a collection, or a page of it."""
     codec = backend.codec(request.kind)
+    if request.output.form == PARTIAL:
+        raise not_acceptable([JSON, YAML])
     page = await read_page(backend, request, codec)
     output = request.output
     if output.form == WHOLE and output.media == JSON and not request.pretty:
@@ -184,10 +189,10 @@ async def read_page(backend: Backend, request: Request, codec: Codec) -> Page:
     """Read what a list asks for: at which version, from where, how much, selected by what."""
     query = request.query
     chosen = selection(request)
-    limit = number(query, "limit") or 0
-    limit = max(limit, 0)
+    limit = max(number(query, "limit") or 0, 0)
+    number(query, "timeoutSeconds")  # of no use here, but must be a number
+    check_match(query, bool(query.get("continue")))
     token = decode_token(query["continue"]) if query.get("continue") else None
-    check_match(query, token is not None)
     revision = await _revision(backend, query, token, limit)
     prefix = codec.collection(request.namespace if request.kind.namespaced else "")
     start = codec.prefix + token.start if token else ""
@@ -265,13 +270,11 @@ def _watch_match(match: str, initial: str | None) -> Iterable[Cause]:
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )
     if initial is not None and match != "NotOlderThan":
-        if match:
-            yield not_supported(field, match, ["NotOlderThan"])
-        else:
-            yield forbidden(
-                field,
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
+        yield forbidden(
+            field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        )
+    if match not in ("", "NotOlderThan"):
+        yield not_supported(field, match, ["NotOlderThan"])
 
 
 async def _read(

@@ -14,7 +14,7 @@ from bayplan.apiserver import managed, pipeline, validation
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, bad_request, conflict, invalid, not_found
+from bayplan.apiserver.errors import ApiError, conflict, invalid, not_found
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, object_answer, value_answer
@@ -29,15 +29,9 @@ Compute = Callable[[Object], Object]
 async def update(backend: Backend, request: Request) -> Answer:
     """Replace an object by the one in the body; some kinds are created by it."""
     obj = read_object(request, request.kind)
-    metadata = obj.setdefault("metadata", {})
+    obj.setdefault("metadata", {})
     pipeline.check_identity(request, obj)
-    name = metadata.get("name", "")
-    if name != request.name:
-        raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({request.name})"
-            if name
-            else "name must be provided"
-        )
+    pipeline.check_name(request, obj)
     codec = backend.codec(request.kind)
     if await backend.get(codec, request.namespace, request.name) is None:
         return await _create_by_update(backend, request, obj)
@@ -92,7 +86,8 @@ async def _attempt(
     old = codec.decode(kv)
     obj = compute(codec.decode(kv))
     check_version(request.kind, obj, kv)
-    check_uid(request.kind, obj, old)
+    if request.verb == "update":
+        check_uid(request.kind, obj, old)
     pipeline.before_update(backend, request, obj, old)
     if track:
         managed.track(backend, request, obj, old)

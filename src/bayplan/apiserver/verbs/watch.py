@@ -21,8 +21,8 @@ import msgspec
 
 from bayplan.apiserver.backend import Backend, gone
 from bayplan.apiserver.codec import Fields, Object
-from bayplan.apiserver.errors import ApiError
-from bayplan.apiserver.negotiate import TABLE, WHOLE, Output
+from bayplan.apiserver.errors import ApiError, not_acceptable
+from bayplan.apiserver.negotiate import JSON, TABLE, WHOLE, Output
 from bayplan.apiserver.request import Request, flag, number
 from bayplan.apiserver.responses import Stream, dump, partial, table
 from bayplan.apiserver.verbs.read import (
@@ -50,6 +50,8 @@ _HEADS = {
 async def watch(backend: Backend, request: Request) -> Stream:
     """Open a watch. Errors of the options are raised; later ones become events."""
     query = request.query
+    if request.output.media != JSON:
+        raise not_acceptable([f"{JSON};stream=watch"])
     chosen = selection(request)
     check_match(query, False, watching=True)
     version = parse_version(query.get("resourceVersion"))
