@@ -23,6 +23,7 @@ from bayplan.engine.records import RecordRing
 from bayplan.engine.scheduler.actions import Action, CallApi
 from bayplan.engine.scheduler.binding import POLL_SECONDS, BindingCycles
 from bayplan.engine.scheduler.failure import Failures
+from bayplan.engine.scheduler.gangs import Gangs
 from bayplan.engine.scheduler.inputs import (
     Added,
     BindDone,
@@ -106,11 +107,11 @@ class Scheduler:
             max_backoff=float(config.pod_max_backoff_seconds),
             max_in_unschedulable=max_in_unschedulable,
             pop_from_backoff=gates["SchedulerPopFromBackoffQ"],
-            generic_workload=gates["GenericWorkload"],
         )
         self._failures = Failures(shared)
         self.bindings = BindingCycles(shared, self._failures)
-        self._objects = ObjectHandlers(shared, self.bindings)
+        self._gangs = Gangs(shared) if gates["GangScheduling"] else None
+        self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
         self.preemptions = Preemptions(shared, self.bindings)
         self._next_poll = math.inf
 
@@ -231,6 +232,10 @@ class Scheduler:
     def _decide(self, item: QueuedPod, profile: Profile) -> None:
         shared, pod = self._shared, item.pod
         try:
+            refusal = None if self._gangs is None else self._gangs.refusal(pod)
+            if refusal is not None:
+                self._failures.fail(item, profile, refusal)
+                return
             decision = self.engine.place(pod, shared.now)
         except Exception as problem:
             self._broken(item, profile, problem)

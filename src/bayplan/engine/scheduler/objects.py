@@ -19,6 +19,7 @@ from bayplan.engine.events import (
     pod_update_events,
 )
 from bayplan.engine.scheduler.binding import BindingCycles, assigned
+from bayplan.engine.scheduler.gangs import Gangs
 from bayplan.engine.scheduler.shared import Shared
 from bayplan.framework.events import ActionType
 
@@ -26,10 +27,10 @@ from bayplan.framework.events import ActionType
 class ObjectHandlers:
     """Takes over every change of an object."""
 
-    def __init__(self, shared: Shared, bindings: BindingCycles) -> None:
+    def __init__(self, shared: Shared, bindings: BindingCycles, gangs: Gangs | None) -> None:
         self._shared = shared
         self._bindings = bindings
-        self._gangs = shared.gates["GangScheduling"]
+        self._gangs = gangs
 
     def changed(self, new: Object) -> None:
         """An object appeared or changed."""
@@ -56,9 +57,13 @@ class ObjectHandlers:
         if new.status.phase in ("Succeeded", "Failed"):
             self._pod_deleted(new)
             return
+        if self._gangs is not None:
+            self._gangs.changed(new)
         known = shared.unassigned.get(new.key)
         if known is not None and known.metadata.uid != new.metadata.uid:
             self._unassigned_deleted(known)
+            if self._gangs is not None:
+                self._gangs.deleted(known)
             known = None
         if new.spec.node_name:
             self._assigned(new, known)
@@ -77,7 +82,7 @@ class ObjectHandlers:
         if assumed or not shared.responsible_for(new):
             return
         shared.queue.add(new, shared.now)
-        if self._gangs:
+        if self._gangs is not None:
             shared.queue.move_all(UNSCHEDULED_POD_ADD, None, new, shared.now)
 
     def _unassigned_updated(self, old: Pod, new: Pod) -> None:
@@ -122,6 +127,8 @@ class ObjectHandlers:
 
     def _pod_deleted(self, old: Pod) -> None:
         shared = self._shared
+        if self._gangs is not None:
+            self._gangs.deleted(old)
         uid = old.metadata.uid
         assumed = shared.cache.is_assumed(uid)
         placed = shared.cache.pod(uid)

@@ -1,0 +1,155 @@
+"""A gang gets its nodes together, or none of it gets any."""
+
+import pytest
+
+from bayplan.config import FeatureGates, from_data
+from bayplan.framework import Code, CycleState, Handle, QueueingHint
+from bayplan.framework.waiting import WaitingPod
+from bayplan.plugins import gang_scheduling
+from bayplan.testing import make_node, make_pod, make_pod_group
+from tests.engine.scheduler.helper import HEAD, World
+
+GATES = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+
+
+def member(number, cpu="1"):
+    return make_pod(f"p{number}").group("g").req(cpu=cpu)
+
+
+@pytest.fixture
+def handle():
+    return Handle()
+
+
+def test_pods_without_a_group_pass(handle):
+    plugin = gang_scheduling.new(None, handle)
+    pod = make_pod().build()
+
+    assert plugin.pre_enqueue(pod) is None
+    assert (None, 0.0) == plugin.permit(CycleState(), pod, "n")
+
+
+def test_pods_wait_for_their_group_and_for_each_other(handle):
+    plugin = gang_scheduling.new(None, handle)
+    first, second = member(1).build(), member(2).build()
+
+    text = 'waiting for pods\'s pod group "g" to appear in scheduling queue'
+    assert text == plugin.pre_enqueue(first).message
+    handle.objects.put(make_pod_group("g", 2).build())
+    assert gang_scheduling.REASON_MEMBERS == plugin.pre_enqueue(first).message
+    assert plugin.pre_enqueue(second) is None
+    assert plugin.pre_enqueue(first) is None
+
+
+def test_a_basic_group_needs_no_company(handle):
+    handle.objects.put(make_pod_group("g").build())
+
+    assert gang_scheduling.new(None, handle).pre_enqueue(member(1).build()) is None
+
+
+def test_permit_waits_until_enough_have_a_node(handle):
+    plugin = gang_scheduling.new(None, handle)
+    handle.objects.put(make_pod_group("g", 2).build())
+    first, second = member(1).build(), member(2).build()
+    for pod in (first, second):
+        plugin.pre_enqueue(pod)
+    state = CycleState()
+    plugin.reserve(state, first, "n")
+    status, seconds = plugin.permit(state, first, "n")
+
+    assert (Code.WAIT, 300.0) == (status.code, seconds)
+    assert [second.key] == list(state.read("kubernetes.io/pods-to-activate"))
+
+    waiting = WaitingPod(first, "n", {gang_scheduling.NAME: seconds}, 0.0)
+    handle.waiting.add(waiting)
+    plugin.reserve(CycleState(), second, "n")
+    assert (None, 0.0) == plugin.permit(CycleState(), second, "n")
+    assert waiting.outcome is not None
+    assert waiting.outcome.success
+
+
+def test_hints(handle):
+    pod_event, group_event = gang_scheduling.new(None, handle).events_to_register()
+    mine, other = member(1).build(), make_pod().build()
+
+    assert pod_event.hint(mine, None, member(2).build()) is QueueingHint.QUEUE
+    assert pod_event.hint(mine, None, other) is QueueingHint.SKIP
+    assert pod_event.hint(other, None, other) is QueueingHint.SKIP
+    assert group_event.hint(mine, None, make_pod_group("g").build()) is QueueingHint.QUEUE
+    assert group_event.hint(mine, None, make_pod_group("h").build()) is QueueingHint.SKIP
+
+
+def world(*objects):
+    return World(*objects, config=from_data(dict(HEAD), GATES), gates=GATES)
+
+
+def nodes_of(world, count):
+    return [world.node_of(f"p{i}") for i in range(count)]
+
+
+def test_a_whole_gang_is_placed():
+    cluster = world(make_node("a").capacity(cpu=2), make_node("b").capacity(cpu=2))
+    cluster.show(make_pod_group("g", 3))
+    cluster.show(*(member(i) for i in range(3)))
+    cluster.run()
+
+    assert all(nodes_of(cluster, 3))
+
+
+def test_a_gang_that_does_not_fit_holds_no_node():
+    cluster = world(make_node("a").capacity(cpu=2))
+    cluster.show(make_pod_group("g", 3))
+    cluster.show(*(member(i) for i in range(3)))
+    cluster.run()
+
+    assert ["", "", ""] == nodes_of(cluster, 3)
+    assert 0 == cluster.scheduler.cache.assumed_count
+    assert "pod group is unschedulable, 2 of 3 needed pods fit" in cluster.notes()[0]
+    other = make_pod("other").req(cpu="2")
+    cluster.show(other)
+    cluster.run()
+    assert "a" == cluster.node_of("other")
+
+
+def test_a_gang_is_placed_once_there_is_room():
+    cluster = world(make_node("a").capacity(cpu=2))
+    cluster.show(make_pod_group("g", 3))
+    cluster.show(*(member(i) for i in range(3)))
+    cluster.run()
+    cluster.show(make_node("b").capacity(cpu=2))
+    cluster.wait(60)
+
+    assert all(nodes_of(cluster, 3))
+
+
+def test_pods_beyond_the_minimum_are_placed_one_by_one():
+    cluster = world(make_node("a").capacity(cpu=3))
+    cluster.show(make_pod_group("g", 2))
+    cluster.show(*(member(i) for i in range(4)))
+    cluster.run()
+
+    assert 3 == sum(map(bool, nodes_of(cluster, 4)))
+
+
+def test_the_group_may_come_after_its_pods():
+    cluster = world(make_node("a").capacity(cpu=4))
+    cluster.show(member(0), member(1))
+    cluster.run()
+    assert ["", ""] == nodes_of(cluster, 2)
+    cluster.show(make_pod_group("g", 2))
+    cluster.run()
+
+    assert ["a", "a"] == nodes_of(cluster, 2)
+
+
+def test_members_that_go_are_forgotten():
+    cluster = world(make_node("a").capacity(cpu=4))
+    cluster.show(make_pod_group("g", 2))
+    cluster.show(member(0))
+    cluster.gone("Pod", "default/p0")
+    cluster.show(member(1))
+    cluster.run()
+
+    assert "" == cluster.node_of("p1")
+    members = gang_scheduling.members_of(cluster.scheduler.cache.objects)
+    members.validate([cluster.pod("p1")])
