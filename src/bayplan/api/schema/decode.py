@@ -113,6 +113,9 @@ def _omits_empty(field: Field) -> bool:
         return False
     if field.type.kind == "struct":
         return field.omitzero
+    if field.type.kind in ("list", "map"):
+        # The real server stores protobuf, which does not tell an empty one from none.
+        return True
     return field.omitempty or field.omitzero
 
 

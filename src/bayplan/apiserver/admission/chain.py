@@ -23,7 +23,7 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "DefaultStorageClass": (storage.default_class, None),
     "StorageObjectInUseProtection": (storage.protect, None),
     "PersistentVolumeClaimResize": (None, storage.check_resize),
-    "RuntimeClass": (pods.runtime_class, None),
+    "RuntimeClass": (pods.runtime_class, pods.check_overhead),
     "ResourceQuota": (None, quota.check_quota),
     "ServiceAddresses": (None, ServiceAddresses().assign),
 }

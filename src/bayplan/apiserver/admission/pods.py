@@ -74,11 +74,6 @@ def runtime_class(attrs: Attributes, reader: Reader) -> None:
     spec: dict[str, Any] = attrs.obj["spec"]
     name = spec.get("runtimeClassName")
     if not name:
-        if spec.get("overhead"):
-            why = (
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-            )
-            raise forbidden(attrs, why)
         return
     found: dict[str, Any] | None = reader.get("node.k8s.io", "runtimeclasses", "", name)
     if found is None:
@@ -89,3 +84,13 @@ def runtime_class(attrs: Attributes, reader: Reader) -> None:
     selector = (found.get("scheduling") or {}).get("nodeSelector")
     if selector:
         spec["nodeSelector"] = {**selector, **(spec.get("nodeSelector") or {})}
+
+
+def check_overhead(attrs: Attributes, reader: Reader) -> None:
+    """Refuse an overhead that no runtime class defines."""
+    if attrs.resource != "pods" or attrs.group or attrs.subresource or attrs.operation != CREATE:
+        return
+    spec: dict[str, Any] = attrs.obj["spec"]
+    if spec.get("overhead") and not spec.get("runtimeClassName"):
+        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise forbidden(attrs, why)

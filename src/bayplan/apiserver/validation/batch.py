@@ -70,7 +70,8 @@ def _validate_generated_selector(obj: Object) -> Causes:
                 causes.append(required(path, f"must be '{value}'"))
             elif labels[key] != value:
                 causes.append(invalid(path, labels, f"must be '{value}'"))
-    if not selector_matches(spec["selector"], expected):
+    usable = not validate_label_selector("", spec["selector"])
+    if usable and not selector_matches(spec["selector"], expected):
         text = "`selector` not auto-generated"
         causes.append(invalid("spec.selector", spec["selector"], text))
     return causes

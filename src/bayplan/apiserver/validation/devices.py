@@ -30,8 +30,9 @@ from bayplan.apiserver.validation.volumes import csi_driver_name
 
 _MAX_REQUESTS = 32
 _MAX_DEVICES = 128
+_MAX_IDENTIFIER = 32
 _MAX_EXPRESSION = 10 * 1024
-_EFFECTS = ("NoSchedule", "NoExecute", "None")
+_EFFECTS = ("NoExecute", "NoSchedule", "None")
 _NODE_CHOICES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _NAME_TEXT = (
     "must be the name of a request in the claim or the name of a request and a subrequest "
@@ -95,11 +96,22 @@ def _validate_names(field: str, used: list[str], names: dict[str, set[str]]) -> 
 
 
 def _validate_attribute_name(field: str, name: str) -> Causes:
-    domain, slash, identifier = name.partition("/")
-    if not slash:
-        return [invalid(field, name, "must include a domain")]
-    causes = check(field, domain, dns1123_subdomain)
-    return causes + [invalid(field, identifier, p) for p in c_identifier(identifier)]
+    parts = name.split("/")
+    causes: Causes = []
+    if len(parts) == 2:
+        domain = parts[0]
+        text = "the domain must not be empty"
+        causes += csi_driver_name(field, domain) if domain else [invalid(field, "", text)]
+        if not parts[1]:
+            causes.append(invalid(field, "", "the name must not be empty"))
+    if len(parts) <= 2 and (parts[-1] or len(parts) == 1):
+        if len(parts[-1]) > _MAX_IDENTIFIER:
+            causes.append(too_long(field, _MAX_IDENTIFIER))
+        causes += check(field, parts[-1], c_identifier)
+    if len(parts) == 1:
+        text = "a fully qualified name must be a domain and a name separated by a slash"
+        causes.append(invalid(field, name, text))
+    return causes
 
 
 def _validate_config(field: str, config: Object) -> Causes:
@@ -184,12 +196,10 @@ def _validate_toleration(field: str, toleration: Object) -> Causes:
             causes.append(invalid(f"{field}.value", value, text))
     elif operator == "Equal":
         causes += check(f"{field}.value", value, label_value)
-        if not key:
-            causes.append(invalid(f"{field}.operator", operator, "must be `Exists` without a key"))
     else:
         causes.append(not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
-    if effect and effect not in _EFFECTS[:2]:
-        causes.append(not_supported(f"{field}.effect", effect, _EFFECTS[:2]))
+    if effect and effect not in _EFFECTS:
+        causes.append(not_supported(f"{field}.effect", effect, _EFFECTS))
     return causes
 
 

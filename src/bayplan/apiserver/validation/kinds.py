@@ -68,6 +68,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
     ("", "services"): Strategy(
         update_first=True,
         name=dns1123_label,
+        gate=services.validate_addresses,
         validate=services.validate_service,
         update=services.validate_service_update,
         prepare_create=prepare_service_create,

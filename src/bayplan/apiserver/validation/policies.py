@@ -278,7 +278,10 @@ def validate_cluster_role(obj: Object) -> Causes:
             text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             causes.append(required(field, text))
         for i, selector in enumerate(selectors):
-            causes += validate_label_selector(f"{field}[{i}]", selector)
+            found = validate_label_selector(f"{field}[{i}]", selector)
+            if found:
+                found.append(invalid(f"{field}[{i}]", None, "invalid label selector."))
+            causes += found
     return causes
 
 

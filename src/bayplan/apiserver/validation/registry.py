@@ -101,6 +101,9 @@ def validate_create(group: str, resource: str, obj: Object) -> list[Cause]:
         )
     if (group, resource) == _POD:
         return pods.validate_pod_create(obj)
+    causes = strategy.gate(obj) if strategy.gate is not None else []
+    if causes:
+        return causes
     causes = _validate_object(strategy, obj)
     if not causes and strategy.name is None:
         causes = _generic_meta(strategy, obj)
@@ -134,6 +137,9 @@ def validate_update(
     strategy = STRATEGIES.get((group, resource))
     if strategy is None:
         return validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
+    causes = strategy.gate(obj) if strategy.gate is not None and not subresource else []
+    if causes:
+        return causes
     causes = _generic_meta(strategy, obj)
     causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
     if (group, resource) == _POD:

@@ -51,8 +51,6 @@ def validate_service(obj: Object) -> Causes:
     causes += _validate_ports(spec, ports)
     causes += validate_labels("spec.selector", spec.get("selector"))
     causes += _validate_affinity(spec)
-    if kind != "ExternalName":
-        causes += _validate_cluster_ips(spec)
     for i, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
         causes += check(path, address, ip_address) or validate_endpoint_ip(path, address)
@@ -127,7 +125,11 @@ def _validate_affinity(spec: Object) -> Causes:
     return causes
 
 
-def _validate_cluster_ips(spec: Object) -> Causes:
+def validate_addresses(obj: Object) -> Causes:
+    """Validate cluster IPs and families, which the server looks at before everything else."""
+    spec = obj["spec"]
+    if spec.get("type") == "ExternalName":
+        return []
     causes: Causes = []
     first, addresses = spec.get("clusterIP"), spec.get("clusterIPs") or []
     if first and not addresses:

@@ -249,7 +249,8 @@ def validate_storage_class(obj: Object) -> Causes:
 
 def _validate_topologies(topologies: list[Object]) -> Causes:
     causes: Causes = []
-    seen: list[dict[str, set[str]]] = []
+    # Upstream compares with empty terms too, so that one without keys counts as repeated.
+    seen: list[dict[str, set[str]]] = [{}]
     for i, term in enumerate(topologies):
         keys: dict[str, set[str]] = {}
         for j, requirement in enumerate(term.get("matchLabelExpressions") or ()):

@@ -25,6 +25,7 @@ PrepareUpdate = Callable[[Object, Object], None]
 class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """How one resource is prepared and validated.
 
+    `gate` runs before all other checks, and what it finds is reported alone.
     `name` is None where only the generic metadata checks apply. `validate` gets the object without
     its metadata's checks; `update` the additional checks of a change. `revalidate` says that a
     change is validated like a new object too (metadata included with `revalidate_meta`), and
@@ -35,6 +36,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Checker | None = dns1123_subdomain
     namespaced: bool = True
+    gate: Validate | None = None
     validate: Validate | None = None
     update: ValidateUpdate | None = None
     revalidate: bool = True
@@ -191,7 +193,9 @@ def prepare_service_account(obj: Object) -> None:
     """Only the name of a referenced secret is kept."""
     secrets = obj.get("secrets")
     if secrets:
-        obj["secrets"] = [{"name": secret.get("name", "")} for secret in secrets]
+        obj["secrets"] = [
+            {"name": secret["name"]} if secret.get("name") else {} for secret in secrets
+        ]
 
 
 def drop_empty_rules(obj: Object) -> None:

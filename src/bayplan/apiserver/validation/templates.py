@@ -55,8 +55,12 @@ def validate_running_template(field: str, template: Object, kind: str) -> Causes
     return causes
 
 
-def validate_selector(spec: Object, kind: str) -> Causes:
-    """Validate `spec.selector` and that the template's labels match it."""
+def validate_selector(spec: Object, kind: str, note: str = "invalid label selector") -> Causes:
+    """Validate `spec.selector` and that the template's labels match it.
+
+    The last cause is for `spec.selector` as a whole if it cannot be used; the template is not
+    looked at then (`is_usable`).
+    """
     selector = spec.get("selector")
     labels = template_labels(spec.get("template") or {})
     if selector is None:  # a missing selector matches nothing
@@ -66,11 +70,16 @@ def validate_selector(spec: Object, kind: str) -> Causes:
     if is_empty_selector(selector):
         text = f"empty selector is invalid for {kind}"
         return [*causes, invalid("spec.selector", selector, text)]
-    if any(cause.field.endswith(".operator") for cause in causes):
-        return [*causes, invalid("spec.selector", selector, "invalid label selector")]
+    if causes:
+        return [*causes, invalid("spec.selector", selector, note)]
     if not selector_matches(selector, labels):
         causes.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
     return causes
+
+
+def is_usable(selector: Object | None) -> bool:
+    """Say whether a selector can be matched at all (a missing one matches nothing)."""
+    return not validate_label_selector("", selector)
 
 
 def int_or_percent(field: str, value: IntOrString) -> Causes:

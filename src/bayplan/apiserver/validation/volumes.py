@@ -94,11 +94,11 @@ def validate_volumes(
     """Return the valid volumes by name, and the problems of the others."""
     causes: Causes = []
     valid: dict[str, Object] = {}
-    created = {f"{pod_name}-{v.get('name', '')}" for v in volumes if v.get("ephemeral")}
+    created = {f"{pod_name}-{v.get('name', '')}" for v in volumes if v.get("ephemeral") is not None}
     for i, volume in enumerate(volumes):
         path, name = f"{field}[{i}]", volume.get("name", "")
         found = validate_sources(path, volume, _POD_SOURCES)
-        if volume.get("ephemeral") and pod_name and name:
+        if volume.get("ephemeral") is not None and pod_name and name:
             for problem in dns1123_subdomain(f"{pod_name}-{name}"):
                 text = f'PVC name "{pod_name}-{name}": {problem}'
                 found.append(invalid(f"{path}.name", name, text))

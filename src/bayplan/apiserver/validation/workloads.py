@@ -24,6 +24,7 @@ from bayplan.apiserver.validation.labels import (
 from bayplan.apiserver.validation.templates import (
     at_most_100_percent,
     int_or_percent,
+    is_usable,
     number_of,
     template_labels,
     validate_counts,
@@ -40,8 +41,9 @@ def validate_deployment(obj: Object) -> Causes:
     spec = obj["spec"]
     causes = non_negative("spec.replicas", spec.get("replicas"))
     causes += validate_selector(spec, "deployment")
-    causes += validate_template(_TEMPLATE, spec["template"])
-    causes += validate_running_template(_TEMPLATE, spec["template"], "ReplicaSet")
+    if is_usable(spec.get("selector")):
+        causes += validate_template(_TEMPLATE, spec["template"])
+        causes += validate_running_template(_TEMPLATE, spec["template"], "ReplicaSet")
     causes += _validate_deployment_strategy(spec.get("strategy") or {})
     causes += validate_counts("spec", spec, ("minReadySeconds", "revisionHistoryLimit"))
     deadline = spec.get("progressDeadlineSeconds")
@@ -111,8 +113,10 @@ def validate_replica_set(obj: Object) -> Causes:
     spec = obj["spec"]
     causes = validate_counts("spec", spec, ("replicas", "minReadySeconds"))
     causes += validate_selector(spec, "deployment")
-    causes += validate_template(_TEMPLATE, spec["template"])
-    return causes + validate_running_template(_TEMPLATE, spec["template"], "ReplicaSet")
+    if is_usable(spec.get("selector")):
+        causes += validate_template(_TEMPLATE, spec["template"])
+        causes += validate_running_template(_TEMPLATE, spec["template"], "ReplicaSet")
+    return causes
 
 
 def validate_replica_set_status(obj: Object, old: Object) -> Causes:
@@ -145,9 +149,8 @@ def validate_daemon_set(obj: Object) -> Causes:
     spec = obj["spec"]
     selector, labels = spec.get("selector"), template_labels(spec["template"])
     causes = validate_label_selector("spec.selector", selector)
-    broken = any(cause.field.endswith((".operator", ".values")) for cause in causes)
     # A missing selector matches nothing; an empty one everything, but is refused.
-    if not broken and (selector is None or not selector_matches(selector, labels)):
+    if not causes and (selector is None or not selector_matches(selector, labels)):
         text = "`selector` does not match template `labels`"
         causes.append(invalid("spec.template.metadata.labels", labels, text))
     if selector is not None and is_empty_selector(selector):
@@ -222,8 +225,10 @@ def _validate_stateful_set(obj: Object, *, create: bool) -> Causes:
     causes += non_negative("spec.ordinals.start", start)
     if create and spec.get("serviceName"):
         causes += check("spec.serviceName", spec["serviceName"], dns1123_label)
-    causes += validate_selector(spec, "statefulset")
-    return causes + _validate_stateful_template(spec, templates)
+    causes += validate_selector(spec, "statefulset", "")
+    if is_usable(spec.get("selector")):
+        causes += _validate_stateful_template(spec, templates)
+    return causes + validate_running_template(_TEMPLATE, spec["template"], "StatefulSet")
 
 
 def _validate_stateful_template(spec: Object, templates: list[Object]) -> Causes:
@@ -240,8 +245,7 @@ def _validate_stateful_template(spec: Object, templates: list[Object]) -> Causes
     meta = template.get("metadata") or {}
     causes = validate_template(_TEMPLATE, {"metadata": meta, "spec": pod_spec})
     causes += validate_labels(f"{_TEMPLATE}.labels", meta.get("labels"))
-    causes += validate_annotations(f"{_TEMPLATE}.annotations", meta.get("annotations"))
-    return causes + validate_running_template(_TEMPLATE, template, "StatefulSet")
+    return causes + validate_annotations(f"{_TEMPLATE}.annotations", meta.get("annotations"))
 
 
 def _validate_stateful_strategy(strategy: Object) -> Causes:
