@@ -7,8 +7,8 @@ cost etcd one stream. When the stream breaks it is resumed after the last event;
 compacted that meanwhile, every watcher is told to list again.
 
 A small key under the root is written to learn how far the stream has come (`_touch`): the gateway
-has no way to ask. Keys must start with a slash. It does not use leases, and does not read what
-kube-apiserver wrote.
+has no way to ask. So keys must not start with a control character. It does not use leases, and
+does not read what kube-apiserver wrote.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from bayplan.store.sortedkeys import prefix_end
 
 log = structlog.get_logger(__name__)
 
-SYNC_KEY = "\x01sync"  # sorts before all keys of ours, which start with a slash
+SYNC_KEY = "\x01sync"  # sorts before all other keys
+FIRST_KEY = "\x02"
 PAGE = 2000  # keys in one answer
 BACKLOG = 5000  # revisions of the past to learn at the start
 COMPACT_SECONDS = 300.0
@@ -51,7 +52,7 @@ class EtcdStore:
 
     def __init__(self, client: EtcdClient, root: str, history: History) -> None:
         self._client = client
-        self._keys = Keys(root)
+        self._keys = Keys(root.rstrip("/") + "/")
         self._history = history
         self._batcher = Batcher(client, self._keys)
         self._closed = False
@@ -100,7 +101,7 @@ class EtcdStore:
     async def range(
         self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
     ) -> RangeResult:
-        low, high = max(prefix, "/"), prefix_end(prefix) or "\U0010ffff"
+        low, high = max(prefix, FIRST_KEY), prefix_end(prefix) or "\U0010ffff"
         if start_after >= low:
             low = start_after + "\0"
         self._check_past(revision)

@@ -80,7 +80,7 @@ class Kubelet:
 
     def _node_changed(self, change: Change[Object]) -> None:
         name = change.new.metadata.name
-        if change.type == "ADDED":
+        if self._mine(change.new) and not self._mine(change.old):
             for pod in self._pods.by("node", name):
                 self._worker.queue.add(pod.key)
         if change.type != "DELETED":

@@ -1,0 +1,270 @@
+"""Simulated kubelets, node lifecycle and the pods of lost nodes; and how controllers are run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bayplan.apiserver.controllers import manager as manager_module
+from bayplan.apiserver.controllers.manager import CONTROLLERS, ControllerManager, select
+from bayplan.apiserver.controllers.runtime import Kit, Worker, WorkQueue
+from bayplan.client.resources import LEASES, NODES, PODS, REPLICA_SETS
+from bayplan.errors import ConfigError
+from tests.apiserver.controllers.cluster import (
+    EPOCH,
+    Cluster,
+    Json,
+    cluster,
+    pod_spec,
+    virtual,
+    workload,
+)
+
+
+async def pod(made: Cluster, name: str, annotations: Json | None = None, **spec: object) -> None:
+    metadata: Json = {"name": name, "annotations": annotations or {}}
+    await made.create(PODS, {"metadata": metadata, "spec": pod_spec(**spec)})
+
+
+def conditions(obj: Json) -> Json:
+    return {c["type"]: c["status"] for c in obj["status"].get("conditions") or []}
+
+
+@virtual
+async def test_a_bound_pod_runs_with_address_and_conditions() -> None:
+    async with cluster() as made:
+        await pod(made, "p")
+        await made.settle(5)
+
+        found = await made.get(PODS, "p")
+        status = found["status"]
+        assert "Running" == status["phase"]
+        assert status["podIP"].startswith("10.")
+        assert status["startTime"]
+        assert {
+            "PodScheduled": "True",
+            "Initialized": "True",
+            "Ready": "True",
+            "ContainersReady": "True",
+            "PodReadyToStartContainers": "True",
+        } == conditions(found)
+        assert [("c", True)] == [(c["name"], c["ready"]) for c in status["containerStatuses"]]
+
+
+@virtual
+async def test_a_pod_ends_as_its_annotations_say() -> None:
+    async with cluster() as made:
+        runs = {"bayplan.dev/run-seconds": "20"}
+        await pod(made, "good", runs, restartPolicy="Never")
+        await pod(made, "bad", {**runs, "bayplan.dev/exit-code": "2"}, restartPolicy="Never")
+        await pod(made, "again", {**runs, "bayplan.dev/exit-code": "2"}, restartPolicy="Always")
+        await pod(made, "never-ready", {"bayplan.dev/ready": "false"})
+        await made.settle(10)
+        assert "Running" == (await made.get(PODS, "good"))["status"]["phase"]
+        await made.settle(15)
+
+        phases = {p["metadata"]["name"]: p["status"]["phase"] for p in await made.list(PODS)}
+        assert {
+            "good": "Succeeded",
+            "bad": "Failed",
+            "again": "Running",
+            "never-ready": "Running",
+        } == phases
+        code = (await made.get(PODS, "bad"))["status"]["containerStatuses"][0]["state"]
+        assert 2 == code["terminated"]["exitCode"]
+        assert (await made.get(PODS, "again"))["status"]["containerStatuses"][0]["restartCount"]
+        assert "False" == conditions(await made.get(PODS, "never-ready"))["Ready"]
+
+
+@virtual
+async def test_a_deleted_pod_goes_when_it_has_stopped() -> None:
+    async with cluster(options={"kubelet": {"stop-seconds": 10}}) as made:
+        await pod(made, "p")
+        await made.settle(5)
+        await made.delete(PODS, "p")
+        await made.settle(5)
+        assert await made.exists(PODS, "p")
+        await made.settle(10)
+
+        assert not await made.exists(PODS, "p")
+
+
+@virtual
+async def test_only_simulated_nodes_run_pods() -> None:
+    async with cluster(nodes=0) as made:
+        await made.node("real", simulated="false")
+        await pod(made, "p")
+        await made.settle(30)
+
+        found = await made.get(PODS, "p")
+        assert ("real", "Pending") == (found["spec"]["nodeName"], found["status"]["phase"])
+        assert not await made.exists(LEASES, "real", "kube-node-lease")
+
+
+@virtual
+async def test_simulated_nodes_are_ready_and_renew_their_leases() -> None:
+    async with cluster() as made:
+        await made.settle(5)
+        assert "True" == conditions(await made.get(NODES, "node-0"))["Ready"]
+        first = (await made.get(LEASES, "node-0", "kube-node-lease"))["spec"]["renewTime"]
+        await made.settle(1000)
+
+        last = (await made.get(LEASES, "node-0", "kube-node-lease"))["spec"]["renewTime"]
+        assert last > first
+        assert "True" == conditions(await made.get(NODES, "node-0"))["Ready"]
+        assert "taints" not in (await made.get(NODES, "node-0"))["spec"]
+
+
+@virtual
+async def test_a_silent_node_becomes_unreachable_and_its_pods_move() -> None:
+    async with cluster() as made:
+        await made.create(REPLICA_SETS, workload("web", 4))
+        await made.settle(20)
+        quiet = {"metadata": {"annotations": {"bayplan.dev/simulated": "false"}}}
+        await made.patch(NODES, "node-0", quiet)  # its kubelet stops
+        await made.settle(80)
+
+        node = await made.get(NODES, "node-0")
+        assert "Unknown" == conditions(node)["Ready"]
+        taints = {(t["key"], t["effect"]) for t in node["spec"]["taints"]}
+        unreachable = "node.kubernetes.io/unreachable"
+        assert {(unreachable, "NoSchedule"), (unreachable, "NoExecute")} == taints
+
+        await made.settle(330)  # pods tolerate that for five minutes
+        places = [
+            p["spec"]["nodeName"]
+            for p in await made.list(PODS)
+            if "deletionTimestamp" not in p["metadata"]
+        ]
+        assert ["node-1"] * 4 == places
+
+        loud = {"metadata": {"annotations": {"bayplan.dev/simulated": "true"}}}
+        await made.patch(NODES, "node-0", loud)
+        await made.settle(30)
+        node = await made.get(NODES, "node-0")
+        assert "True" == conditions(node)["Ready"]
+        assert "taints" not in node["spec"]
+        assert 4 == len(await made.list(PODS))
+
+
+@virtual
+async def test_cordon_and_pressure_become_taints_and_go_again() -> None:
+    async with cluster("nodelifecycle") as made:
+        taint = {"key": "mine", "effect": "NoSchedule"}
+        await made.patch(NODES, "node-0", {"spec": {"unschedulable": True, "taints": [taint]}})
+        pressure = {"type": "MemoryPressure", "status": "True"}
+        ready = {"type": "Ready", "status": "True"}
+        body = {"status": {"conditions": [pressure, ready]}}
+        await made.client.patch(NODES, "node-0", body, subresource="status")
+        await made.settle(5)
+
+        keys = sorted(t["key"] for t in (await made.get(NODES, "node-0"))["spec"]["taints"])
+        assert [
+            "mine",
+            "node.kubernetes.io/memory-pressure",
+            "node.kubernetes.io/unschedulable",
+        ] == keys
+        await made.patch(NODES, "node-0", {"spec": {"unschedulable": None}})
+        body = {"status": {"conditions": [{**pressure, "status": "False"}, ready]}}
+        await made.client.patch(NODES, "node-0", body, subresource="status")
+        await made.settle(5)
+        assert [taint] == (await made.get(NODES, "node-0"))["spec"]["taints"]
+
+
+@virtual
+async def test_pods_of_a_deleted_node_are_replaced() -> None:
+    async with cluster() as made:
+        await made.create(REPLICA_SETS, workload("web", 4))
+        await made.settle(20)
+        await made.delete(NODES, "node-0")
+        await made.settle(100)
+
+        places = [p["spec"]["nodeName"] for p in await made.list(PODS)]
+        assert ["node-1"] * 4 == places
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        pytest.param("", [], id="nothing, none"),
+        pytest.param("*", list(CONTROLLERS), id="all"),
+        pytest.param("job, kubelet", ["job", "kubelet"], id="some by name"),
+        pytest.param("*,-kubelet,-job", [n for n in CONTROLLERS if n not in ("kubelet", "job")]),
+        pytest.param("-kubelet", [n for n in CONTROLLERS if n != "kubelet"], id="all but one"),
+    ],
+)
+def test_controllers_are_selected_by_name(spec: str, wanted: list[str]) -> None:
+    assert wanted == select(spec)
+
+
+def test_an_unknown_controller_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r'"jobs" is not known; use .*replicaset'):
+        select("jobs")
+
+
+@virtual
+async def test_a_failing_controller_is_restarted_and_disturbs_nobody() -> None:
+    runs: list[float] = []
+
+    class Broken:
+        def __init__(self, kit: Kit) -> None:
+            pass
+
+        async def run(self) -> None:
+            runs.append(asyncio.get_running_loop().time())
+            raise RuntimeError("broken")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CONTROLLERS, "broken", Broken)
+        async with cluster("broken,kubelet") as made:
+            manager: ControllerManager = made.manager
+            await pod(made, "p")
+            await made.settle(10)
+
+            assert "Running" == (await made.get(PODS, "p"))["status"]["phase"]
+            assert 4 == manager.failures.pop("broken")
+            assert [0, 1, 3, 7] == [int(run) for run in runs]
+    assert manager_module.CONTROLLERS is CONTROLLERS
+
+
+@virtual
+async def test_a_key_that_fails_is_retried_alone() -> None:
+    kit = Kit(None, clock=lambda: EPOCH)  # type: ignore[arg-type]
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> float | None:
+        seen.append(key)
+        if key == "bad" and seen.count("bad") < 3:
+            raise ValueError(key)
+        return None
+
+    worker = Worker(kit, "test", reconcile)
+    task = asyncio.create_task(worker.run())
+    for key in ("bad", "good", "bad"):
+        worker.queue.add(key)
+    await asyncio.sleep(10)
+    task.cancel()
+
+    assert ["bad", "good", "bad", "bad"] == seen
+    assert {"test": 2} == kit.errors
+
+
+@virtual
+async def test_a_key_added_while_at_work_is_looked_at_again() -> None:
+    queue = WorkQueue()
+    queue.add("a")
+    assert "a" == await queue.get()
+    queue.add("a")
+    queue.add("a")
+    assert 0 == len(queue)
+    queue.done("a")
+
+    assert "a" == await queue.get()
+    queue.done("a")
+    assert 0 == len(queue)
+    queue.add_after("b", 5)
+    queue.add_after("b", 2)
+    start = asyncio.get_running_loop().time()
+    assert "b" == await queue.get()
+    assert 2 == asyncio.get_running_loop().time() - start
