@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.observe import logs
@@ -13,24 +14,45 @@ from bayplan.observe import logs
 def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
     logs.configure()
+    names = _select(controllers)
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_serve(settings, controllers, say))
+        asyncio.run(_serve(settings, names, say))
     else:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, controllers, say))
+            runner.run(_serve(settings, names, say))
 
 
-async def _serve(settings: Settings, controllers: str, say: Callable[[str], None]) -> None:
+async def _serve(settings: Settings, controllers: list[str], say: Callable[[str], None]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with running(settings) as served:
+    async with running(settings) as served, _beside(served, controllers):
         for line in greeting(served, settings):
             say(line)
         await stopped.wait()
+
+
+# Controllers, and the client they need, are loaded only when there are any: most servers have none.
+def _select(controllers: str) -> list[str]:
+    if not controllers:
+        return []
+    from bayplan.apiserver.controllers.manager import select
+
+    return select(controllers)
+
+
+@asynccontextmanager
+async def _beside(served: Running, controllers: list[str]) -> AsyncIterator[None]:
+    if not controllers:
+        yield
+        return
+    from bayplan.apiserver.controllers.manager import beside
+
+    async with beside(served.server, served.token, controllers):
+        yield
 
 
 def greeting(served: Running, settings: Settings) -> list[str]:

@@ -38,6 +38,7 @@ EXIT_CODE = "bayplan.dev/exit-code"
 READY = "bayplan.dev/ready"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION = 40
+AT_ONCE = 32  # pods and nodes worked on together
 HEARTBEAT_SECONDS = 300.0  # of the node's status, as a kubelet does without changes
 
 
@@ -54,8 +55,9 @@ class Kubelet:
         self._pods = kit.cache(PODS)
         self._nodes = kit.cache(NODES)
         self._pods.add_index("node", node_index)
-        self._worker = Worker(kit, "kubelet", self._sync_pod, (self._pods, self._nodes))
-        self._node_worker = Worker(kit, "kubelet", self._sync_node, (self._nodes,))
+        caches = (self._pods, self._nodes)
+        self._worker = Worker(kit, "kubelet", self._sync_pod, caches, at_once=AT_ONCE)
+        self._node_worker = Worker(kit, "kubelet", self._sync_node, (self._nodes,), at_once=AT_ONCE)
         self._addresses: dict[str, str] = {}
         self._next_address = 0
         self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made

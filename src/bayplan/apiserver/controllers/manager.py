@@ -38,7 +38,8 @@ from bayplan.apiserver.controllers.runtime import Kit
 from bayplan.apiserver.controllers.serviceaccount import ServiceAccountController
 from bayplan.apiserver.controllers.statefulset import StatefulSetController
 from bayplan.apiserver.controllers.volumes import VolumeBinder
-from bayplan.client import Client, Informer
+from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.client.asgi_transport import AsgiApp
 from bayplan.errors import ConfigError
 
 log = structlog.get_logger(__name__)
@@ -87,6 +88,20 @@ def select(spec: str) -> list[str]:
     named = {word for word in words if not word.startswith("-")}
     every = "*" in named or (bool(without) and not named)
     return [name for name in CONTROLLERS if (every or name in named) and name not in without]
+
+
+@asynccontextmanager
+async def beside(app: AsgiApp, token: str, names: Sequence[str]) -> AsyncIterator[None]:
+    """Run controllers in the process of the API server itself, without sockets."""
+    if not names:
+        yield
+        return
+    client = Client(AsgiTransport(app, token=token))
+    try:
+        async with ControllerManager(client, names).running():
+            yield
+    finally:
+        await client.transport.close()
 
 
 class ControllerManager:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from bayplan.api.labels import Selector, from_map
 from bayplan.apiserver.controllers.objects import (
@@ -14,7 +15,7 @@ from bayplan.apiserver.controllers.objects import (
     with_condition,
 )
 from bayplan.apiserver.controllers.pods import PodControl, is_available, pod_from, victims
-from bayplan.apiserver.controllers.runtime import Kit, Worker
+from bayplan.apiserver.controllers.runtime import Kit, Worker, together
 from bayplan.client import ApiError, ClientError, NotFound, Resource
 from bayplan.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
 
@@ -59,11 +60,12 @@ class ReplicaSetController:
     async def _scale(self, owner: Object, active: list[Object]) -> None:
         missing = owner.spec.get("replicas", 1) - len(active)
         template: Json = owner.spec.get("template") or {}
-        for _ in range(min(missing, BURST)):
-            body = pod_from(template, self.resource, owner.metadata)
-            await self._control.create(body, owner.metadata.namespace)
-        for pod in victims(active, min(-missing, BURST)) if missing < 0 else ():
-            await self._control.delete(pod)
+        body = pod_from(template, self.resource, owner.metadata)
+        create = partial(self._control.create, body, owner.metadata.namespace)
+        await together([create] * min(missing, BURST))
+        if missing < 0:
+            gone = victims(active, min(-missing, BURST))
+            await together([partial(self._control.delete, pod) for pod in gone])
 
     async def _write_status(
         self, owner: Object, active: list[Object], problem: ClientError | None

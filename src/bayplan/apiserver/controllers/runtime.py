@@ -4,9 +4,9 @@ A `Cache` is one informer a resource for all controllers, with indexes. After a 
 written, `fresh` waits until the cache has seen that write: so a controller that looks at its cache
 never repeats what it has just done, which upstream solves with expectations.
 
-A `Worker` calls `reconcile(key)` for one key at a time, each key once however often it was added
-meanwhile. What fails is tried again later, alone. One worker and insertion-ordered indexes make a
-run on a virtual-time loop repeatable. Delays are the loop's; the time of day is an injected clock.
+A `Worker` calls `reconcile(key)`, each key once however often it was added meanwhile. What fails
+is tried again later, alone. Queues and indexes keep the order of arrival, so a run on a
+virtual-time loop is repeatable. Delays are the loop's; the time of day is an injected clock.
 """
 
 from __future__ import annotations
@@ -292,16 +292,26 @@ class WorkQueue:
 
 
 class Worker:
-    """Calls `reconcile` for keys. It returns seconds after which to look again, or None."""
+    """Calls `reconcile` for keys. It returns seconds after which to look again, or None.
+
+    `at_once` keys are worked on together, so that their writes share one sync to disk.
+    """
 
     def __init__(
-        self, kit: Kit, name: str, reconcile: Reconcile, caches: Sequence[Cache[Object]] = ()
+        self,
+        kit: Kit,
+        name: str,
+        reconcile: Reconcile,
+        caches: Sequence[Cache[Object]] = (),
+        *,
+        at_once: int = 1,
     ) -> None:
         self.queue = WorkQueue()
         self.name = name
         self._kit = kit
         self._reconcile = reconcile
         self._caches = caches
+        self._at_once = at_once
 
     def use(self, caches: Sequence[Cache[Object]]) -> None:
         """Wait for these caches before each call."""
@@ -312,10 +322,15 @@ class Worker:
         for cache in self._caches:
             await cache.informer.wait_synced()
         try:
-            while True:
-                await self.step()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._at_once):
+                    group.create_task(self._work())
         finally:
             self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            await self.step()
 
     async def step(self) -> None:
         key = await self.queue.get()
@@ -337,6 +352,16 @@ class Worker:
                 self.queue.add_after(key, again)
         finally:
             self.queue.done(key)
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int = 16) -> None:
+    """Make calls, some at once; raises the first failure after all of its group have ended."""
+    waiting = list(calls)
+    for at in range(0, len(waiting), at_once):
+        group = [call() for call in waiting[at : at + at_once]]
+        for result in await asyncio.gather(*group, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
 
 def owner_index(obj: Object) -> tuple[str, ...]:
