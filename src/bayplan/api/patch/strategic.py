@@ -142,28 +142,24 @@ def _ordered_lists(original: Map, patch: Map, type_: Type | None) -> None:
     for directive in [key for key in patch if key.startswith(ORDER_PREFIX)]:
         order = patch.pop(directive)
         key = directive.removeprefix(ORDER_PREFIX)
-        ours, theirs = original.get(key), patch.get(key)
-        if (
-            not isinstance(order, list)
-            or not isinstance(ours or [], list)
-            or not isinstance(theirs or [], list)
-        ):
+        ours, theirs = original.get(key, []), patch.get(key, [])
+        if not all(isinstance(items, list) for items in (order, ours, theirs)):
             raise BadPatch(BAD_ELEMENT_ORDER)
         field = _field(type_, key)
         if field is None:
             raise PatchNotApplicable(f'unable to find api field for the json field "{key}"')
-        _check_order(theirs or [], order, field.merge_key)
+        _check_order(theirs, order, field.merge_key)
         if key not in original and key not in patch:
             continue
         if key not in patch:
-            merged = list(ours or [])
+            merged = list(ours)
         elif key not in original:
             merged = _without_directives(theirs)[0]
         else:
-            merged = _merge_field(list(ours or []), theirs or [], type_, key, False)
-        _element_kind(ours or [], theirs or [], demand=True)
+            merged = _merge_field(list(ours), theirs, type_, key, False)
+        _element_kind(ours, theirs, demand=True)
         patch.pop(key, None)
-        original[key] = _arrange(merged, order, ours or [], field.merge_key)
+        original[key] = _arrange(merged, order, ours, field.merge_key)
 
 
 def _check_order(theirs: Items, order: Items, merge_key: str) -> None:
@@ -267,8 +263,8 @@ def _arrange(merged: Items, order: Items, server_order: Items, merge_key: str) -
     for item in merged:
         key = _key_of(item, merge_key)
         (named if _position(wanted, key) >= 0 else others).append(item)
-    named.sort(key=lambda item: _position(wanted, _key_of(item, merge_key)))
-    others.sort(key=lambda item: _position(server, _key_of(item, merge_key)))
+    _sort(named, wanted, merge_key)
+    _sort(others, server, merge_key)
     result: Items = []
     while named and others:
         left = _position(server, _key_of(others[0], merge_key))
@@ -279,3 +275,20 @@ def _arrange(merged: Items, order: Items, server_order: Items, merge_key: str) -
 
 def _position(keys: Items, key: Any) -> int:
     return next((index for index, other in enumerate(keys) if same(other, key)), -1)
+
+
+def _sort(items: Items, order: Items, merge_key: str) -> None:
+    """Insert each item before those it precedes in `order`.
+
+    What `order` does not name goes to the end, and before it whatever comes later: that is what
+    upstream's comparison amounts to, and clients have come to see these orders.
+    """
+    positions = [_position(order, _key_of(item, merge_key)) for item in items]
+    for end in range(1, len(items)):
+        at = end
+        while at > 0 and (
+            positions[at] < 0 or positions[at - 1] < 0 or positions[at] < positions[at - 1]
+        ):
+            items[at], items[at - 1] = items[at - 1], items[at]
+            positions[at], positions[at - 1] = positions[at - 1], positions[at]
+            at -= 1

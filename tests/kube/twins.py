@@ -1,0 +1,80 @@
+"""The real kube-apiserver and ours, asked the same things over kept connections."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from bayplan.testing.servers import Cluster
+
+Json = Any
+# What two servers never share, and what each run makes anew.
+VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "selfLink")
+MEDIA = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Connection:
+    """One kept connection to an API server."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        parts = urlsplit(cluster.server)
+        assert parts.hostname is not None
+        if parts.scheme == "https":
+            context = ssl._create_unverified_context()
+            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, context=context, timeout=30
+            )
+        else:
+            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+        self._token = cluster.token
+
+    def ask(
+        self, method: str, path: str, body: Json = None, media: str = "application/json"
+    ) -> tuple[int, Json]:
+        """Send one request; return the status and the decoded answer."""
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media}
+        data = None if body is None else json.dumps(body).encode()
+        self._http.request(method, path, data, headers)
+        answer = self._http.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    def patch(self, kind: str, path: str, body: Json, query: str = "") -> tuple[int, Json]:
+        return self.ask("PATCH", path + query, body, MEDIA[kind])
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def normal(value: Json) -> Json:
+    """An object without what two servers do not share, nulls, and times of managers."""
+    if isinstance(value, dict):
+        return {
+            key: normal(item)
+            for key, item in value.items()
+            if item is not None
+            and key not in VOLATILE
+            and not (key == "time" and "fieldsType" in value)
+        }
+    if isinstance(value, list):
+        return [normal(item) for item in value]
+    return value
+
+
+def managers(obj: Json) -> list[Json]:
+    """managedFields in an order that does not depend on the second they were written in."""
+    entries = normal(obj["metadata"].get("managedFields", []))
+    return sorted(entries, key=lambda e: (e["operation"], e["manager"], e.get("subresource", "")))
+
+
+def without_managers(obj: Json) -> Json:
+    shown = normal(obj)
+    shown["metadata"].pop("managedFields", None)
+    return shown
