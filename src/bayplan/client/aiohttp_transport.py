@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -103,12 +103,9 @@ class AiohttpTransport:
         return await self._credentials.refresh()
 
     async def close(self) -> None:
-        for session in (self._session, self._streams):
-            if session is not None:
-                await session.close()
-        # aiohttp closes TLS connections in callbacks of the next loop turn.
-        await asyncio.sleep(0)
+        before = (self._session, self._streams)
         self._session = self._streams = None
+        await _close(before)
 
     async def _chunks(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         try:
@@ -121,11 +118,15 @@ class AiohttpTransport:
         self, credential: Credential
     ) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
         if self._session is None or self._streams is None or credential.cert != self._cert:
-            await self.close()
+            # No await before both are set: another request would open a second pair.
+            before = (self._session, self._streams)
             context = client_context(self._connection, cert=credential.cert, key=credential.key)
             self._session = self._open(context, self._limit)
             self._streams = self._open(context, 0)
             self._cert = credential.cert
+            await _close(before)
+        assert self._session is not None
+        assert self._streams is not None
         return self._session, self._streams
 
     def _open(self, context: ssl.SSLContext | None, limit: int) -> aiohttp.ClientSession:
@@ -168,3 +169,11 @@ class AiohttpTransport:
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
+
+
+async def _close(sessions: Iterable[aiohttp.ClientSession | None]) -> None:
+    for session in sessions:
+        if session is not None:
+            await session.close()
+    # aiohttp closes TLS connections in callbacks of the next loop turn.
+    await asyncio.sleep(0)
