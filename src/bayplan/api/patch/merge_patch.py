@@ -25,14 +25,15 @@ def _merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
-        elif isinstance(value, dict):
-            current = result.get(key)
-            result[key] = (
-                _merge(current, value) if isinstance(current, dict) else _without_nulls(value)
-            )
         else:
-            result[key] = _without_nulls(value) if result.get(key) is None else value
+            result[key] = _merged(result.get(key), value)
     return result
+
+
+def _merged(current: Any, value: Any) -> Any:
+    if not isinstance(current, dict):
+        return _without_nulls(value)
+    return _merge(current, value) if isinstance(value, dict) else value
 
 
 def _without_nulls(value: Any) -> Any:
