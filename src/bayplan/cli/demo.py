@@ -117,15 +117,21 @@ def _row(cluster: LocalCluster, name: str, uid: str) -> Row:
 
 
 def _reasons(record: AttemptRecord, node: str) -> tuple[str, str]:
-    """Return the score of the chosen node and what made it the best."""
+    """Return the score of the chosen node and what set it apart from the next best."""
     total = len(record.names)
     if record.feasible_count <= 1:
         kept_out = ", ".join(f"{count} {reason}" for reason, count in record.reasons().items())
-        return "-", f"the only one of {total} that fits" + (f" ({kept_out})" if kept_out else "")
-    scores = record.scores_of(node)
-    best = sorted(scores.items(), key=lambda item: -item[1])[:3]
-    parts = ", ".join(f"{plugin} {score}" for plugin, score in best if score)
-    return str(record.total_of(node)), f"best of {record.feasible_count} of {total}: {parts}"
+        return "-", f"the only one of {total} that fits ({kept_out})"
+    others = [name for name in record.names if name != node and record.status_of(name) is None]
+    rival = max(others, key=record.total_of)
+    fit, score = f"{record.feasible_count} of {total} fit", record.total_of(node)
+    if record.total_of(rival) == score:
+        equal = sum(record.total_of(name) == score for name in others)
+        return str(score), f"{fit}; as good as {equal} other{'s' if equal > 1 else ''}"
+    mine, its = record.scores_of(node), record.scores_of(rival)
+    gains = sorted((mine[p] - its[p], p) for p in mine if mine[p] != its[p])
+    parts = ", ".join(f"{plugin} {gain:+d}" for gain, plugin in reversed(gains))
+    return str(score), f"{fit}; before {rival}: {parts}"
 
 
 def _by_whom(cluster: LocalCluster, uid: str) -> str:
