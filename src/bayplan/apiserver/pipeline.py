@@ -84,7 +84,7 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
     elif is_definition(kind):
         causes = [*causes, *crd.definitions.validate_create(obj)]
     if causes:
-        raise invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
+        raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_create(kind.group, kind.resource, obj)
     validation.canonicalize(kind.group, kind.resource, obj)
     if is_definition(kind):
@@ -146,7 +146,7 @@ def before_update(backend: Backend, request: Request, obj: Object, old: Object) 
     elif is_definition(kind):
         causes = [*causes, *crd.definitions.validate_update(obj, old, subresource)]
     if causes:
-        raise invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
+        raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_update(kind.group, kind.resource, obj, old)
     validation.canonicalize(kind.group, kind.resource, obj)
     if is_definition(kind) and not subresource:

@@ -73,6 +73,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
         update=services.validate_service_update,
         prepare_create=prepare_service_create,
         prepare_update=prepare_service_update,
+        status=services.validate_service_status,
         create_on_update=True,
     ),
     ("", "endpoints"): Strategy(
@@ -109,7 +110,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
     ("", "persistentvolumeclaims"): Strategy(
         validate=storage.validate_claim,
         update=storage.validate_claim_update,
-        revalidate_meta=True,
+        revalidate=False,
         prepare_create=s.prepare_claim_create,
         prepare_update=s.prepare_claim_update,
         status=storage.validate_claim_status,
@@ -242,6 +243,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         namespaced=False,
         validate=storage.validate_csi_driver,
         update=storage.validate_csi_driver_update,
+        prepare_update=s.bump_generation,
         unconditional=False,
     ),
     (_STORAGE, "csistoragecapacities"): Strategy(
@@ -313,4 +315,21 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     ),
 }
 
-STRATEGIES: dict[tuple[str, str], Strategy] = {**_CORE, **_WORKLOADS, **_OTHERS}
+# Served so that manifests with them can be applied; only their metadata is validated.
+_GENERIC: dict[tuple[str, str], Strategy] = {
+    ("networking.k8s.io", "ingressclasses"): Strategy(namespaced=False, generation=True),
+    ("networking.k8s.io", "ingresses"): Strategy(generation=True, new_status={"loadBalancer": {}}),
+    ("networking.k8s.io", "networkpolicies"): Strategy(generation=True),
+    ("discovery.k8s.io", "endpointslices"): Strategy(generation=True),
+    ("node.k8s.io", "runtimeclasses"): Strategy(
+        namespaced=False, create_on_update=True, unconditional=False
+    ),
+    (_STORAGE, "volumeattributesclasses"): Strategy(namespaced=False),
+}
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    **_CORE,
+    **_WORKLOADS,
+    **_OTHERS,
+    **_GENERIC,
+}

@@ -136,7 +136,7 @@ def _bad_version(kind: Kind, obj: Object, version: str) -> ApiError:
     cause = validation.Cause(
         "FieldValueInvalid", "metadata.resourceVersion", f"Invalid value: {shown}: {detail}"
     )
-    return invalid(kind.group, kind.kind, name, [cause])
+    return invalid(kind.group, kind.resource, name, [cause])  # the resource here, as upstream
 
 
 def ready_to_go(kind: Kind, obj: Object) -> bool:

@@ -10,11 +10,21 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def exact(**request: Any) -> Body:
-    return {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", **request}}]}}}
+    return {
+        "spec": {
+            "devices": {
+                "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", **request}}]
+            }
+        }
+    }
 
 
 def _slice(**spec: Any) -> Body:
-    base = {"driver": "d.example", "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1}, "nodeName": "n"}
+    base = {
+        "driver": "d.example",
+        "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1},
+        "nodeName": "n",
+    }
     merged = {**base, **spec}
     return {"spec": {key: value for key, value in merged.items() if value is not None}}
 

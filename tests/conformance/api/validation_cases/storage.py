@@ -7,7 +7,13 @@ from typing import Any
 from tests.conformance.api.validation_cases.build import Body, Step, post
 
 _RWO = ["ReadWriteOnce"]
-_TERMS = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "h", "operator": "In", "values": ["a"]}]}]}}
+_TERMS = {
+    "required": {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "h", "operator": "In", "values": ["a"]}]}
+        ]
+    }
+}
 
 
 def volume(**spec: Any) -> Body:

@@ -20,7 +20,9 @@ def _pod_steps(namespace: str) -> list[Step]:
     narrowed = {"nodeSelectorTerms": [{"matchExpressions": [
         {"key": "z", "operator": "In", "values": ["a"]}, {"key": "y", "operator": "Exists"}]}]}  # fmt: skip
     widened = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "q", "operator": "Exists"}]}]}
-    two_terms = {"nodeSelectorTerms": [*narrowed["nodeSelectorTerms"], *widened["nodeSelectorTerms"]]}
+    two_terms = {
+        "nodeSelectorTerms": [*narrowed["nodeSelectorTerms"], *widened["nodeSelectorTerms"]]
+    }
     changes: list[tuple[str, str, Any, str]] = [
         ("label", "one", {"metadata": {"labels": {"a": "b"}}}, ""),
         ("label-bad", "one", {"metadata": {"labels": {"a b": "c d"}}}, ""),
