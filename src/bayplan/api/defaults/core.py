@@ -59,8 +59,20 @@ def default_secret(obj: Object) -> None:
         for key, text in plain.items():
             data[key] = base64.b64encode(text.encode()).decode()
         obj["data"] = data
+    _fill_nulls(obj.get("data"))
     if not obj.get("type"):
         obj["type"] = "Opaque"
+
+
+def default_config_map(obj: Object) -> None:
+    _fill_nulls(obj.get("binaryData"))
+
+
+def _fill_nulls(data: dict[str, str | None] | None) -> None:
+    """A null where bytes belong is an empty value."""
+    for key, value in (data or {}).items():
+        if value is None and data is not None:
+            data[key] = ""
 
 
 def default_persistent_volume(obj: Object) -> None:

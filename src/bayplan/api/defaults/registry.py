@@ -13,6 +13,7 @@ _DRA = "resource.k8s.io"
 _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("", "pods"): pods.default_pod,
     ("", "services"): core.default_service,
+    ("", "configmaps"): core.default_config_map,
     ("", "secrets"): core.default_secret,
     ("", "persistentvolumes"): core.default_persistent_volume,
     ("", "persistentvolumeclaims"): core.default_claim,

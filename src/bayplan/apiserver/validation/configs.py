@@ -56,7 +56,9 @@ def validate_config_map(obj: Object) -> Causes:
     return causes
 
 
-def _decoded_size(text: str) -> int:
+def _decoded_size(text: str | None) -> int:
+    if not text:
+        return 0
     return len(text) * 3 // 4 - text[-2:].count("=")
 
 

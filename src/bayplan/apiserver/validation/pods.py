@@ -150,7 +150,7 @@ def validate_pod_update(pod: Object, old: Object) -> Causes:
         return causes
     causes += _validate_added_tolerations(spec, before)
     causes += _validate_removed_gates(spec, before)
-    return causes if causes else _validate_immutable(spec, before)
+    return causes + _validate_immutable(spec, before)
 
 
 def _annotation_update(pod: Object, old: Object) -> Causes:

@@ -24,7 +24,7 @@ def prepare_service_update(obj: Object, old: Object) -> None:
     _keep_addresses(spec, before)
     if needs_node_ports(spec) and needs_node_ports(before):
         _keep_node_ports(spec, before)
-    elif needs_node_ports(before):
+    elif needs_node_ports(before) and spec.get("type") not in ("NodePort", "LoadBalancer"):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
     if before.get("type") == "LoadBalancer" != spec.get("type"):

@@ -151,14 +151,29 @@ def validate_addresses(obj: Object) -> Causes:
         causes.append(not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
     if addresses == ["None"]:
         return causes
+    return causes + _validate_address_list(addresses, families)
+
+
+def _validate_address_list(addresses: list[str], families: list[str]) -> Causes:
+    causes: Causes = []
     for i, address in enumerate(addresses):
         if i == 0 and address == "None":
             text = "'None' must be the first and only value"
             causes.append(invalid("spec.clusterIPs", addresses, text))
         else:
             causes += check(f"spec.clusterIPs[{i}]", address, ip_address)
+    wrong = bool(causes)
     if len(addresses) > 2:
         causes.append(invalid("spec.clusterIPs", addresses, "may only hold up to 2 values"))
+    if wrong:
+        return causes
+    if len(addresses) > 1 and len({":" in address for address in addresses}) < 2:
+        text = "may specify no more than one IP for each IP family"
+        causes.append(invalid("spec.clusterIPs", addresses, text))
+    for i, (address, family) in enumerate(zip(addresses, families, strict=False)):
+        if family in _FAMILIES and (":" in address) != (family == "IPv6"):
+            text = f"expected an {family} value as indicated by `ipFamilies[{i}]`"
+            causes.append(invalid(f"spec.clusterIPs[{i}]", address, text))
     return causes
 
 
@@ -242,10 +257,39 @@ def validate_service_update(obj: Object, old: Object) -> Causes:
     return causes
 
 
-def _validate_kept_addresses(spec: Object, before: Object) -> Causes:
-    if is_headless(spec) and is_headless(before):
-        return []
+def validate_service_status(obj: Object, old: Object) -> Causes:
+    """Validate the addresses that a load balancer was given."""
     causes: Causes = []
+    balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+    ingress = balancer.get("ingress") or []
+    field = "status.loadBalancer.ingress"
+    if ingress and obj["spec"].get("type") != "LoadBalancer":
+        text = "may only be used when `spec.type` is LoadBalancer"
+        return [forbidden(field, text)]
+    for i, point in enumerate(ingress):
+        path, address, mode = f"{field}[{i}]", point.get("ip"), point.get("ipMode")
+        if address:
+            causes += check(f"{path}.ip", address, ip_address)
+            if mode is None:
+                causes.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
+        elif mode is not None:
+            text = "may not be specified when `ip` is not set"
+            causes.append(forbidden(f"{path}.ipMode", text))
+        if mode is not None and mode not in ("Proxy", "VIP"):
+            causes.append(not_supported(f"{path}.ipMode", mode, ("Proxy", "VIP")))
+        if point.get("hostname"):
+            causes += check(f"{path}.hostname", point["hostname"], dns1123_subdomain)
+    return causes
+
+
+def _validate_kept_addresses(spec: Object, before: Object) -> Causes:
+    causes: Causes = []
+    released = len(before.get("ipFamilies") or ()) > 1 == len(spec.get("ipFamilies") or ())
+    if released and spec.get("ipFamilyPolicy") != "SingleStack":
+        text = "must be 'SingleStack' to release the secondary IP family"
+        causes.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+    if is_headless(spec) and is_headless(before):
+        return causes
     new, old = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     if old and not new:
         text = "primary clusterIP can not be unset"

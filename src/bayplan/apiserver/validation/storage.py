@@ -170,7 +170,18 @@ def validate_claim(obj: Object) -> Causes:
     return validate_claim_spec("spec", obj["spec"])
 
 
+def _validate_changed_claim(obj: Object, old: Object) -> Causes:
+    before = old["spec"]
+    grouped = any((before.get(k) or {}).get("apiGroup") for k in ("dataSource", "dataSourceRef"))
+    causes = validate_meta(obj["metadata"], dns1123_subdomain, namespaced=True)
+    return causes + validate_claim_spec("spec", obj["spec"], check_group=not grouped)
+
+
 def validate_claim_update(obj: Object, old: Object) -> Causes:
+    return _validate_changed_claim(obj, old) + _validate_claim_changes(obj, old)
+
+
+def _validate_claim_changes(obj: Object, old: Object) -> Causes:
     spec, before = dict(obj["spec"]), dict(old["spec"])
     bound = (obj.get("status") or {}).get("phase") == "Bound"
     if not before.get("volumeName"):
@@ -183,6 +194,8 @@ def validate_claim_update(obj: Object, old: Object) -> Causes:
     if bound:
         for holder in (spec, before):
             holder.pop("volumeAttributesClassName", None)
+            if not ((obj["spec"].get("resources") or {}).get("requests")):
+                continue
             resources = dict(holder.get("resources") or {})
             requests = dict(resources.get("requests") or {})
             requests.pop("storage", None)

@@ -184,6 +184,12 @@ def keep_metadata(obj: Object, old: Object) -> None:
             metadata.pop(name, None)
 
 
+def bump_generation(obj: Object, old: Object) -> None:
+    """Raise the generation with the spec, for kinds that start without one."""
+    if obj.get("spec") != old.get("spec"):
+        obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+
 def prepare_secret_update(obj: Object, old: Object) -> None:
     if not obj.get("type"):
         obj["type"] = old.get("type", "")
