@@ -45,13 +45,15 @@ def init(directory: Path) -> None:
 @click.argument("directory", type=DIRECTORY, required=False)
 @click.pass_context
 def validate(ctx: click.Context, directory: Path | None) -> None:
-    """Report every problem of the files in DIRECTORY, with file and path; exit 1 if there is one."""
+    """Report every problem of the files in DIRECTORY with file and path; exit 1 if any."""
     from bayplan.errors import ConfigError
     from bayplan.global_scheduler import files
+    from bayplan.global_scheduler.members import read_members
     from bayplan.global_scheduler.placer import Placer
     from bayplan.global_scheduler.plugins import in_tree_registry
 
     base, problems = files.load(_base(directory))
+    problems += read_members(_base(directory))[1]
     lines = [str(problem) for problem in problems]
     try:
         Placer(base.policy, in_tree_registry())

@@ -50,6 +50,11 @@ class Fields:
             return self.path
         return f"{self.path}.{name}" if self.path else name
 
+    @property
+    def everything(self) -> dict[str, Json]:
+        """All fields, keys in lower case."""
+        return dict(self._values)
+
     def has(self, *names: str) -> bool:
         return self._find(names)[1] is not None
 

@@ -2,7 +2,7 @@
 
 A pod with `spec.virtualMachine` is bound like any pod: its node is the zone or the cluster. The
 custom resources (`VirtualMachine`, `Stack`, `Allocation`, group bayplan.dev/v1alpha1) get a status.
-Each kind is one small adapter: what allocation the object asks for, and which calls tell the result.
+Each kind is one small adapter: what the object asks for, and which calls tell the result.
 """
 
 from collections.abc import Collection, Mapping

@@ -144,7 +144,7 @@ def document() -> dict[str, Any]:
         {
             "name": "ttl_seconds",
             "in": "query",
-            "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
+            "schema": {"type": "number", "minimum": 0.001, "maximum": 86400},
         },
     ]
     create = {

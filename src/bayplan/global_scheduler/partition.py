@@ -1,9 +1,9 @@
 """Shares objects among several global schedulers: each owns a range of the hash of the uid.
 
-Every scheduler keeps a Lease of its own. Those whose lease is fresh are the members; sorted by name,
-the n-th of them owns the n-th part of 0..2**63-1. When one comes or goes the parts move, and for a
-moment two may want the same object: that is harmless, because the allocation's id is the object's
-uid and the ledger's transaction lets one write it.
+Every scheduler keeps a Lease of its own. Those whose lease is fresh are the members; sorted by
+name, the n-th of them owns the n-th part of 0..2**63-1. When one comes or goes the parts move, and
+for a moment two may want the same object: that is harmless, because the allocation's id is the
+object's uid and the ledger's transaction lets one write it.
 """
 
 import asyncio

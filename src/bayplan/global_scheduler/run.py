@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,13 +18,16 @@ import uvicorn
 from bayplan.client import Client
 from bayplan.errors import ConfigError
 from bayplan.global_scheduler import files
+from bayplan.global_scheduler.dispatch import Dispatcher
 from bayplan.global_scheduler.http import Api
 from bayplan.global_scheduler.inventory import Inventory
 from bayplan.global_scheduler.kinds import in_tree_adapters
+from bayplan.global_scheduler.members import Members, read_members
 from bayplan.global_scheduler.partition import Partition
 from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.placing import Placing
 from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.resources import ResourceInventory
 from bayplan.global_scheduler.service import OPERATIONS, Allocations
 from bayplan.store import MemoryStore, SqliteStore, Store
 
@@ -83,15 +87,19 @@ class GlobalScheduler:
         self.options = options
         self.port = 0
         self.placings: list[Placing] = []
-        self._extra = Inventory()
+        self._more: dict[str, Inventory] = {}
 
-    def add_inventory(self, extra: Inventory) -> None:
-        """Go on with the files' inventory plus sites from elsewhere (resources, members)."""
-        self._extra = extra
-        self._replace(self.base.inventory)
+    def add_inventory(self, source: str, more: Inventory) -> None:
+        """Go on with what another source (resources, members) now says, beside the files."""
+        if more != self._more.get(source):
+            self._more[source] = more
+            self._use()
 
-    def _replace(self, inventory: Inventory) -> None:
-        self.service.replace_inventory(merged(inventory, self._extra))
+    def _use(self) -> None:
+        total = self.base.inventory
+        for _, more in sorted(self._more.items()):
+            total = merged(total, more)
+        self.service.replace_inventory(total)
         for placing in self.placings:
             placing.hint()
 
@@ -110,7 +118,7 @@ class GlobalScheduler:
                 log.error("inventory was not taken", problem=str(problem))
             if not problems:
                 self.base = base
-                self._replace(base.inventory)
+                self._use()
                 log.info("inventory taken", sites=len(base.inventory.sites))
 
 
@@ -137,8 +145,14 @@ async def running(
         await service.start()
         scheduler = GlobalScheduler(service, base, options)
         tasks = [asyncio.create_task(scheduler.reread())]
+        members = _members(scheduler)
+        if members.by_name:
+            tasks.append(asyncio.create_task(members.run()))
         if client is not None:
             tasks += _place_objects(scheduler, client)
+            tasks.append(asyncio.create_task(Dispatcher(client, members).run()))
+            resources = ResourceInventory(client, partial(scheduler.add_inventory, "resources"))
+            tasks.append(asyncio.create_task(resources.run()))
         server = await _serve(scheduler) if serve else None
         try:
             yield scheduler
@@ -148,7 +162,18 @@ async def running(
             await asyncio.gather(*tasks, return_exceptions=True)
             if server is not None:
                 await server()
+            await members.close()
             await service.stop()
+
+
+def _members(scheduler: GlobalScheduler) -> Members:
+    """The member clusters of members.yaml."""
+    members = Members(partial(scheduler.add_inventory, "members"))
+    configs, problems = read_members(scheduler.options.directory)
+    if problems:
+        raise ConfigError("; ".join(str(problem) for problem in problems))
+    members.connect(configs)
+    return members
 
 
 def _place_objects(scheduler: GlobalScheduler, client: Client) -> list[asyncio.Task[None]]:

@@ -1,0 +1,195 @@
+"""Creates placed allocations in the member clusters chosen, and brings their state back.
+
+An Allocation with `spec.template` (any manifest) is dispatched: for every group the template is
+created in the member cluster of its site, with a name of its own and labels that say which
+allocation it belongs to, also in its pod template. The member's own scheduler places the pods. How
+many are scheduled and running flows back into `status.members`. A finalizer keeps the Allocation
+until the members' copies are deleted; a member that cannot be reached is tried again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+import structlog
+
+from bayplan.client import AlreadyExists, Change, Client, ClientError, Informer, NotFound
+from bayplan.client.resources import Resource
+from bayplan.global_scheduler.kinds import ALLOCATIONS, Placeable
+from bayplan.global_scheduler.members import ALLOCATION_LABEL, Member, Members
+
+log = structlog.get_logger(__name__)
+
+FINALIZER = "bayplan.dev/dispatch"
+GROUP_LABEL = "bayplan.dev/group"
+RETRY_EVERY = 2.0
+PLURALS = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "StatefulSet": "statefulsets"}
+
+
+class _Finalizers(msgspec.Struct):
+    finalizers: list[str] = []
+
+
+class _WithFinalizers(msgspec.Struct):
+    metadata: _Finalizers = msgspec.field(default_factory=_Finalizers)
+
+
+def resource_of(manifest: dict[str, Any]) -> Resource:
+    """The resource that a manifest belongs to; kinds not in the table get the usual plural."""
+    group, _, version = str(manifest.get("apiVersion", "v1")).rpartition("/")
+    kind = str(manifest.get("kind", ""))
+    return Resource(group, version, PLURALS.get(kind, f"{kind.lower()}s"), kind)
+
+
+def copies(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
+    """Member name and manifest of every group of a placed allocation."""
+    template = item.value("spec", "template")
+    groups = item.value("status", "groups")
+    if not isinstance(template, dict) or not isinstance(groups, list):
+        return []
+    result = []
+    for number, group in enumerate(groups):
+        member = group.get("cluster") if isinstance(group, dict) else None
+        if isinstance(member, str) and member:
+            result.append((member, _copy(template, item, number)))
+    return result
+
+
+def _copy(template: dict[str, Any], item: Placeable, number: int) -> dict[str, Any]:
+    manifest = deepcopy(template)
+    labels = {ALLOCATION_LABEL: item.metadata.uid, GROUP_LABEL: str(number)}
+    meta = manifest.setdefault("metadata", {})
+    meta["name"] = f"{meta.get('name') or item.metadata.name}-{number}"
+    meta.setdefault("namespace", item.metadata.namespace or "default")
+    meta["labels"] = {**meta.get("labels", {}), **labels}
+    inner = manifest.get("spec", {}).get("template")
+    if isinstance(inner, dict):
+        inner_meta = inner.setdefault("metadata", {})
+        inner_meta["labels"] = {**inner_meta.get("labels", {}), **labels}
+    return manifest
+
+
+class Dispatcher:
+    """Keeps the members' copies equal to what was placed."""
+
+    def __init__(self, client: Client, members: Members) -> None:
+        self._client = client
+        self._members = members
+        self._todo: dict[str, None] = {}
+        self._work = asyncio.Event()
+        self._reported: dict[str, object] = {}
+        self.informer = Informer(client, ALLOCATIONS, Placeable, optional=True)
+        self.informer.add_handler(self._changed)
+        members.on_change(self._look_at_all)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.informer.run())
+            group.create_task(self._work_off())
+
+    def _changed(self, changes: Sequence[Change[Placeable]]) -> None:
+        for change in changes:
+            meta = change.new.metadata
+            self._todo[f"{meta.namespace}/{meta.name}"] = None
+        self._work.set()
+
+    def _look_at_all(self) -> None:
+        self._todo.update(dict.fromkeys(self.informer.store))
+        self._work.set()
+
+    async def _work_off(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            todo, self._todo = list(self._todo), {}
+            for key in todo:
+                item = self.informer.store.get(key)
+                try:
+                    if item is not None and "template" in (item.spec or {}):
+                        await self._reconcile(key, item)
+                except ClientError as problem:
+                    log.warning("dispatching failed", allocation=key, error=str(problem))
+                    self._todo[key] = None
+                    asyncio.get_running_loop().call_later(RETRY_EVERY, self._work.set)
+
+    async def _reconcile(self, key: str, item: Placeable) -> None:
+        wanted = copies(item)
+        if item.metadata.deletion_timestamp is not None:
+            for member, manifest in wanted:
+                await self._delete(member, manifest)
+            await self._finalize(item, keep=False)
+            self._reported.pop(key, None)
+            return
+        if not wanted:
+            return
+        await self._finalize(item, keep=True)
+        for member, manifest in wanted:
+            await self._create(member, manifest)
+        await self._report(key, item, [member for member, _ in wanted])
+
+    async def _create(self, name: str, manifest: dict[str, Any]) -> None:
+        member = self._members.by_name.get(name)
+        if member is None or not member.online:
+            return
+        meta = manifest["metadata"]
+        with suppress(AlreadyExists):
+            await member.client.create(resource_of(manifest), manifest, meta["namespace"])
+            log.info("dispatched", member=name, object=meta["name"])
+
+    async def _delete(self, name: str, manifest: dict[str, Any]) -> None:
+        member = self._members.by_name.get(name)
+        if member is None:
+            return
+        meta = manifest["metadata"]
+        with suppress(NotFound):
+            await member.client.delete(
+                resource_of(manifest), meta["name"], meta["namespace"], propagation="Background"
+            )
+
+    async def _finalize(self, item: Placeable, *, keep: bool) -> None:
+        """Add or remove the finalizer, by a patch that fails if the list changed meanwhile."""
+        meta = item.metadata
+        try:
+            raw = await self._client.get(ALLOCATIONS, meta.name, meta.namespace)
+        except NotFound:
+            return
+        now = msgspec.json.decode(raw, type=_WithFinalizers).metadata.finalizers
+        if (FINALIZER in now) == keep:
+            return
+        names = [*now, FINALIZER] if keep else [name for name in now if name != FINALIZER]
+        body = {"metadata": {"finalizers": names}}
+        await self._client.patch(ALLOCATIONS, meta.name, body, meta.namespace)
+
+    async def _report(self, key: str, item: Placeable, names: list[str]) -> None:
+        """Patch `status.members` when it changed."""
+        report = []
+        for name in dict.fromkeys(names):
+            member = self._members.by_name.get(name)
+            if member is not None:
+                report.append({"name": name, **_counts(member, item.metadata.uid)})
+        if report == self._reported.get(key):
+            return
+        meta = item.metadata
+        body = {"status": {"members": report}}
+        await self._client.patch_status(ALLOCATIONS, meta.name, body, meta.namespace, kind="merge")
+        self._reported[key] = report
+
+
+def _counts(member: Member, uid: str) -> dict[str, object]:
+    found: Counter[str] = Counter()
+    for pod in member.pods.store.values():
+        if pod.metadata.labels.get(ALLOCATION_LABEL) == uid:
+            found["pods"] += 1
+            found["scheduled"] += bool(pod.spec.node_name)
+            found["running"] += pod.status.phase == "Running"
+    return {
+        "online": member.online,
+        "pods": found["pods"],
+        "scheduled": found["scheduled"],
+        "running": found["running"],
+    }

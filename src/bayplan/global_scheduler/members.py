@@ -1,0 +1,187 @@
+"""Member clusters as sites: capacity is summed from their nodes and pods, as it changes.
+
+A member is a Kubernetes cluster with a kubeconfig. Its ready, schedulable nodes give machines of
+type `kubernetes` (vcpus in whole cores, memory in MiB); what its pods request is used, except pods
+that Bayplan itself dispatched, which the ledger counts already. A member that does not answer is
+Offline: it keeps what it has and receives nothing new.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from bayplan.api import Node, Pod, yaml
+from bayplan.api.quantity import milli, nanos, whole
+from bayplan.api.requests import pod_resources
+from bayplan.client import Client, ClientError, Informer, connect, load_kubeconfig
+from bayplan.client.resources import NODES, PODS
+from bayplan.global_scheduler.fields import Fields, Problem
+from bayplan.global_scheduler.files import expand
+from bayplan.global_scheduler.inventory import Host, Inventory, Site, read_site
+
+log = structlog.get_logger(__name__)
+
+TYPE = "kubernetes"
+ALLOCATION_LABEL = "bayplan.dev/allocation"
+MIB = 1024 * 1024
+CHECK_EVERY = 2.0
+MISSES = 2
+
+
+class MemberConfig(msgspec.Struct, frozen=True):
+    """One entry of members.yaml."""
+
+    site: Site
+    kubeconfig: str
+
+
+def read_members(directory: Path) -> tuple[list[MemberConfig], list[Problem]]:
+    """Read members.yaml, if it is there."""
+    path = directory / "members.yaml"
+    problems: list[Problem] = []
+    if not path.exists():
+        return [], problems
+    fields = Fields(yaml.load(path.read_bytes()), problems, file=path.name)
+    members = []
+    for item in fields.items("members", required=True):
+        name = item.text("name", required=True)
+        body = {"site_id": name, "cluster": name, **item.everything}
+        site = read_site(Fields(body, problems, item.path, path.name))
+        kubeconfig = expand(item.text("kubeconfig", required=True), directory)
+        members.append(MemberConfig(site, kubeconfig))
+    return members, problems
+
+
+class Member:
+    """One member cluster, watched."""
+
+    def __init__(self, site: Site, client: Client, changed: Callable[[], None]) -> None:
+        self.site = site
+        self.client = client
+        self.online = False
+        self._changed = changed
+        self._misses = 0
+        self.nodes = Informer(client, NODES, Node)
+        self.pods = Informer(client, PODS, Pod)
+        self.nodes.add_handler(lambda changes: changed())
+        self.pods.add_handler(lambda changes: changed())
+
+    @property
+    def name(self) -> str:
+        return self.site.id
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.nodes.run())
+            group.create_task(self.pods.run())
+            group.create_task(self._check())
+
+    async def _check(self) -> None:
+        while True:
+            try:
+                await self.client.request("GET", "/readyz", timeout=CHECK_EVERY)
+                ready = self.nodes.has_synced and self.pods.has_synced
+                self._misses = 0
+            except ClientError:
+                self._misses += 1
+                ready = self.online and self._misses < MISSES
+            if ready != self.online:
+                self.online = ready
+                log.info("member changed", member=self.name, online=ready)
+                self._changed()
+            await asyncio.sleep(CHECK_EVERY if ready else CHECK_EVERY / 10)
+
+    def inventory(self) -> tuple[Site, Host]:
+        """The member as a site with one big host."""
+        status = "Normal" if self.online else "Offline"
+        ready = {node.metadata.name: node for node in self.nodes.store.values() if _usable(node)}
+        cpu = sum(milli(nanos(n.status.allocatable.get("cpu", 0))) for n in ready.values())
+        memory = sum(whole(nanos(n.status.allocatable.get("memory", 0))) for n in ready.values())
+        used_cpu = used_memory = 0
+        for pod in self.pods.store.values():
+            if pod.spec.node_name in ready and not _finished(pod) and not _dispatched(pod):
+                wanted = pod_resources(pod).used
+                used_cpu += wanted.get("cpu", 0)
+                used_memory += wanted.get("memory", 0)
+        host = Host(
+            region=self.site.region,
+            zone=self.site.zone,
+            types=TYPE,
+            vcpus=cpu // 1000,
+            memory=memory // MIB,
+            used_vcpus=-(-used_cpu // 1000),
+            used_memory=-(-used_memory // MIB),
+        )
+        return msgspec.structs.replace(self.site, status=status), host
+
+
+def _usable(node: Node) -> bool:
+    ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+    return ready and not node.spec.unschedulable
+
+
+def _finished(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _dispatched(pod: Pod) -> bool:
+    return ALLOCATION_LABEL in pod.metadata.labels
+
+
+class Members:
+    """All member clusters; hands out their inventory when something changed."""
+
+    def __init__(self, changed: Callable[[Inventory], None]) -> None:
+        self.by_name: dict[str, Member] = {}
+        self._hand_out_to = changed
+        self._dirty = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+
+    def add(self, site: Site, client: Client) -> Member:
+        """Take a cluster in; `run` must not have begun."""
+        member = self.by_name[site.id] = Member(site, client, self._touch)
+        return member
+
+    def connect(self, configs: Sequence[MemberConfig]) -> None:
+        """Take in all members of the file."""
+        for config in configs:
+            self.add(config.site, connect(load_kubeconfig(config.kubeconfig)))
+
+    async def close(self) -> None:
+        """Close the connections to all members."""
+        for member in self.by_name.values():
+            await member.client.close()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call when pods, nodes or the reachability of a member changed."""
+        self._listeners.append(listener)
+
+    def _touch(self) -> None:
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Watch all members until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for member in self.by_name.values():
+                group.create_task(member.run())
+            group.create_task(self._hand_out())
+
+    async def _hand_out(self) -> None:
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(0.1)
+            self._dirty.clear()
+            self._hand_out_to(self.inventory())
+            for listener in self._listeners:
+                listener()
+
+    def inventory(self) -> Inventory:
+        """All members as sites."""
+        pairs = [member.inventory() for _, member in sorted(self.by_name.items())]
+        return Inventory(
+            sites=tuple(site for site, _ in pairs), hosts=tuple(host for _, host in pairs)
+        )

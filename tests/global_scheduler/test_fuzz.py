@@ -1,0 +1,73 @@
+"""Whatever the OpenAPI document allows, or does not, is answered; never with a 500."""
+
+import asyncio
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+
+from bayplan.global_scheduler.files import must_load
+from bayplan.global_scheduler.http import Api
+from bayplan.global_scheduler.openapi import document
+from bayplan.global_scheduler.placer import Placer
+from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.service import Allocations
+from bayplan.store import MemoryStore
+
+SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
+schema = schemathesis.openapi.from_dict(document())
+schema.config.phases.update(phases=["fuzzing"])
+
+
+@pytest.fixture(scope="module")
+def url():
+    import threading
+
+    import uvicorn
+
+    base = must_load(SAMPLE)
+    started = threading.Event()
+    found = {}
+
+    async def serve():
+        service = Allocations(
+            MemoryStore(),
+            base.inventory,
+            Placer(base.policy, in_tree_registry()),
+            clock=lambda: 1000.0,
+        )
+        await service.start()
+        config = uvicorn.Config(Api(service).app, port=0, log_level="warning", access_log=False)
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        found["server"] = server
+        found["port"] = server.servers[0].sockets[0].getsockname()[1]
+        started.set()
+        await task
+        await service.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    yield f"http://127.0.0.1:{found['port']}"
+    found["server"].should_exit = True
+    thread.join(10)
+
+
+@schema.parametrize()
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_request_is_answered_with_500(case, url):
+    answer = case.call(base_url=url, timeout=10)
+
+    assert answer.status_code < 500, answer.text
+    case.validate_response(
+        answer,
+        checks=[
+            schemathesis.checks.not_a_server_error,
+            schemathesis.specs.openapi.checks.response_schema_conformance,
+        ],
+    )

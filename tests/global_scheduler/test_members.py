@@ -1,0 +1,196 @@
+"""Three member clusters with schedulers of their own, one global scheduler above them."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+
+from bayplan.api import yaml
+from bayplan.apiserver.serving import Settings
+from bayplan.apiserver.serving import running as api_server
+from bayplan.client import AsgiTransport, Client, NotFound
+from bayplan.client.resources import DEPLOYMENTS, NODES, PODS, Resource
+from bayplan.config.gates import DEFAULT_GATES
+from bayplan.config.load import default_config
+from bayplan.global_scheduler.kinds import ALLOCATIONS
+from bayplan.global_scheduler.run import Options, running
+from bayplan.plugins import in_tree_registry
+from bayplan.scheduler.cluster import local_cluster
+from tests.global_scheduler.test_placing import CRDS, FOLDER, SAMPLE, until
+
+FLAVORS = {
+    "flavors": [
+        {
+            "region": "east",
+            "id": "k2",
+            "vcpus": "2",
+            "ram": 1024,
+            "os_extra_specs": {"resource_type": "kubernetes"},
+        }
+    ]
+}
+TEMPLATE = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "pause",
+                        "resources": {"requests": {"cpu": "1", "memory": "512Mi"}},
+                    }
+                ]
+            },
+        },
+    },
+}
+
+
+def node(name, cpu):
+    room = {"cpu": str(cpu), "memory": "8Gi", "pods": "110"}
+    return {
+        "metadata": {"name": name, "annotations": {"bayplan.dev/simulated": "true"}},
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+@asynccontextmanager
+async def federation(tmp_path):
+    """Members m0, m1, m2 (4, 8 and 6 cores) and the global control plane."""
+    async with AsyncExitStack() as stack:
+        members, entries = [], []
+        for number, cores in enumerate((4, 8, 6)):
+            kubeconfig = tmp_path / f"m{number}.kubeconfig"
+            cluster = await stack.enter_async_context(
+                local_cluster(
+                    Settings(store="memory", kubeconfig_out=kubeconfig),
+                    config=default_config(),
+                    gates=DEFAULT_GATES,
+                    registry=in_tree_registry(),
+                )
+            )
+            await cluster.client.create(NODES, node(f"n{number}", cores))
+            members.append(cluster)
+            entries.append(
+                {
+                    "name": f"m{number}",
+                    "region": "east",
+                    "availability_zone": f"z{number}",
+                    "kubeconfig": str(kubeconfig),
+                }
+            )
+        conf = tmp_path / "conf"
+        conf.mkdir()
+        for name in ("conf.yaml", "edgecloud_policy.yaml"):
+            (conf / name).write_bytes((SAMPLE / name).read_bytes())
+        (conf / "sites.json").write_text('{"sites": []}')
+        (conf / "site_nodes.json").write_text('{"site_nodes": []}')
+        (conf / "flavors.json").write_text(json.dumps(FLAVORS))
+        (conf / "members.yaml").write_text(yaml.dump({"members": entries}))
+        served = await stack.enter_async_context(api_server(Settings(store="memory")))
+        client = Client(AsgiTransport(served.server, token=served.token))
+        for crd in yaml.load_all((FOLDER / "crds.yaml").read_bytes()):
+            await client.create(CRDS, crd)
+        options = Options(conf, host="127.0.0.1", port=0, store="memory")
+        scheduler = await stack.enter_async_context(running(options, client))
+        yield client, scheduler, members
+
+
+def allocation(name, replicas=1):
+    resource = {"name": "r", "flavors": [{"flavor_id": "k2"}]}
+    return {
+        "apiVersion": ALLOCATIONS.api_version,
+        "kind": "Allocation",
+        "metadata": {"name": name},
+        "spec": {
+            "resource_group": {"resources": [resource]},
+            "replicas": replicas,
+            "template": TEMPLATE,
+        },
+    }
+
+
+async def test_an_allocation_is_placed_dispatched_scheduled_and_reported_back(tmp_path):
+    async with federation(tmp_path) as (client, scheduler, members):
+        await client.create(ALLOCATIONS, allocation("web"), "default")
+        placed = await until(
+            client,
+            ALLOCATIONS,
+            "web",
+            lambda item: any(
+                member["running"] == 2 for member in item.get("status", {}).get("members", [])
+            ),
+        )
+        [group] = placed["status"]["groups"]
+        assert "m1" == group["cluster"]  # the one with most room
+        pods = msgspec.json.decode(await members[1].client.list(PODS, "default"))["items"]
+        assert {"n1"} == {pod["spec"]["nodeName"] for pod in pods}
+
+        await client.delete(ALLOCATIONS, "web", "default")
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await client.get(ALLOCATIONS, "web", "default")
+                except NotFound:
+                    break
+                await asyncio.sleep(0.02)
+        found = msgspec.json.decode(await members[1].client.list(DEPLOYMENTS, "default"))["items"]
+        assert [] == [d for d in found if not d["metadata"].get("deletionTimestamp")]
+        async with asyncio.timeout(10):
+            while scheduler.service.ledger.records:
+                await asyncio.sleep(0.02)
+
+
+async def test_a_member_that_goes_offline_receives_nothing_new(tmp_path):
+    async with federation(tmp_path) as (client, scheduler, members):
+        await wait_for(lambda: online(scheduler) == {"m0", "m1", "m2"})
+        members[1].running.stop()
+        await wait_for(lambda: online(scheduler) == {"m0", "m2"})
+
+        await client.create(ALLOCATIONS, allocation("late", replicas=2), "default")
+        placed = await until(
+            client, ALLOCATIONS, "late", lambda item: item.get("status", {}).get("groups")
+        )
+
+    assert {"m0", "m2"} >= {group["cluster"] for group in placed["status"]["groups"]}
+
+
+def online(scheduler):
+    return {site.id for site in scheduler.service.table.sites if site.open}
+
+
+async def wait_for(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def test_the_inventory_may_be_custom_resources(tmp_path):
+    async with federation(tmp_path) as (client, scheduler, _):
+        site = Resource("bayplan.dev", "v1alpha1", "sites", "Site", namespaced=False)
+        body = {
+            "apiVersion": "bayplan.dev/v1alpha1",
+            "kind": "Site",
+            "metadata": {"name": "edge-7"},
+            "spec": {
+                "region": "north",
+                "availability_zone": "n1",
+                "hosts": [{"resource_type": "gp", "total_vcpus": 8, "total_mem": 16}],
+            },
+        }
+        await client.create(site, body)
+        await wait_for(lambda: scheduler.service.table.row_of("edge-7") is not None)
+        table = scheduler.service.table
+
+        assert 8 == table.pools["gp"].vcpus[table.row_of("edge-7")]
