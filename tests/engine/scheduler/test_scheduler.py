@@ -431,3 +431,26 @@ def test_nothing_to_do_means_no_wake():
     assert world.scheduler.next_wake() == float("inf")
     assert not world.scheduler.ready
     assert kinds(world.actions, RecordEvent)
+
+
+def test_clock_set_back_delays_nobody():
+    world = World(node("a"), make_pod("p"))
+    world.fail_binds = ["no"]
+    world.run()
+
+    world.now -= 3600
+    world.run()
+    world.wait(3)
+
+    assert world.node_of("p") == "a"
+
+
+def test_object_that_cannot_be_taken_is_left_out():
+    world = World(node("a"), make_pod("p"))
+
+    world.scheduler.put(make_node("bad").capacity(cpu="many").build(), world.now)
+    world.scheduler.put(make_pod("x").uid("").node("a").build(), world.now)
+    world.run()
+
+    assert world.node_of("p") == "a"
+    assert sum(world.scheduler.problems.values()) == 2

@@ -148,7 +148,7 @@ class BindingCycles:
     def _publish_node(self, binding: Binding) -> None:
         """Tell others, such as an autoscaler, where the pod is about to go."""
         if binding.pod.status.nominated_node_name != binding.node_name:
-            patch = PatchPod(binding.pod, None, binding.node_name, self._shared.now)
+            patch = PatchPod(binding.pod, None, binding.node_name, self._shared.wall)
             self._shared.actions.append(patch)
 
     def decided(self, waiting: WaitingPod) -> None:

@@ -97,7 +97,9 @@ class Scheduler:
         self.engine = self._build(config, extenders)
         nominations = NominationRules(self.cache.nominator, self.cache.infos.make)
         shared = self._shared = Shared(self.engine, gates, nominations)
-        shared.now = now
+        shared.now = shared.wall = now
+        self._behind = 0.0
+        """How much our time is ahead of the clock, because the clock was set back."""
         self.queue = shared.queue = SchedulingQueue(
             self._hints(),
             nominations,
@@ -119,12 +121,12 @@ class Scheduler:
 
     def handle(self, event: Input, now: float) -> None:
         """Take over one thing that happened."""
-        self._shared.now = now
+        self._tick(now)
         match event:
             case Added(new=new) | Updated(new=new):
-                self._objects.changed(new)
+                self.put(new, now)
             case Deleted(old=old):
-                self._objects.deleted(old)
+                self.delete(old, now)
             case BindDone(uid=uid, error=error):
                 self.bindings.bind_done(uid, error)
             case CallsDone(work=work, error=error):
@@ -135,19 +137,40 @@ class Scheduler:
                 self._permit(uid, plugin, allow, message)
 
     def put(self, new: Object, now: float) -> None:
-        """An object appeared or changed; the short form of `handle(Updated(...))`."""
-        self._shared.now = now
-        self._objects.changed(new)
+        """An object appeared or changed; the short form of `handle(Updated(...))`.
+
+        An object that the engine cannot take (a quantity that is none) is logged and left out.
+        """
+        self._tick(now)
+        try:
+            self._objects.changed(new)
+        except Exception as problem:
+            self._bad_object(new, problem)
 
     def delete(self, old: Object, now: float) -> None:
         """An object is gone; the short form of `handle(Deleted(...))`."""
-        self._shared.now = now
-        self._objects.deleted(old)
+        self._tick(now)
+        try:
+            self._objects.deleted(old)
+        except Exception as problem:
+            self._bad_object(old, problem)
 
     def bind_done(self, uid: str, error: str, now: float) -> None:
         """The short form of `handle(BindDone(...))`."""
-        self._shared.now = now
+        self._tick(now)
         self.bindings.bind_done(uid, error)
+
+    def _tick(self, now: float) -> None:
+        """Keep our own time: it never runs backwards, so a clock set back delays nobody."""
+        shared = self._shared
+        if now < shared.wall:
+            self._behind += shared.wall - now
+        shared.wall = now
+        shared.now = now + self._behind
+
+    def _bad_object(self, item: Object, problem: Exception) -> None:
+        self.problems[f"{item.KIND}: {type(problem).__name__}"] += 1
+        _LOG.error("object left out", kind=item.KIND, key=item.key, error=str(problem))
 
     def _permit(self, uid: str, plugin: str, allow: bool, message: str) -> None:
         waiting = self._shared.waiting.get(uid)
@@ -173,7 +196,7 @@ class Scheduler:
             wake = min(wake, shared.waiting.next_deadline())
         if self.bindings.polls:
             wake = min(wake, self._next_poll)
-        return wake
+        return wake - self._behind
 
     def step(self, now: float, limit: int = 1) -> list[Action]:
         """Try up to `limit` pods and return all that is to be done.
@@ -181,8 +204,8 @@ class Scheduler:
         Call it whenever something was handled, when `next_wake` has come, and again while `ready`.
         """
         shared = self._shared
-        shared.now = now
-        self._timers(now)
+        self._tick(now)
+        self._timers(shared.now)
         queue = self.queue
         for _ in range(limit):
             item = queue.pop()
@@ -236,7 +259,7 @@ class Scheduler:
             if refusal is not None:
                 self._failures.fail(item, profile, refusal)
                 return
-            decision = self.engine.place(pod, shared.now)
+            decision = self.engine.place(pod, shared.wall)
         except Exception as problem:
             self._broken(item, profile, problem)
             return
@@ -332,7 +355,7 @@ class Scheduler:
         Binding cycles under way end with the plugins they began with.
         """
         shared = self._shared
-        shared.now = now
+        self._tick(now)
         old_registry, self._registry = self._registry, registry or self._registry
         try:
             engine = self._build(config, extenders)
@@ -355,7 +378,7 @@ class Scheduler:
             if queued and not shared.responsible_for(pod):
                 self.queue.delete(pod)
             elif not queued and shared.responsible_for(pod) and not self._is_busy(pod):
-                self.queue.add(pod, now)
+                self.queue.add(pod, shared.now)
 
     def _is_busy(self, pod: Pod) -> bool:
         uid = pod.metadata.uid

@@ -84,7 +84,7 @@ class Failures:
             node = wanted if wanted != pod.status.nominated_node_name else None
         if same and node is None:
             return
-        patch = PatchPod(pod, None if same else condition, node, self._shared.now)
+        patch = PatchPod(pod, None if same else condition, node, self._shared.wall)
         self._shared.actions.append(patch)
 
 

@@ -75,7 +75,7 @@ class Preemptions:
         for info in shared.nominations.nominator.pods_for(node_name):
             other = info.pod
             if info.priority < pod.priority and other.status.nominated_node_name:
-                shared.actions.append(PatchPod(other, None, "", shared.now))
+                shared.actions.append(PatchPod(other, None, "", shared.wall))
 
     def _evict(self, running: Preemption, victim: Pod) -> None:
         shared, uid = self._shared, victim.metadata.uid
@@ -89,7 +89,7 @@ class Preemptions:
             return
         running.open.add(uid)
         shared.actions.append(
-            Evict(victim, running.preemptor, running.node_name, running.scheduler_name, shared.now)
+            Evict(victim, running.preemptor, running.node_name, running.scheduler_name, shared.wall)
         )
 
     def _tell(self, running: Preemption, victim: Pod, tail: str = "") -> None:

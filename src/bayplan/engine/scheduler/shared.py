@@ -48,12 +48,15 @@ class Shared:
         """Every pod without a node, by key, as the informer last showed it; of any scheduler."""
         self.actions: list[Action] = []
         self.now = 0.0
+        """Our own time, which never runs backwards; for waits and backoff."""
+        self.wall = 0.0
+        """The clock's time; for what people and the API server see."""
 
     def responsible_for(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self.engine.profiles
 
     def note(self, pod: Pod, what: str, detail: str = "") -> None:
-        self.stories.note(self.now, pod.metadata.uid, pod.key, what, detail)
+        self.stories.note(self.wall, pod.metadata.uid, pod.key, what, detail)
 
     def victim_leaves(self, uid: str) -> None:
         """A pod is gone or going; if it was a last victim its preemptor need not wait longer."""
