@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from bayplan.api.schema import Field, Type, type_for
+from bayplan.api.schema import decode as canonical
 from bayplan.errors import DecodeError
 
 MAGIC = b"k8s\x00"
@@ -271,9 +272,14 @@ def _schema_part(owner: Type, name: str, value: Message) -> Any:
     """The fields of a custom resource's schema that are one of several forms."""
     parts = list(fields(value))
     if name == "items":
-        schemas = [_struct(owner, item) for _, item in parts]
+        schemas = [_whole(owner, item) for _, item in parts]
         return schemas[0] if parts and parts[0][0] == 1 else schemas
     if name in ("additionalProperties", "additionalItems"):
         schema = next((item for number, item in parts if number == 2), None)
-        return _struct(owner, schema) if schema is not None else bool(dict(parts).get(1, 0))
+        return _whole(owner, schema) if schema is not None else bool(dict(parts).get(1, 0))
     return _raw(value)
+
+
+def _whole(owner: Type, data: Message) -> Any:
+    """A schema inside a field of any form, which later steps leave as it is."""
+    return canonical(_struct(owner, data), owner)[0]

@@ -1,0 +1,281 @@
+"""Custom objects: pruning, defaulting, preparing, validating, rules."""
+
+# ruff: noqa: E501  # a case is read best on one line
+
+import copy
+import json
+
+import pytest
+
+from bayplan.apiserver import crd
+from bayplan.apiserver.crd.cel import EvaluationError, Unsupported, compile_expression
+from bayplan.apiserver.crd.formats import matches_format
+from bayplan.apiserver.crd.rules import validate_rules
+from bayplan.apiserver.crd.values import validate_value
+
+SPEC = {
+    "type": "object",
+    "required": ["flag"],
+    "properties": {
+        "flag": {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"},
+        "crew": {"type": "integer", "default": 3, "minimum": 1, "maximum": 9},
+        "mode": {"type": "string", "enum": ["open", "closed"], "nullable": True},
+        "size": {"x-kubernetes-int-or-string": True},
+        "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "holds": {
+            "type": "array",
+            "maxItems": 3,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "load": {"type": "integer", "default": 0},
+                },
+            },
+        },
+        "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+STATUS = {"type": "object", "properties": {"crew": {"type": "integer"}}}
+
+
+def definition(**version):
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "ships.sea.example"},
+        "spec": {
+            "group": "sea.example",
+            "scope": "Namespaced",
+            "names": {"plural": "ships", "kind": "Ship", "shortNames": ["sh"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {"spec": SPEC, "status": STATUS},
+                        }
+                    },
+                    **version,
+                }
+            ],
+        },
+    }
+
+
+KIND = crd.kinds_of(definition())[0]
+
+
+def ship(**spec):
+    return {
+        "apiVersion": "sea.example/v1",
+        "kind": "Ship",
+        "metadata": {"name": "s"},
+        "spec": {"flag": "no", **spec},
+    }
+
+
+def test_a_definition_becomes_a_kind():
+    assert ("sea.example", "v1", "ships", "Ship", "ship") == (
+        KIND.group, KIND.version, KIND.resource, KIND.kind, KIND.singular,
+    )  # fmt: skip
+    assert KIND.custom
+    assert ["status"] == list(KIND.subresources)
+
+
+def test_unknown_fields_are_pruned_and_reported():
+    obj = ship(color="red", any={"kept": {"x": 1}}, holds=[{"name": "a", "q": 1}], tags={"a": "b"})
+    obj["extra"] = 1
+    obj["metadata"]["nam"] = "x"
+
+    pruned, found = crd.prune(KIND, obj, None)
+
+    assert {"kept": {"x": 1}} == pruned["spec"]["any"]
+    assert {"flag", "any", "holds", "tags"} == set(pruned["spec"])
+    assert [
+        'unknown field "metadata.nam"',
+        'unknown field "spec.color"',
+        'unknown field "spec.holds[0].q"',
+        'unknown field "extra"',
+    ] == found
+
+
+def test_duplicate_keys_of_the_body_are_reported():
+    body = b'{"apiVersion":"x","kind":"Ship","metadata":{},"spec":{"flag":"aa","flag":"bb"}}'
+
+    _, found = crd.prune(KIND, json.loads(body), body)
+
+    assert ['duplicate field "spec.flag"'] == found
+
+
+def test_defaults_are_filled_in_at_every_depth():
+    obj = ship(holds=[{"name": "a"}], crew=None, mode=None)
+
+    crd.default(KIND, obj)
+
+    assert 3 == obj["spec"]["crew"]
+    assert [{"name": "a", "load": 0}] == obj["spec"]["holds"]
+    assert obj["spec"]["mode"] is None
+
+
+def test_the_main_path_does_not_write_status_and_counts_generations():
+    obj = {**ship(), "status": {"crew": 1}}
+    crd.prepare_for_create(KIND, obj)
+    assert "status" not in obj
+    assert 1 == obj["metadata"]["generation"]
+
+    new = {**copy.deepcopy(obj), "status": {"crew": 9}}
+    crd.prepare_for_update(KIND, new, obj)
+    assert "status" not in new
+    assert 1 == new["metadata"]["generation"]
+
+    new["spec"]["crew"] = 4
+    crd.prepare_for_update(KIND, new, obj)
+    assert 2 == new["metadata"]["generation"]
+
+
+def test_the_status_path_writes_nothing_else():
+    old = ship()
+    new = {**ship(crew=5), "status": {"crew": 2}}
+
+    crd.prepare_for_update(KIND, new, old, "status")
+
+    assert old["spec"] == new["spec"]
+    assert {"crew": 2} == new["status"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "reason", "text"),
+    [
+        ({"crew": 0}, "spec.crew", "Invalid", "spec.crew in body should be greater than or equal to 1"),
+        ({"crew": 10}, "spec.crew", "Invalid", "should be less than or equal to 9"),
+        ({"crew": "x"}, "spec.crew", "TypeInvalid", 'spec.crew in body must be of type integer: "string"'),
+        ({"mode": "ajar"}, "spec.mode", "NotSupported", 'supported values: "open", "closed"'),
+        ({"flag": "x"}, "spec.flag", "Invalid", "should be at least 2 chars long"),
+        ({"flag": "XX"}, "spec.flag", "Invalid", "should match '^[a-z]+$'"),
+        ({"size": True}, "spec.size", "TypeInvalid", "must be of type integer,string"),
+        ({"holds": [{"name": "a"}, {"name": "a"}]}, "spec.holds[1]", "Duplicate", "Duplicate value"),
+        ({"holds": [{}]}, "spec.holds[0].name", "Required", "Required value"),
+        ({"holds": [{"name": n} for n in "abcd"]}, "spec.holds", "TooMany", "must have at most 3 items"),
+        ({"tags": {"a": 1}}, "spec.tags.a", "TypeInvalid", "must be of type string"),
+        ({"flag": None}, "spec.flag", "TypeInvalid", 'must be of type string: "null"'),
+    ],
+)  # fmt: skip
+def test_values_are_validated_in_upstreams_words(spec, field, reason, text):
+    causes = crd.validate_create(KIND, ship(**spec))
+
+    assert [(f"FieldValue{reason}", field)] == [(c.reason, c.field) for c in causes]
+    assert text in causes[0].message
+
+
+def test_a_missing_field_is_required():
+    obj = ship()
+    del obj["spec"]["flag"]
+
+    assert ["spec.flag"] == [c.field for c in crd.validate_create(KIND, obj)]
+
+
+def test_old_mistakes_do_not_stop_other_changes():
+    old = ship(crew=100)
+
+    assert [] == crd.validate_update(KIND, ship(crew=100, mode="open"), old)
+    assert ["spec.crew"] == [c.field for c in crd.validate_update(KIND, ship(crew=200), old)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problems"),
+    [
+        ({"anyOf": [{"type": "string"}, {"minimum": 5}]}, 7, 0),
+        ({"anyOf": [{"type": "string"}, {"minimum": 5}]}, 3, 1),
+        ({"oneOf": [{"minimum": 1}, {"minimum": 5}]}, 7, 1),
+        ({"oneOf": [{"minimum": 1}, {"minimum": 5}]}, 3, 0),
+        ({"not": {"minimum": 5}}, 7, 1),
+        ({"allOf": [{"minimum": 5}]}, 3, 2),
+        ({"type": "number", "multipleOf": 0.5}, 1.5, 0),
+        ({"type": "number", "multipleOf": 2}, 3, 1),
+        ({"type": "integer"}, 3.0, 0),
+        ({"type": "integer"}, 3.5, 1),
+        ({"type": "integer", "exclusiveMinimum": True, "minimum": 3}, 3, 1),
+    ],
+)
+def test_combinations(schema, value, problems):
+    assert problems == len(validate_value(value, schema, "x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("date-time", "2026-01-02T03:04:05Z", "today"),
+        ("date", "2026-01-02", "2026-13-02"),
+        ("ipv4", "10.0.0.1", "10.0.0.256"),
+        ("ipv6", "::1", "10.0.0.1"),
+        ("cidr", "10.0.0.0/8", "10.0.0.0"),
+        ("uuid", "123e4567-e89b-12d3-a456-426614174000", "123"),
+        ("email", "a@b.example", "nobody"),
+        ("byte", "YQ==", "a"),
+        ("duration", "1h30m", "soon"),
+        ("uri", "https://x.example", "x"),
+    ],
+)
+def test_formats(name, good, bad):
+    assert matches_format(name, good)
+    assert not matches_format(name, bad)
+    assert matches_format("unheard-of", bad)
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("self.a + 1 == 2", True),
+        ("self.s.startsWith('x') && size(self.s) > 1", True),
+        ("has(self.none) ? 1 : 2", 2),
+        ("!has(self.none) || self.none > 1", True),
+        ("self.l.all(x, x > 0)", True),
+        ("self.l.exists_one(x, x == 2)", True),
+        ("self.l.map(x, x * 2).filter(y, y > 2)", [4, 6]),
+        ("2 in self.l && !('q' in self.m)", True),
+        ("self.m['k'] == \"v\"", True),
+        ("self.s.matches('^x.z$')", True),
+        ("7 / 2 == 3 && -7 % 3 == -1", True),
+        ("string(self.a) + '!'", "1!"),
+    ],
+)
+def test_expressions(expression, result):
+    scope = {"self": {"a": 1, "s": "xyz", "l": [1, 2, 3], "m": {"k": "v"}}}
+
+    assert result == compile_expression(expression)(scope)
+
+
+def test_expressions_that_are_not_understood_say_so():
+    for text in ("self.a.unheardOf()", "a b", "1 +", "{'a': 1}", "self?.a"):
+        with pytest.raises(Unsupported):
+            compile_expression(text)({"self": {"a": 1}})
+    with pytest.raises(EvaluationError, match="no such key: x"):
+        compile_expression("self.x")({"self": {}})
+
+
+def test_rules_are_judged_where_they_apply():
+    schema = {
+        "type": "object",
+        "x-kubernetes-validations": [
+            {"rule": "self.min <= self.max", "message": "min must not exceed max"},
+            {
+                "rule": "self.max >= oldSelf.max",
+                "messageExpression": "'was ' + string(oldSelf.max)",
+            },
+            {"rule": "self.max.beyondUs()"},
+        ],
+    }
+
+    assert [] == validate_rules({"min": 1, "max": 2}, None, schema, "spec")
+    assert ["min must not exceed max", "was 9"] == [
+        c.message.rpartition(": ")[2]
+        for c in validate_rules({"min": 3, "max": 2}, {"min": 1, "max": 9}, schema, "spec")
+    ]

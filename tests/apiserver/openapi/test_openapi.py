@@ -1,0 +1,100 @@
+"""OpenAPI documents: what kubectl looks for is there."""
+
+import json
+
+import pytest
+
+from bayplan.apiserver import crd, openapi
+from bayplan.apiserver.kinds import Registry
+from bayplan.apiserver.protobuf import fields
+from tests.apiserver.crd.test_objects import definition
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+def get(registry, path):
+    return json.loads(openapi.document(registry, path).body)
+
+
+def test_the_index_points_to_a_document_for_every_group(registry):
+    index = get(registry, "/openapi/v3")["paths"]
+
+    assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= set(index)
+    for path, entry in index.items():
+        where, _, digest = entry["serverRelativeURL"].partition("?hash=")
+        assert f"/openapi/v3/{path}" == where
+        assert 128 == len(digest)
+        assert "3.0.0" == get(registry, where)["openapi"]
+
+
+def test_every_reference_leads_somewhere(registry):
+    for path in get(registry, "/openapi/v3")["paths"]:
+        document = get(registry, f"/openapi/v3/{path}")
+        known = document["components"]["schemas"]
+        for reference in references(document):
+            assert reference.removeprefix("#/components/schemas/") in known
+
+
+def references(value):
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for item in value.values():
+            yield from references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+def test_merge_keys_and_kinds_are_told(registry):
+    schemas = get(registry, "/openapi/v3/api/v1")["components"]["schemas"]
+    pod = schemas["io.k8s.api.core.v1.Pod"]
+    containers = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+
+    assert [{"group": "", "kind": "Pod", "version": "v1"}] == pod["x-kubernetes-group-version-kind"]
+    assert ("name", "merge", "map", ["name"]) == (
+        containers["x-kubernetes-patch-merge-key"],
+        containers["x-kubernetes-patch-strategy"],
+        containers["x-kubernetes-list-type"],
+        containers["x-kubernetes-list-map-keys"],
+    )
+
+
+def test_patches_take_field_validation(registry):
+    paths = get(registry, "/openapi/v3/apis/apps/v1")["paths"]
+    patch = paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+
+    assert {"dryRun", "fieldValidation", "fieldManager", "force"} == {
+        p["name"] for p in patch["parameters"]
+    }
+    assert "Deployment" == patch["x-kubernetes-group-version-kind"]["kind"]
+
+
+def test_custom_kinds_appear_and_vanish(registry):
+    kind = crd.kinds_of(definition())[0]
+    assert openapi.document(registry, "/openapi/v3/apis/sea.example/v1") is None
+
+    registry.add(kind)
+    schemas = get(registry, "/openapi/v3/apis/sea.example/v1")["components"]["schemas"]
+    assert "flag" in schemas["example.sea.v1.Ship"]["properties"]["spec"]["properties"]
+    assert "example.sea.v1.ShipList" in schemas
+
+    registry.remove(kind.group, kind.version, kind.resource)
+    assert openapi.document(registry, "/openapi/v3/apis/sea.example/v1") is None
+
+
+def test_version_two_is_json_or_protobuf(registry):
+    document = get(registry, "/openapi/v2")
+    found = openapi.document(registry, "/openapi/v2", openapi.V2_PROTOBUF)
+
+    assert "2.0" == document["swagger"]
+    assert "@" not in found.content_type
+    parts = dict(fields(found.body))
+    assert b"2.0" == bytes(parts[1])
+    names = [
+        bytes(dict(fields(entry))[1]).decode() for number, entry in fields(parts[9]) if number == 1
+    ]
+    assert list(document["definitions"]) == names

@@ -1,0 +1,51 @@
+"""Protobuf bodies, as Go clients write them.
+
+`samples.json` holds objects in both forms, taken from the real kube-apiserver v1.36.4.
+"""
+
+import base64
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayplan.api.schema import decode as canonical
+from bayplan.api.schema import type_for
+from bayplan.apiserver.protobuf import MAGIC, ProtobufError, decode
+
+SAMPLES = json.loads((Path(__file__).parent / "samples.json").read_text())
+
+
+def without_nulls(value):
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["json"]["kind"])
+def test_both_forms_of_an_object_are_the_same(sample):
+    expected = sample["json"]
+    type_ = type_for(expected["apiVersion"], expected["kind"])
+
+    obj, dropped = canonical(decode(base64.b64decode(sample["protobuf"])), type_)
+
+    assert without_nulls(expected) == obj
+    assert not dropped
+
+
+def test_bodies_that_are_no_protobuf_are_refused():
+    for body in (b"", b"{}", MAGIC, MAGIC + b"\xff\xff", MAGIC + b"\x0a\x05\x0a\x02v1"):
+        with pytest.raises(ProtobufError):
+            decode(body)
+
+
+@given(st.binary(max_size=60), st.integers(0, 400))
+def test_damaged_bodies_never_raise_anything_else(noise, at):
+    body = bytearray(base64.b64decode(SAMPLES[0]["protobuf"]))
+    at = min(at, len(body))
+    body[at : at + len(noise)] = noise
+    with contextlib.suppress(ProtobufError):
+        decode(bytes(body))
