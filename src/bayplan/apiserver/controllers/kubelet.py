@@ -9,7 +9,8 @@ A bound pod becomes Running `start-seconds` later. Pods say by annotations what 
     bayplan.dev/ready         "false": runs but never gets ready
 
 A pod being deleted is taken away `stop-seconds` later, at most its grace period. Options, by key
-`kubelet`: start-seconds 0.1, stop-seconds 0.1, lease-seconds 10 (0: no leases), all-nodes False.
+`kubelet`: start-seconds 0.1, stop-seconds 0.1, lease-seconds 10 (0: no leases; beyond 1,000 nodes
+they are renewed less often, at least every 30 s), all-nodes False.
 No image is pulled, no container run, no volume mounted.
 """
 
@@ -38,6 +39,8 @@ EXIT_CODE = "bayplan.dev/exit-code"
 READY = "bayplan.dev/ready"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION = 40
+RENEWALS_PER_SECOND = 100
+SLOWEST_RENEWAL = 30.0
 AT_ONCE = 32  # pods and nodes worked on together
 HEARTBEAT_SECONDS = 300.0  # of the node's status, as a kubelet does without changes
 
@@ -56,8 +59,10 @@ class Kubelet:
         self._nodes = kit.cache(NODES)
         self._pods.add_index("node", node_index)
         caches = (self._pods, self._nodes)
-        self._worker = Worker(kit, "kubelet", self._sync_pod, caches, at_once=AT_ONCE)
-        self._node_worker = Worker(kit, "kubelet", self._sync_node, (self._nodes,), at_once=AT_ONCE)
+        self._worker = Worker(kit, "kubelet", self._sync_pod, caches, at_once=AT_ONCE, fresh=False)
+        self._node_worker = Worker(
+            kit, "kubelet", self._sync_node, (self._nodes,), at_once=AT_ONCE, fresh=False
+        )
         self._addresses: dict[str, str] = {}
         self._next_address = 0
         self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made
@@ -102,7 +107,8 @@ class Kubelet:
         if not self._lease:
             return HEARTBEAT_SECONDS
         await self._renew(node)
-        return self._lease
+        # Many nodes renew less often, but well within the time after which they count as lost.
+        return max(self._lease, min(len(self._leases) / RENEWALS_PER_SECOND, SLOWEST_RENEWAL))
 
     async def _post_status(self, node: Object) -> None:
         now = self._kit.now()

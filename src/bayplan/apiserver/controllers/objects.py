@@ -5,8 +5,8 @@ structs leave out fields that no controller needs. `Json` is the one untyped thi
 inside the functions that know its kind.
 """
 
-import calendar
 import time
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -110,9 +110,7 @@ def seconds_of(text: str | None) -> float:
     """Read a moment; 0 when there is none."""
     if not text:
         return 0.0
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    moment = float(calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")))
-    return moment + (float(f"0.{fraction}") if fraction else 0.0)
+    return datetime.fromisoformat(text).timestamp()
 
 
 def selector_of(selector: Json | None) -> Selector:

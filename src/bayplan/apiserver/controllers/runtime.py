@@ -294,7 +294,8 @@ class WorkQueue:
 class Worker:
     """Calls `reconcile` for keys. It returns seconds after which to look again, or None.
 
-    `at_once` keys are worked on together, so that their writes share one sync to disk.
+    `at_once` keys are worked on together, so that their writes share one sync to disk. Where doing
+    a thing twice does no harm, `fresh` may be False: then caches are not waited for.
     """
 
     def __init__(
@@ -305,6 +306,7 @@ class Worker:
         caches: Sequence[Cache[Object]] = (),
         *,
         at_once: int = 1,
+        fresh: bool = True,
     ) -> None:
         self.queue = WorkQueue()
         self.name = name
@@ -312,6 +314,7 @@ class Worker:
         self._reconcile = reconcile
         self._caches = caches
         self._at_once = at_once
+        self._fresh = fresh
 
     def use(self, caches: Sequence[Cache[Object]]) -> None:
         """Wait for these caches before each call."""
@@ -335,8 +338,9 @@ class Worker:
     async def step(self) -> None:
         key = await self.queue.get()
         try:
-            for cache in self._caches:
-                await cache.fresh()
+            if self._fresh:
+                for cache in self._caches:
+                    await cache.fresh()
             again = await self._reconcile(key)
         except (ClientError, TimeoutError) as error:
             # Somebody else wrote first, the server was busy: the normal life of a controller.
