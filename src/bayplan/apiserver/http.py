@@ -132,9 +132,13 @@ async def send_answer(connection: Connection, answer: Answer) -> None:
 async def send_stream(connection: Connection, stream: Stream) -> None:
     """Send a response in pieces until its source or its reader ends."""
     headers = _head(connection, stream.status, stream.content_type)
-    await connection.send(
-        {"type": "http.response.start", "status": stream.status, "headers": headers}
-    )
+    try:
+        await connection.send(
+            {"type": "http.response.start", "status": stream.status, "headers": headers}
+        )
+    except BaseException:
+        stream.close()
+        raise
     pump = asyncio.ensure_future(_pump(connection, stream))
     watch = asyncio.ensure_future(connection.gone())
     try:
@@ -143,6 +147,7 @@ async def send_stream(connection: Connection, stream: Stream) -> None:
         watch.cancel()
         pump.cancel()
         await asyncio.gather(pump, watch, return_exceptions=True)
+        stream.close()
     if pump.done() and not pump.cancelled() and (error := pump.exception()) is not None:
         raise error
 

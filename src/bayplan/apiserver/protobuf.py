@@ -24,6 +24,8 @@ from bayplan.errors import DecodeError
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIGN = 1 << 63
+# What reading a damaged message can run into.
+_BROKEN = (ValueError, IndexError, TypeError, AttributeError, OverflowError, RecursionError)
 
 Message = bytes | memoryview
 Reader = Callable[[Any], Any]
@@ -55,7 +57,7 @@ def decode(body: bytes) -> dict[str, Any]:
         if type_ is None:
             raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
         result = _struct(type_, raw)
-    except (ValueError, IndexError, TypeError, AttributeError, binary.error) as error:
+    except (*_BROKEN, binary.error) as error:
         raise ProtobufError(f"decoding protobuf {kind or 'envelope'}: {error}") from error
     return {**result, "apiVersion": api_version, "kind": kind}
 

@@ -6,7 +6,7 @@ decodes and renders. Compression and headers are added by the server.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,11 +34,12 @@ class Answer(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A response whose body comes in pieces; `chunks` is closed when the client goes away."""
+    """A response whose body comes in pieces; `close` is called at its end, whichever way."""
 
     status: int
     chunks: AsyncIterator[bytes]
     content_type: bytes = JSON_TYPE
+    close: Callable[[], None] = lambda: None
 
 
 def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:

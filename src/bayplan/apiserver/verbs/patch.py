@@ -77,7 +77,9 @@ def _change(kind: Kind, media: str, body: Any) -> Callable[[Object], Any]:
         return lambda old: apply_merge_patch(old, body)
     type_ = type_for(kind.api_version, kind.kind)
     assert type_ is not None
-    return lambda old: apply_strategic_merge(old, body, type_)
+    # What such a patch says about the kind does not matter to the real server.
+    identity = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return lambda old: {**apply_strategic_merge(old, body, type_), **identity}
 
 
 def patched(request: Request, old: Object, change: Callable[[Object], Any], body: Any) -> Object:
@@ -87,8 +89,10 @@ def patched(request: Request, old: Object, change: Callable[[Object], Any], body
     except PatchError as error:
         raise _patch_error(error) from error
     kind = request.kind
-    if isinstance(result, dict) and result.get("kind") != kind.kind:
+    if isinstance(result, dict) and result.get("kind") not in (None, "", kind.kind):
         raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
+    if not isinstance(result, dict):
+        raise _invalid_patch(body, "couldn't get version/kind; the result is not an object")
     obj = identify(result, kind.api_version, kind.kind, defaulted=True)
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}

@@ -60,7 +60,8 @@ async def watch(backend: Backend, request: Request) -> Stream:
     if initial:
         await wait_for_version(backend, version)
     opened = _Watch(backend, request, chosen, flag(query, "allowWatchBookmarks"), timeout)
-    return Stream(200, opened.lines(version, initial))
+    await opened.start(version, initial)
+    return Stream(200, opened.lines(), close=opened.close)
 
 
 class _Watch:
@@ -85,6 +86,8 @@ class _Watch:
         if chosen.name is not None and (request.namespace or not request.kind.namespaced):
             self.exact = self.prefix + chosen.name
         self.known = 0  # the newest version that the client has been told
+        self.first: list[bytes] = []  # what is sent before any change
+        self.watcher: Watcher | None = None
         self.columns_sent = False
         output = request.output
         # What tells one encoding of an event from another in its cache.
@@ -95,23 +98,36 @@ class _Watch:
         if output.form == TABLE:
             self.view = None  # the first event of a stream carries the columns
 
-    async def lines(self, version: int, initial: bool | None) -> AsyncIterator[bytes]:
-        """Yield the stream; every chunk holds whole lines."""
+    async def start(self, version: int, initial: bool | None) -> None:
+        """Fix the moment from which changes are shown: before the client knows that it is open."""
         try:
             if version and not initial:
-                after = version
+                self.known = version
             else:
                 found = await self.backend.store.range(self.prefix)
-                after = found.revision
+                self.known = found.revision
                 if initial is not False:
-                    for chunk in self._initial(found.items):
-                        yield chunk
-            self.known = after
-            if initial and self.bookmarks:
-                yield self._bookmark(after, INITIAL_EVENTS_END)
-            else:
-                yield b""  # the headers go out at once, before anything happens
-            async for chunk in self._follow(after):
+                    self.first = self._initial(found.items)
+                if initial and self.bookmarks:
+                    self.first.append(self._bookmark(self.known, INITIAL_EVENTS_END))
+            self.watcher = self.backend.store.watch(self.exact or self.prefix, after=self.known)
+        except Compacted as error:
+            self.first = [self._error(gone(error))]
+
+    def close(self) -> None:
+        """Stop watching. May be called twice."""
+        if self.watcher is not None:
+            self.watcher.close()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the stream; every chunk holds whole lines."""
+        for chunk in self.first:
+            yield chunk
+        self.first = []
+        if self.watcher is None:
+            return
+        try:
+            async for chunk in self._follow(self.watcher):
                 yield chunk
         except Compacted as error:
             yield self._error(gone(error))
@@ -131,29 +147,25 @@ class _Watch:
     def _selected(self, kv: KeyValue) -> bool:
         return not self.chosen or self.chosen.matches(self.codec, kv)
 
-    async def _follow(self, after: int) -> AsyncIterator[bytes]:
+    async def _follow(self, watcher: Watcher) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout
         marks = self._mark_times(loop.time(), deadline)
-        watcher = self.backend.store.watch(self.exact or self.prefix, after=after)
-        try:
-            while True:
-                batch = await _next(watcher, marks[0] if marks else deadline)
-                if batch is None:
-                    return
-                chunk = self._batch(batch)
-                if chunk:
-                    yield chunk
-                now = loop.time()
-                if marks and now >= marks[0]:
-                    del marks[0]
-                    if watcher.progress > self.known:
-                        self.known = watcher.progress
-                        yield self._bookmark(self.known, None)
-                if now >= deadline:
-                    return
-        finally:
-            watcher.close()
+        while True:
+            batch = await _next(watcher, marks[0] if marks else deadline)
+            if batch is None:
+                return
+            chunk = self._batch(batch)
+            if chunk:
+                yield chunk
+            now = loop.time()
+            if marks and now >= marks[0]:
+                del marks[0]
+                if watcher.progress > self.known:
+                    self.known = watcher.progress
+                    yield self._bookmark(self.known, None)
+            if now >= deadline:
+                return
 
     def _mark_times(self, now: float, deadline: float) -> list[float]:
         if not self.bookmarks:

@@ -1,0 +1,167 @@
+"""What the recorded suites cannot show: races, repeatability, sharing, limits."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from bayplan.store.memory import MemoryStore
+from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
+
+BINDING = {"target": {"kind": "Node", "name": "n1"}}
+
+
+def binding(name, node="n1"):
+    return {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+
+
+async def test_patches_of_many_writers_are_all_kept(api):
+    """A patch without a version is tried again after a lost race."""
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+
+    patches = ({"data": {f"k{n}": "v"}} for n in range(30))
+    await asyncio.gather(*(api.ok("PATCH", f"{CONFIGMAPS}/c", patch) for patch in patches))
+
+    found = await api.ok("GET", f"{CONFIGMAPS}/c")
+    assert 31 == len(found["data"])
+
+
+async def test_only_one_of_many_bindings_wins(api):
+    await api.ok("POST", PODS, pod("p"))
+
+    answers = await asyncio.gather(
+        *(api.call("POST", f"{PODS}/p/binding", binding("p", f"n{n}")) for n in range(10))
+    )
+
+    assert sorted(answer.status for answer in answers) == [201] + [409] * 9
+
+
+async def test_a_put_from_an_old_version_is_refused(api):
+    first = await api.ok("POST", CONFIGMAPS, configmap("c"))
+    await api.ok("PATCH", f"{CONFIGMAPS}/c", {"data": {"b": "2"}})
+
+    answer = await api.call("PUT", f"{CONFIGMAPS}/c", first)
+
+    assert 409 == answer.status
+    assert "the object has been modified" in answer.body["message"]
+
+
+async def test_a_generated_name_that_is_taken_is_drawn_again():
+    endings = itertools.chain(["aaaaa", "aaaaa"], (f"b{n:04}" for n in itertools.count()))
+    api = await Api.start(suffix=lambda: next(endings))
+    body = {"metadata": {"generateName": "x-"}}
+
+    names = [(await api.ok("POST", CONFIGMAPS, body))["metadata"]["name"] for _ in range(2)]
+
+    assert ["x-aaaaa", "x-b0000"] == names
+    await api.close()
+
+
+async def run_once():
+    uids = (f"uid-{n}" for n in itertools.count())
+    api = await Api.start(clock=lambda: 1_700_000_000.0, uid=lambda: next(uids))
+    stream = await api.watch("/api/v1/pods?watch=1")
+    await api.ok("POST", PODS, pod("p", schedulingGates=[{"name": "x.example/g"}]))
+    await api.ok("POST", PODS, pod("q"))
+    await api.ok("POST", f"{PODS}/q/binding", binding("q"))
+    await api.ok("DELETE", f"{PODS}/p")
+    await stream.until(5)
+    await stream.leave()
+    await api.close()
+    return b"".join(stream.pieces)
+
+
+async def test_the_same_requests_give_the_same_bytes():
+    assert await run_once() == await run_once()
+
+
+async def test_unknown_fields_of_custom_data_survive_a_binding(api):
+    """Binding changes the stored pod; nothing else in it may be lost or reordered away."""
+    before = await api.ok("POST", PODS, pod("p", nodeSelector={"disk": "ssd"}, priority=0))
+
+    await api.ok("POST", f"{PODS}/p/binding", binding("p"))
+
+    after = await api.ok("GET", f"{PODS}/p")
+    assert before["spec"] | {"nodeName": "n1"} == after["spec"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "status"),
+    [
+        pytest.param("500m", 201, id="fits beside the pod that runs there"),
+        pytest.param("700m", 409, id="does not fit beside it"),
+    ],
+)
+async def test_binding_is_refused_where_there_is_no_room(requests, status):
+    api = await Api.start(check_capacity=True)
+    node = {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "1", "pods": "10"}}}
+    await api.ok("POST", "/api/v1/nodes", node)
+    for name, cpu in (("old", "500m"), ("new", requests)):
+        body = pod(name)
+        body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        await api.ok("POST", PODS, body)
+    await api.ok("POST", f"{PODS}/old/binding", binding("old"))
+
+    answer = await api.call("POST", f"{PODS}/new/binding", binding("new"))
+
+    assert status == answer.status, answer.body
+    await api.close()
+
+
+async def test_a_page_of_a_past_that_is_gone_gives_410():
+    store = MemoryStore()
+    api = await Api.start(store)
+    for n in range(3):
+        await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
+    token = (await api.ok("GET", f"{CONFIGMAPS}?limit=1"))["metadata"]["continue"]
+    await api.ok("POST", CONFIGMAPS, configmap("later"))
+    await store.compact(store.revision)
+
+    answer = await api.call("GET", f"{CONFIGMAPS}?limit=1&continue={token}")
+
+    assert (410, "Expired") == (answer.status, answer.body["reason"])
+    await api.close()
+
+
+async def test_pages_show_one_moment(api):
+    for n in range(5):
+        await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
+    first = await api.ok("GET", f"{CONFIGMAPS}?limit=2")
+    await api.ok("DELETE", f"{CONFIGMAPS}/c3")
+    await api.ok("POST", CONFIGMAPS, configmap("c9"))
+
+    token = first["metadata"]["continue"]
+    rest = await api.ok("GET", f"{CONFIGMAPS}?continue={token}")
+
+    assert ["c2", "c3", "c4"] == [item["metadata"]["name"] for item in rest["items"]]
+    assert first["metadata"]["resourceVersion"] == rest["metadata"]["resourceVersion"]
+
+
+async def test_a_deleted_definition_takes_its_objects_along(api):
+    definition = {
+        "metadata": {"name": "boats.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "boats", "kind": "Boat"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    boats = "/apis/example.com/v1/namespaces/default/boats"
+    boat = {"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "b"}}
+    await api.ok("POST", definitions, definition)
+    await api.ok("POST", boats, boat)
+
+    await api.ok("DELETE", f"{definitions}/boats.example.com")
+
+    assert 404 == (await api.call("GET", boats)).status
+    await api.ok("POST", definitions, definition)
+    assert [] == (await api.ok("GET", boats))["items"]

@@ -1,0 +1,142 @@
+"""Watches: what enters and leaves, bookmarks, timeouts, slow readers, shared bytes."""
+
+import asyncio
+
+from bayplan.apiserver.codec import Codec
+from bayplan.store.memory import MemoryStore
+from bayplan.testing.loop import run_virtual
+from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod, shown
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+async def test_a_pod_that_is_bound_leaves_a_watch_of_unbound_pods(api):
+    await api.ok("POST", PODS, pod("p"))
+    stream = await api.watch(f"{PODS}?watch=1&fieldSelector=spec.nodeName%3D")
+    binding = {"metadata": {"name": "p"}, "target": {"name": "n"}}
+
+    await api.ok("POST", f"{PODS}/p/binding", binding)
+    events = await stream.until(2)
+    await stream.leave()
+
+    bound = await api.ok("GET", f"{PODS}/p")
+    assert [("ADDED", "p"), ("DELETED", "p")] == shown(events)
+    assert "nodeName" not in events[1]["object"]["spec"], "it shows the last content that matched"
+    version = events[1]["object"]["metadata"]["resourceVersion"]
+    assert bound["metadata"]["resourceVersion"] == version
+
+
+async def test_many_watchers_share_the_encoding_of_an_event(api, monkeypatch):
+    """Each event is spliced once, however many read it."""
+    streams = [await api.watch(f"{CONFIGMAPS}?watch=1") for _ in range(50)]
+    spliced = []
+    whole = Codec.whole
+    monkeypatch.setattr(Codec, "whole", lambda self, kv: spliced.append(kv.key) or whole(self, kv))
+
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+    for stream in streams:
+        await stream.until(1)
+        await stream.leave()
+
+    assert 2 == len(spliced), "once for the answer of the create, once for all watchers"
+
+
+async def test_a_reader_that_falls_behind_gets_410_and_stalls_nobody():
+    api = await Api.start(MemoryStore(max_lag=16))
+    slow = await api.watch(f"{CONFIGMAPS}?watch=1")
+    fast = await api.watch(f"{CONFIGMAPS}?watch=1")
+    slow.open.clear()  # its socket takes nothing any more
+    for n in range(100):
+        await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
+        await fast.until(n + 1)
+    slow.open.set()
+    await slow.task
+
+    last = slow.events()[-1]
+    assert ("ERROR", 410, "Expired") == (
+        last["type"],
+        last["object"]["code"],
+        last["object"]["reason"],
+    )
+    assert 100 == len(fast.events())
+    await fast.leave()
+    await api.close()
+
+
+async def test_a_watch_from_a_version_that_is_gone_gets_410(api):
+    await api.ok("POST", CONFIGMAPS, configmap("a"))
+    await api.ok("POST", CONFIGMAPS, configmap("b"))
+    await api.server.store.compact(api.server.store.revision)
+
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1&resourceVersion=2")
+    events = await stream.until(1)
+
+    assert 200 == stream.status, "as upstream: the error is an event"
+    assert ("ERROR", 410) == (events[0]["type"], events[0]["object"]["code"])
+    await stream.task
+
+
+async def _bookmarks():
+    api = await Api.start()
+    query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=200&fieldSelector=metadata.name%3Dnone"
+    stream = await api.watch(f"{CONFIGMAPS}?{query}")
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(70)
+    quiet = len(stream.events())
+    await api.ok("POST", CONFIGMAPS, configmap("seen-by-nobody"))
+    await asyncio.sleep(60)
+    told = stream.events()
+    await stream.task
+    await api.close()
+    return quiet, told, stream.events(), loop.time()
+
+
+def test_bookmarks_come_only_after_a_change_and_the_timeout_ends_the_stream():
+    quiet, told, events, ended = run_virtual(_bookmarks())
+
+    assert 0 == quiet
+    assert ["BOOKMARK"] == [event["type"] for event in told]
+    assert told == events, "nothing new before the end, so no second one"
+    assert 200 == round(ended)
+
+
+async def test_a_client_that_goes_away_leaves_nothing_behind(api):
+    before = len(asyncio.all_tasks())
+    streams = [await api.watch(f"{CONFIGMAPS}?watch=1") for _ in range(20)]
+    for stream in streams:
+        await stream.leave()
+
+    assert before == len(asyncio.all_tasks())
+
+
+async def test_columns_come_with_the_first_row_only(api):
+    await api.ok("POST", PODS, pod("a"))
+    await api.ok("POST", PODS, pod("b"))
+
+    stream = await api.watch(f"{PODS}?watch=1", {"accept": TABLE})
+    events = await stream.until(2)
+    await stream.leave()
+
+    assert ["Table", "Table"] == [event["object"]["kind"] for event in events]
+    assert [True, False] == [bool(e["object"].get("columnDefinitions")) for e in events]
+
+
+async def test_no_change_is_lost_between_list_and_watch(api):
+    writer = asyncio.create_task(_write_many(api))
+    listed = await api.ok("GET", CONFIGMAPS)
+    version = listed["metadata"]["resourceVersion"]
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1&resourceVersion={version}")
+    await writer
+    have = {item["metadata"]["name"] for item in listed["items"]}
+    events = await stream.until(200 - len(have))
+    await stream.leave()
+
+    seen = [event["object"]["metadata"]["name"] for event in events]
+    assert len(seen) == len(set(seen))
+    assert {f"c{n}" for n in range(200)} == have | set(seen)
+
+
+async def _write_many(api):
+    for n in range(200):
+        await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
+        await asyncio.sleep(0)
