@@ -146,7 +146,7 @@ def test_printed_default_loads_to_itself():
             "  pluginConfig: [{name: X}, {name: X}]",
             [
                 'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": was invalid '
-                'in version "kubescheduler.config.k8s.io/v1" (KubeSchedulerConfiguration is '
+                'in version "v1" (KubeSchedulerConfiguration is '
                 'version "kubescheduler.config.k8s.io/v1")',
                 'profiles[0].pluginConfig[1]: Duplicate value: "X"',
             ],
@@ -211,7 +211,7 @@ PATH = "profiles[0].pluginConfig[0].args"
             "{key: c, operator: Gt, values: [x]}]}]}}}",
             [
                 ".addedAffinity.requiredDuringSchedulingIgnoredDuringExecution."
-                "nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: []: "
+                "nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: null: "
                 "for 'in', 'notin' operators, values set can't be empty",
                 ".addedAffinity.requiredDuringSchedulingIgnoredDuringExecution."
                 'nodeSelectorTerms[0].matchExpressions[1].operator: Unsupported value: "Foo": '

@@ -262,7 +262,7 @@ def _expression(requirement: NodeSelectorRequirement, path: str) -> list[str]:
     if operator in ("In", "NotIn"):
         if not values:
             text = "for 'in', 'notin' operators, values set can't be empty"
-            problems.append(invalid(its, values, text))
+            problems.append(invalid(its, None, text))
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             text = "values set must be empty for exists and does not exist"

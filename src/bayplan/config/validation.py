@@ -21,7 +21,7 @@ from bayplan.config.types import (
 
 _REMOVED_PLUGINS = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 _REMOVED = (
-    f'was invalid in version "{API_VERSION}" '
+    'was invalid in version "v1" '  # upstream names the version of the core group here
     f'(KubeSchedulerConfiguration is version "{API_VERSION}")'
 )
 

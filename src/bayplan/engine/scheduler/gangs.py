@@ -41,7 +41,7 @@ class Gangs:
         if needed <= 0:
             return None
         pods = [p for p in self._members.unscheduled(key) if shared.responsible_for(p)]
-        result = shared.engine.trial(pods, shared.now, needed)
+        result = shared.engine.trial(pods, shared.wall, needed)
         if result.placed:
             return None
         return _failure(result.decisions, needed)
