@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayplan.api.schema import decode as canonical
@@ -42,6 +42,7 @@ def test_bodies_that_are_no_protobuf_are_refused():
             decode(body)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 400))
 def test_damaged_bodies_never_raise_anything_else(noise, at):
     body = bytearray(base64.b64decode(SAMPLES[0]["protobuf"]))

@@ -89,10 +89,7 @@ def patched(request: Request, old: Object, change: Callable[[Object], Any], body
     except PatchError as error:
         raise _patch_error(error) from error
     kind = request.kind
-    if isinstance(result, dict) and result.get("kind") not in (None, "", kind.kind):
-        raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
-    if not isinstance(result, dict):
-        raise _invalid_patch(body, "couldn't get version/kind; the result is not an object")
+    _check_identity(request, result, body)
     obj = identify(result, kind.api_version, kind.kind, defaulted=True)
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
@@ -109,6 +106,22 @@ def patched(request: Request, old: Object, change: Callable[[Object], Any], body
     if dropped and mode != "Ignore":
         _report(request, mode, obj, problems(type_, obj), body)
     return out
+
+
+def _check_identity(request: Request, result: Any, body: Any) -> None:
+    """Refuse a patch that makes something else of the object, in the real server's ways."""
+    kind = request.kind
+    if not isinstance(result, dict):
+        raise _invalid_patch(body, "couldn't get version/kind; the result is not an object")
+    if result.get("kind") not in (None, "", kind.kind):
+        raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
+    if not result.get("apiVersion"):
+        raise bad_request(
+            f"the name of the object ({request.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if result["apiVersion"] != kind.api_version:
+        raise _invalid_patch(body, f"the API version of a {kind.kind} cannot change")
 
 
 def _report(request: Request, mode: str, obj: Object, found: list[str], body: Any) -> None:
