@@ -66,16 +66,16 @@ def describe(engine: Engine, decision: Decision) -> dict[str, Any]:
     error = decision.fit_error
     if decision.status is not None and not decision.status.rejected:
         return {"error": decision.message}
+    if error is None and not decision.node_name:
+        return {"message": decision.message}
     if error is not None and error.pre_filter_message:
         return _rejected_early(decision)
     described: dict[str, Any] = {"preFilter": {"code": "Success"}}
     described["nodes"] = _nodes(engine, decision)
     if decision.node_name:
         described.update(_scores(engine, decision))
-    elif error is not None:
-        described.update(_failure(decision))
     else:
-        described["message"] = decision.message
+        described.update(_failure(decision))
     return described
 
 
