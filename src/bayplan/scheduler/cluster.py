@@ -21,6 +21,7 @@ from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.framework import Registry
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.live import LiveScheduler
 
 
@@ -46,14 +47,18 @@ async def local_cluster(
     async with running(settings) as served:
         client = _client(served)
         recorder = EventRecorder(_client(served), hostname=socket.gethostname())
+        metrics = SchedulerMetrics()
+        extenders = Extenders(metrics)
         scheduler = LiveScheduler(
+            extenders=extenders.of(config),
             config=config,
             gates=gates,
             registry=registry,
             client=client,
             recorder=recorder,
-            metrics=SchedulerMetrics(),
+            metrics=metrics,
         )
+        extenders.take_texts_from(scheduler)
         tasks = [
             asyncio.create_task(recorder.run()),
             asyncio.create_task(scheduler.run_informers()),
@@ -68,6 +73,7 @@ async def local_cluster(
             for task in reversed(tasks):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            extenders.close()
 
 
 def _client(served: Running) -> Client:

@@ -57,7 +57,9 @@ class Feed:
         *,
         gates: FeatureGates,
         jitter: Callable[[], float] = random.random,
+        keep_texts: bool = False,
     ) -> None:
+        """`keep_texts`: keep the JSON of pods and nodes, which extenders are sent."""
         optional = (*OPTIONAL, *GANG) if gates["GenericWorkload"] else OPTIONAL
         self.informers: dict[str, Informer[Object]] = {}
         for resource, kind in (*ALWAYS, *optional):
@@ -68,6 +70,7 @@ class Feed:
                 field_selector=RUNNING_PODS if kind is api.Pod else "",
                 jitter=jitter,
                 optional=(resource, kind) in optional,
+                keep_texts=keep_texts and kind in (api.Node, api.Pod),
             )
             informer.add_handler(deliver)
             self.informers[kind.KIND] = informer
@@ -76,6 +79,11 @@ class Feed:
     def has_synced(self) -> bool:
         """Tell whether every first list has been delivered."""
         return all(informer.has_synced for informer in self.informers.values())
+
+    def text_of(self, item: Object) -> bytes | None:
+        """The JSON of an object as the API server sent it, if texts are kept."""
+        informer = self.informers.get(type(item).KIND)
+        return None if informer is None else informer.text_of(item)
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -218,7 +218,9 @@ def _next(flag: Flag, rest: list[str]) -> str:
 def _check(flag: Flag, value: str) -> None:
     try:
         if flag.kind == "int":
-            int(value)
+            number = int(value)
+            if flag.name.endswith("port") and not 0 <= number <= 65535:
+                raise ValueError("a port is between 0 and 65535")
         elif flag.kind == "float":
             float(value)
         elif flag.kind == "duration":

@@ -26,6 +26,7 @@ from bayplan.client import Change, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.engine.scheduler import Scheduler
 from bayplan.engine.scheduler.inputs import Input
+from bayplan.errors import ConfigError
 from bayplan.framework import Registry
 from bayplan.framework.extender import Extender
 from bayplan.observe.metrics import SchedulerMetrics
@@ -37,6 +38,7 @@ log = structlog.get_logger(__name__)
 
 MAX_PENDING_BINDS = 512
 PODS_PER_TURN = 64
+PODS_PER_TURN_ASIDE = 8
 LONGEST_SLEEP = 30.0
 GRACE = 2.0
 
@@ -69,10 +71,18 @@ class LiveScheduler:
             max_in_unschedulable=max_in_unschedulable,
             now=wall(),
         )
-        self._feed = Feed(client, self._changed, gates=gates, jitter=jitter)
+        self._aside = False
+        self._held: list[Callable[[], None]] = []
+        self._feed = Feed(
+            client, self._changed, gates=gates, jitter=jitter, keep_texts=bool(config.extenders)
+        )
         self._performer = Performer(client, recorder, self.metrics, self._report)
 
     # -- what the process asks
+
+    def text_of(self, item: Object) -> bytes | None:
+        """Return the JSON of a pod or node as the API server sent it, if extenders need it."""
+        return self._feed.text_of(item)
 
     @property
     def has_synced(self) -> bool:
@@ -92,6 +102,11 @@ class LiveScheduler:
         """Return once the caches have been filled."""
         await self._feed.wait_synced()
 
+    async def quiet(self) -> None:
+        """Return when no attempt is under way in a thread."""
+        while self._aside:
+            await asyncio.sleep(0.005)  # noqa: ASYNC110 - an attempt ends within its time limits
+
     def reconfigure(
         self,
         config: KubeSchedulerConfiguration,
@@ -99,6 +114,8 @@ class LiveScheduler:
         extenders: Sequence[Extender] = (),
     ) -> None:
         """Use another configuration from now on; raises and changes nothing if it is bad."""
+        if self._aside:
+            raise ConfigError("a scheduling attempt waits for an extender; try again")
         self.core.reconfigure(config, self._wall(), registry=registry, extenders=extenders)
         self._wake.set()
 
@@ -136,7 +153,10 @@ class LiveScheduler:
         performing = asyncio.create_task(self._performer.run())
         try:
             while True:
-                self._turn()
+                if any(extender.blocking for extender in self.core.engine.extenders):
+                    await self._turn_aside()
+                else:
+                    self._turn()
                 await self._pause()
         finally:
             with contextlib.suppress(asyncio.CancelledError):
@@ -150,6 +170,21 @@ class LiveScheduler:
         if actions:
             seconds = time.perf_counter() - begin
             self._performer.perform(actions, seconds / len(actions))
+
+    async def _turn_aside(self) -> None:
+        """Decide in a thread, because extenders make the core wait; what arrives is held back."""
+        begin = time.perf_counter()
+        self._aside = True
+        limit = PODS_PER_TURN_ASIDE if self._has_room else 0
+        try:
+            actions = await asyncio.to_thread(self.core.step, self._wall(), limit=limit)
+        finally:
+            self._aside = False
+            held, self._held = self._held, []
+            for apply in held:
+                apply()
+        if actions:
+            self._performer.perform(actions, (time.perf_counter() - begin) / len(actions))
 
     @property
     def _has_room(self) -> bool:
@@ -167,6 +202,9 @@ class LiveScheduler:
                 await self._wake.wait()
 
     def _changed(self, changes: Sequence[Change[Object]]) -> None:
+        if self._aside:
+            self._held.append(lambda: self._changed(changes))
+            return
         core, now = self.core, self._wall()
         for kind, new, _ in changes:
             if kind == "DELETED":
@@ -176,5 +214,8 @@ class LiveScheduler:
         self._wake.set()
 
     def _report(self, result: Input) -> None:
+        if self._aside:
+            self._held.append(lambda: self._report(result))
+            return
         self.core.handle(result, self._wall())
         self._wake.set()

@@ -28,9 +28,9 @@ from bayplan.client import Client, Connection, LeaderElector, connect, load_kube
 from bayplan.config import to_data
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.observe.metrics import SchedulerMetrics
-from bayplan.scheduler.certificates import server_context
 from bayplan.scheduler.delegated import Gatekeeper
 from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch
 from bayplan.scheduler.live import LiveScheduler
@@ -82,7 +82,9 @@ class SchedulerProcess:
             binding_busy=lambda: live.binding_busy,
             count=lambda outcome: self._metrics.events.labels(outcome).inc(),
         )
+        self._extenders = Extenders(self._metrics)
         live = LiveScheduler(
+            extenders=self._extenders.of(options.config),
             config=options.config,
             gates=options.gates,
             registry=load_registry(options.values.items("plugins")),
@@ -91,12 +93,14 @@ class SchedulerProcess:
             metrics=self._metrics,
             max_in_unschedulable=options.values.seconds("pod-max-in-unschedulable-pods-duration"),
         )
+        self._extenders.take_texts_from(live)
         self._signals(live)
         server = await self._serve(live, client)
         try:
             return await self._supervise(live, recorder, client)
         finally:
             await server.close()
+            self._extenders.close()
             for one in self._clients:
                 await one.close()
 
@@ -190,7 +194,9 @@ class SchedulerProcess:
             try:
                 options = load_options(self._options.values)
                 registry = load_registry(options.values.items("plugins"), again=True)
-                live.reconfigure(options.config, registry)
+                extenders = self._extenders.of(options.config)
+                await live.quiet()
+                live.reconfigure(options.config, registry, extenders)
             except BayplanError as problem:
                 self._metrics.reloads.labels("refused").inc()
                 log.error("configuration refused, the old one stays", err=str(problem))
@@ -219,6 +225,9 @@ class SchedulerProcess:
         return server
 
     def _tls(self) -> ssl.SSLContext:
+        # Making certificates costs a fifth of a second to import; not all serve HTTPS.
+        from bayplan.scheduler.certificates import server_context
+
         values = self._options.values
         return server_context(
             values.text("tls-cert-file"),
