@@ -7,17 +7,16 @@ import pytest
 from bayplan.config.duration import seconds
 from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.config.types import ExtenderManagedResource
-from bayplan.extender import Extender, wire
-from bayplan.extender.client import ExtenderClient, in_calling_order
-from bayplan.extender.http import Caller, ExtenderError
+from bayplan.extender import Extender
+from bayplan.extender.client import HttpExtender, TextCache
+from bayplan.extender.http import Caller
+from bayplan.framework.extender import ExtenderError
+from bayplan.framework.results import Victims
+from bayplan.testing.builders import make_node, make_pod
 from tests.extender.servers import plain_server, serving
 
-POD = b'{"metadata":{"name":"p","namespace":"default","uid":"u0"},"spec":{"containers":[]}}'
-
-
-class Texts:
-    def node_json(self, name):
-        return json.dumps({"metadata": {"name": name}}).encode()
+POD = make_pod("p").uid("u0").build()
+A, B, C = NODES = [make_node(name).uid(f"n-{name}").build() for name in "abc"]
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def caller():
     caller.close()
 
 
-def client_of(caller, url, **settings):
+def client_of(caller, url, texts=None, **settings):
     verbs = {
         "filter_verb": "filter",
         "prioritize_verb": "prioritize",
@@ -36,7 +35,7 @@ def client_of(caller, url, **settings):
         "weight": 2,
         "http_timeout": seconds(0.4),
     }
-    return ExtenderClient(ExtenderConfig(url_prefix=url, **(verbs | settings)), caller)
+    return HttpExtender(ExtenderConfig(url_prefix=url, **(verbs | settings)), caller, texts)
 
 
 @pytest.mark.parametrize("names_only", [True, False], ids=["names only", "whole nodes"])
@@ -46,9 +45,9 @@ def test_filter_against_our_kit(caller, names_only):
     with serving(app) as url:
         client = client_of(caller, url + "/", node_cache_capable=names_only)
 
-        result = client.filter(POD, ["a", "b", "c"], Texts())
+        result = client.filter(POD, NODES)
 
-    assert (result.kept, result.failed) == (["a", "c"], {"b": "too hot"})
+    assert (("a", "c"), {"b": "too hot"}) == (result.node_names, result.failed)
 
 
 def test_filter_against_a_plain_server_that_answers_in_lower_case(caller):
@@ -59,24 +58,43 @@ def test_filter_against_a_plain_server_that_answers_in_lower_case(caller):
         return 200, json.dumps({"nodenames": body["NodeNames"][:1], "failednodes": {}}).encode()
 
     with plain_server(answer) as url:
-        result = client_of(caller, url, node_cache_capable=True).filter(POD, ["a", "b"], Texts())
+        result = client_of(caller, url, node_cache_capable=True).filter(POD, [A, B])
 
-    assert result.kept == ["a"]
-    assert seen == [("/filter", ["NodeNames", "Nodes", "Pod"])]
+    assert ("a",) == result.node_names
+    assert [("/filter", ["NodeNames", "Nodes", "Pod"])] == seen
 
 
-def test_scores_are_weighted_and_brought_to_the_plugins_scale(caller):
+def test_whole_objects_are_sent_as_the_api_server_wrote_them(caller):
+    seen = []
+
+    class Source:
+        def text_of(self, item):
+            text = {"metadata": {"name": item.metadata.name, "managedFields": [1]}, "unknown": 1}
+            return json.dumps(text).encode()
+
+    def answer(path, body):
+        seen.append(body)
+        return 200, b"{}"
+
+    with plain_server(answer) as url:
+        client = client_of(caller, url, TextCache(Source()))
+        client.filter(POD, [A])
+
+    [body] = seen
+    assert {"metadata": {"name": "p"}, "unknown": 1} == body["Pod"]
+    assert [{"metadata": {"name": "a"}, "unknown": 1}] == body["Nodes"]["items"]
+
+
+def test_scores_are_read_as_they_are(caller):
     app = Extender()
     app.prioritize(lambda names: {"a": 10, "b": 3})
     with serving(app) as url:
-        client = client_of(caller, url, node_cache_capable=True)
-        call = client.prioritize_call(POD, ["a", "b"], Texts())
-        [body] = caller.call([call])
+        scores = client_of(caller, url, node_cache_capable=True).prioritize(POD, [A, B])
 
-    assert client.weighted(body) == {"a": 200, "b": 60}
+    assert {"a": 10, "b": 3} == scores
 
 
-def test_calls_to_several_extenders_share_the_wait(caller):
+def test_calls_that_were_begun_together_share_the_wait(caller):
     app = Extender()
     both_in = threading.Barrier(2, timeout=5)
 
@@ -87,42 +105,37 @@ def test_calls_to_several_extenders_share_the_wait(caller):
 
     with serving(app) as url:
         client = client_of(caller, url, node_cache_capable=True, http_timeout=seconds(5))
-        call = client.prioritize_call(POD, ["a"], Texts())
-        answers = caller.call([call, call])
+        waits = [client.prioritize_later(POD, [A]) for _ in range(2)]
 
-    assert answers == [b'[{"Host":"a","Score":0}]'] * 2
+        assert [{"a": 0}] * 2 == [wait() for wait in waits]
 
 
-def test_preempt_and_bind_against_our_kit(caller):
+@pytest.mark.parametrize("names_only", [True, False], ids=["UIDs only", "whole pods"])
+def test_preempt_and_bind_against_our_kit(caller, names_only):
     app = Extender()
     bound = []
     app.preempt(lambda victims: ["b"])
     app.bind(lambda pod_name, node: bound.append((pod_name, node)))
-    proposal = {"a": wire.Victims(uids=["u1"]), "b": wire.Victims(uids=["u2"])}
+    one, two = (make_pod(name).uid(name).build() for name in ("v1", "v2"))
     with serving(app) as url:
-        client = client_of(caller, url, node_cache_capable=True)
-        left = client.preempt(POD, proposal)
-        client.bind(wire.BindingArgs("p", "default", "u0", "b"))
+        client = client_of(caller, url, node_cache_capable=names_only)
+        left = client.process_preemption(POD, {"a": Victims((one,)), "b": Victims((two,), 1)})
+        client.bind(POD, "b")
 
-    assert {"b": wire.Victims(uids=["u2"])} == left
-    assert bound == [("p", "b")]
+    assert {"b": Victims((two,), 1)} == left
+    assert [("p", "b")] == bound
 
 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
         pytest.param(
-            (500, b"{}"), "failed filter with extender at URL .*/filter, code 500", id="500"
+            (500, b"{}"), "failed filter with extender at URL .*/filter, code 500", id="5"
         ),
         pytest.param((302, b"{}"), "code 302", id="redirect is not followed"),
         pytest.param((200, b"<html>"), "answered garbage", id="not JSON"),
         pytest.param((200, b'{"NodeNames":"a"}'), "answered garbage.*NodeNames", id="wrong type"),
-        pytest.param((200, b'{"Error":"no disk"}'), 'extender "http.*": no disk', id="error field"),
-        pytest.param(
-            (200, b'{"NodeNames":["zz"]}'),
-            'claims a filtered node "zz" which is',
-            id="unknown node",
-        ),
+        pytest.param((200, b'{"Error":"no disk"}'), 'extender "http.*": no disk', id="error"),
         pytest.param((200, b"x" * 1_000_001), "larger than 1000000 bytes", id="too large"),
     ],
 )
@@ -131,7 +144,7 @@ def test_bad_answers_are_errors_that_name_the_extender(caller, answer, says):
         plain_server(lambda path, body: answer) as url,
         pytest.raises(ExtenderError, match=says),
     ):
-        client_of(caller, url, node_cache_capable=True).filter(POD, ["a"], Texts())
+        client_of(caller, url, node_cache_capable=True).filter(POD, [A])
 
 
 def test_a_hanging_extender_is_cut_off_at_the_deadline(caller):
@@ -145,7 +158,7 @@ def test_a_hanging_extender_is_cut_off_at_the_deadline(caller):
         client = client_of(caller, url, node_cache_capable=True, http_timeout=seconds(0.2))
         start = time.monotonic()
         with pytest.raises(ExtenderError, match=r"no whole answer within 0\.2s"):
-            client.filter(POD, ["a"], Texts())
+            client.filter(POD, [A])
         took = time.monotonic() - start
         release.set()
 
@@ -156,34 +169,25 @@ def test_an_extender_that_is_not_there_is_named(caller):
     client = client_of(caller, "http://127.0.0.1:1", node_cache_capable=True)
 
     with pytest.raises(ExtenderError, match="failed filter with extender at URL http://127"):
-        client.filter(POD, ["a"], Texts())
+        client.filter(POD, [A])
 
 
 def test_victims_that_were_not_proposed_are_refused(caller):
     body = b'{"nodeNameToMetaVictims":{"a":{"pods":[{"uid":"stranger"}]}}}'
+    one = make_pod("v").uid("u1").build()
     with (
         plain_server(lambda path, _: (200, body)) as url,
         pytest.raises(ExtenderError, match="stranger"),
     ):
-        client_of(caller, url, node_cache_capable=True).preempt(
-            POD, {"a": wire.Victims(uids=["u1"])}
+        client_of(caller, url, node_cache_capable=True).process_preemption(
+            POD, {"a": Victims((one,))}
         )
 
 
 def test_managed_resources_decide_who_is_asked(caller):
-    client = client_of(
-        caller, "http://x", managed_resources=(ExtenderManagedResource("example.com/gpu"),)
-    )
+    gpu = (ExtenderManagedResource("example.com/gpu"),)
+    client = client_of(caller, "http://x", managed_resources=gpu)
 
-    assert not client.is_interested(["cpu"])
-    assert client.is_interested(["cpu", "example.com/gpu"])
-    assert client_of(caller, "http://x").is_interested([])
-
-
-def test_ignorable_extenders_are_called_last(caller):
-    one, two, three = (
-        client_of(caller, f"http://{n}", ignorable=ignorable)
-        for n, ignorable in enumerate([True, False, False])
-    )
-
-    assert [two, three, one] == in_calling_order([one, two, three])
+    assert not client.interested(make_pod("p").req(cpu="1").build())
+    assert client.interested(make_pod("p").req({"example.com/gpu": "1"}).build())
+    assert client_of(caller, "http://x").interested(POD)

@@ -94,12 +94,24 @@ class _TypeOnly(msgspec.Struct, frozen=True):
     type: str
 
 
+class _NameMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _NameMeta = _NameMeta()
+
+
 class _RawList(msgspec.Struct, frozen=True):
     metadata: _ListMeta = _ListMeta()
     items: list[msgspec.Raw] | None = None
 
 
 _raw_list_decoder = msgspec.json.Decoder(_RawList)
+_named_decoder = msgspec.json.Decoder(_Named)
 _bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 _error_decoder = msgspec.json.Decoder(_ErrorEvent)
 _type_decoder = msgspec.json.Decoder(_TypeOnly)
@@ -129,8 +141,13 @@ class Informer(Generic[T]):
         field_selector: str = "",
         jitter: Callable[[], float] = lambda: 0.0,
         optional: bool = False,
+        keep_texts: bool = False,
     ) -> None:
-        """`optional`: a server without this resource (404, 403) counts as synced and empty."""
+        """`optional`: a server without this resource (404, 403) counts as synced and empty.
+
+        `keep_texts`: also keep the JSON of each object, for those who pass whole objects on.
+        """
+        self.texts: dict[str, bytes] | None = {} if keep_texts else None
         self.resource = resource
         self.store: dict[str, T] = {}
         self.has_synced = False
@@ -220,6 +237,8 @@ class Informer(Generic[T]):
         self._replace(fresh, version)
 
     def _read_list(self, raw: bytes) -> tuple[_ListMeta, list[T]]:
+        if self.texts is not None:
+            self._keep_listed(raw)
         try:
             page = self._decode_list(raw)
         except msgspec.ValidationError:
@@ -227,6 +246,15 @@ class Informer(Generic[T]):
             found = [self._lenient(bytes(item)) for item in rough.items or ()]
             return rough.metadata, [item for item in found if item is not None]
         return page.metadata, page.items or []
+
+    def _keep_listed(self, raw: bytes) -> None:
+        assert self.texts is not None
+        for text in _raw_list_decoder.decode(raw).items or ():
+            self.texts[_key(_named_decoder.decode(text))] = bytes(text)
+
+    def text_of(self, item: HasMeta) -> bytes | None:
+        """The JSON of an object at its newest version, None when texts are not kept."""
+        return None if self.texts is None else self.texts.get(_key(item))
 
     def _lenient(self, raw: bytes) -> T | None:
         """Decode an object that holds nulls, as Go programs write them; None if that fails too."""
@@ -296,10 +324,19 @@ class Informer(Generic[T]):
                 except msgspec.ValidationError:
                     self._apply_rough(line, changes)
                 else:
+                    if self.texts is not None:
+                        self._keep(event.type, event.object, line)
                     self._change(event.type, event.object, changes)
         finally:
             if changes:
                 self._notify(changes, self._handlers)
+
+    def _keep(self, type_: str, item: T, line: bytes) -> None:
+        assert self.texts is not None
+        if type_ == "DELETED":
+            self.texts.pop(_key(item), None)
+        else:
+            self.texts[_key(item)] = bytes(_error_decoder.decode(line).object)
 
     def _apply_rough(self, line: bytes, changes: list[Change[T]]) -> None:
         """Apply an event that did not decode at once."""

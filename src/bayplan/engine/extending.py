@@ -66,11 +66,14 @@ def add_extender_scores(
     places = np.flatnonzero(rows).tolist()
     nodes = [table.nodes[row] for row in places]
     totals = masked.copy()
-    for extender in extenders:
-        if not extender.is_prioritizer or not extender.interested(pod):
-            continue
+    asked = [
+        (extender, extender.prioritize_later(pod, nodes))
+        for extender in extenders
+        if extender.is_prioritizer and extender.interested(pod)
+    ]
+    for extender, wait in asked:
         try:
-            scores = extender.prioritize(pod, nodes)
+            scores = wait()
         except ExtenderError:
             continue
         for row, node in zip(places, nodes, strict=True):

@@ -1,50 +1,73 @@
-"""Calls extenders as kube-scheduler does: who is asked, in which order, and what answers mean.
+"""Calls extenders as kube-scheduler does: what each is asked, and what its answers mean.
 
-One `ExtenderClient` stands for one entry of `extenders:`. Objects come as JSON bytes, so that a
-node's text is made once and shared by all calls. Errors name the extender; whether an error fails
-the pod or is passed over (`ignorable`, or any failure of prioritize) is decided by the caller, the
-scheduling cycle, with the functions at the end of this module.
+One `HttpExtender` stands for one entry of `extenders:`. It implements the framework's `Extender`:
+the engine decides who is asked when, and what a failure means. Whole objects are sent as the API
+server wrote them, less their managedFields; the text of a node is made once a version and shared.
 
 What it does not do: cache answers, or retry. A pod that failed is tried again by the queue.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from bayplan.config.types import Extender
+from bayplan.api import Node, Object, Pod, encode
+from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.errors import DecodeError
 from bayplan.extender import wire
-from bayplan.extender.http import Call, Caller, ExtenderError, ssl_context
+from bayplan.extender.http import Call, Caller, ssl_context
+from bayplan.framework.extender import ExtenderError, ExtenderFilterResult
+from bayplan.framework.results import Victims
 
 B = TypeVar("B")
 T = TypeVar("T")
 
-MAX_NODE_SCORE = 100
-SCALE = MAX_NODE_SCORE // wire.MAX_EXTENDER_PRIORITY
+
+class Texts(Protocol):
+    """Finds the JSON of objects as the API server sent it."""
+
+    def text_of(self, item: Object) -> bytes | None:
+        """The object's JSON at the version given, None when it is not kept."""
 
 
-class NodeTexts(Protocol):
-    """Finds the JSON of nodes, for extenders that want whole objects."""
+class TextCache:
+    """The JSON of pods and nodes for the wire, made once a version."""
 
-    def node_json(self, name: str) -> bytes:
-        """The node as JSON."""
+    LIMIT = 100_000
+
+    def __init__(self, source: Texts | None = None) -> None:
+        self.source = source
+        self._known: dict[str, tuple[str, bytes]] = {}
+
+    def of(self, item: Object) -> bytes:
+        """The object as JSON, without managedFields; what scheduling knows if there is no text."""
+        meta = item.metadata
+        known = self._known.get(meta.uid) if meta.uid else None
+        if known is not None and known[0] == meta.resource_version:
+            return known[1]
+        text = self.source.text_of(item) if self.source is not None else None
+        text = encode(item) if text is None else _without_managed_fields(text)
+        if meta.uid:
+            if len(self._known) >= self.LIMIT:
+                self._known.clear()
+            self._known[meta.uid] = (meta.resource_version, text)
+        return text
 
 
-class Filtered(msgspec.Struct, frozen=True):
-    """What is left after a filter call, in the extender's order, and why the others fail."""
-
-    kept: list[str]
-    failed: dict[str, str]
-    unresolvable: dict[str, str]
+def _without_managed_fields(text: bytes) -> bytes:
+    if b'"managedFields"' not in text:
+        return text
+    item = msgspec.json.decode(text)
+    item.get("metadata", {}).pop("managedFields", None)
+    return msgspec.json.encode(item)
 
 
 class ExtenderMetrics:
     """Counts and times calls by extender and verb."""
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.calls = Counter(
             "bayplan_extender_requests",
             "Calls to extenders by result.",
@@ -59,106 +82,146 @@ class ExtenderMetrics:
         )
 
 
-class ExtenderClient:
+class HttpExtender:
     """One extender, asked over HTTP."""
 
-    def __init__(self, settings: Extender, caller: Caller) -> None:
-        self.settings = settings
-        self.name = settings.url_prefix
+    blocking = True
+    """Calls wait for the network: the driver lets the scheduling cycle run in a thread."""
+
+    def __init__(
+        self,
+        config: ExtenderConfig,
+        caller: Caller,
+        texts: TextCache | None = None,
+        metrics: ExtenderMetrics | None = None,
+    ) -> None:
+        self.config = config
+        self.name = config.url_prefix
+        self.ignorable = config.ignorable
+        self.weight = config.weight
+        self.is_filter = bool(config.filter_verb)
+        self.is_prioritizer = bool(config.prioritize_verb)
+        self.is_binder = bool(config.bind_verb)
+        self.supports_preemption = bool(config.preempt_verb)
         self._caller = caller
-        self._base = settings.url_prefix.rstrip("/")
-        secure = settings.enable_https or self._base.startswith("https:")
-        self._tls = ssl_context(settings) if secure else None
-        self._server_name = settings.tls_config.server_name if settings.tls_config else ""
-        self._managed = frozenset(entry.name for entry in settings.managed_resources)
+        self._texts = texts or TextCache()
+        self._metrics = metrics
+        self._base = config.url_prefix.rstrip("/")
+        secure = config.enable_https or self._base.startswith("https:")
+        self._tls = ssl_context(config) if secure else None
+        self._server_name = config.tls_config.server_name if config.tls_config else ""
+        self._managed = frozenset(entry.name for entry in config.managed_resources)
 
-    def is_interested(self, resources: Iterable[str]) -> bool:
-        """Whether a pod is this extender's business, by the resources its containers mention."""
-        return not self._managed or any(resource in self._managed for resource in resources)
+    def interested(self, pod: Pod) -> bool:
+        """Whether the pod's containers mention a resource that the extender manages."""
+        return not self._managed or any(name in self._managed for name in _mentioned(pod))
 
-    def filter(self, pod: bytes, names: Sequence[str], texts: NodeTexts) -> Filtered:
+    def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
         """Ask which of the nodes fit."""
-        settings = self.settings
-        if not settings.filter_verb:
-            return Filtered(list(names), {}, {})
-        call = self._call("filter", settings.filter_verb, self._args(pod, names, texts))
-        answer = self._decode(wire.decode_filter_result, self._ask(call))
+        body = self._ask("filter", self.config.filter_verb, self._args(pod, nodes))()
+        answer = self._read(wire.decode_filter_result, body)
         if answer.error:
             raise ExtenderError(f'extender "{self.name}": {answer.error}')
-        return Filtered(
-            self._kept(answer, set(names)), answer.failed_nodes, answer.unresolvable_nodes
+        return ExtenderFilterResult(
+            tuple(self._kept(answer, nodes)), answer.failed_nodes, answer.unresolvable_nodes
         )
 
-    def _kept(self, answer: wire.FilterResult, asked: set[str]) -> list[str]:
-        if self.settings.node_cache_capable and answer.node_names is not None:
-            for name in answer.node_names:
-                if name not in asked:
-                    raise ExtenderError(
-                        f'extender "{self.name}" claims a filtered node "{name}" which is not '
-                        f"found in the input node list"
-                    )
+    def _kept(self, answer: wire.FilterResult, nodes: Sequence[Node]) -> list[str]:
+        if self.config.node_cache_capable and answer.node_names is not None:
             return answer.node_names
         if answer.nodes is None:
             return []
         # upstream would go on with a node it never heard of; here it cannot be placed on
-        return [name for name in self._decode(wire.node_names, answer.nodes) if name in asked]
+        asked = {node.metadata.name for node in nodes}
+        return [name for name in self._read(wire.node_names, answer.nodes) if name in asked]
 
-    def prioritize_call(self, pod: bytes, names: Sequence[str], texts: NodeTexts) -> Call | None:
-        """The prioritize request, to be made together with the other extenders'."""
-        verb = self.settings.prioritize_verb
-        return self._call("prioritize", verb, self._args(pod, names, texts)) if verb else None
+    def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Mapping[str, int]:
+        """Ask for scores, 0 to 10."""
+        return self.prioritize_later(pod, nodes)()
 
-    def weighted(self, body: bytes) -> dict[str, int]:
-        """Read scores and bring them to the plugins' scale."""
-        factor = self.settings.weight * SCALE
-        answer = self._decode(wire.decode_priorities, body)
-        return {entry.host: entry.score * factor for entry in answer}
+    def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Callable[[], Mapping[str, int]]:
+        """Begin to ask for scores; the function returned waits for them."""
+        wait = self._ask("prioritize", self.config.prioritize_verb, self._args(pod, nodes))
 
-    def preempt(self, pod: bytes, victims: Mapping[str, wire.Victims]) -> dict[str, wire.Victims]:
+        def scores() -> Mapping[str, int]:
+            answer = self._read(wire.decode_priorities, wait())
+            return {entry.host: entry.score for entry in answer}
+
+        return scores
+
+    def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         """Ask which victims are acceptable; the answer replaces the proposal."""
-        body = wire.encode_preemption_args(pod, victims, by_uid=self.settings.node_cache_capable)
-        call = self._call("preempt", self.settings.preempt_verb, body)
-        answer = self._decode(wire.decode_preemption_result, self._ask(call))
-        for node, entry in answer.items():
-            if node not in victims:
-                raise ExtenderError(f'extender "{self.name}" returned an unknown node "{node}"')
-            if unknown := [uid for uid in entry.uids if uid not in victims[node].uids]:
-                raise ExtenderError(
-                    f'extender "{self.name}" returned pod {unknown[0]} as a victim, which is not '
-                    f'among those proposed on node "{node}"'
-                )
-        return answer
+        proposal = {node: self._proposal(entry) for node, entry in victims.items()}
+        text = self._texts.of(pod)
+        by_uid = self.config.node_cache_capable
+        body = wire.encode_preemption_args(text, proposal, by_uid=by_uid)
+        answer = self._read(
+            wire.decode_preemption_result, self._ask("preempt", self.config.preempt_verb, body)()
+        )
+        return {node: self._accepted(node, entry, victims) for node, entry in answer.items()}
 
-    def bind(self, args: wire.BindingArgs) -> None:
+    def _proposal(self, entry: Victims) -> wire.Victims:
+        whole = [] if self.config.node_cache_capable else [self._texts.of(p) for p in entry.pods]
+        return wire.Victims(
+            pods=whole,
+            uids=[pod.metadata.uid for pod in entry.pods],
+            num_pdb_violations=entry.pdb_violations,
+        )
+
+    def _accepted(self, node: str, entry: wire.Victims, proposed: Mapping[str, Victims]) -> Victims:
+        if node not in proposed:
+            raise ExtenderError(f'extender "{self.name}" returned an unknown node "{node}"')
+        pods = {pod.metadata.uid: pod for pod in proposed[node].pods}
+        if unknown := [uid for uid in entry.uids if uid not in pods]:
+            raise ExtenderError(
+                f'extender "{self.name}" returned pod {unknown[0]} as a victim, which is not '
+                f'among those proposed on node "{node}"'
+            )
+        return Victims(tuple(pods[uid] for uid in entry.uids), entry.num_pdb_violations)
+
+    def bind(self, pod: Pod, node_name: str) -> None:
         """Let the extender bind; an error is raised."""
-        call = self._call("bind", self.settings.bind_verb, wire.encode_binding_args(args))
-        body = self._ask(call)
-        if error := self._decode(lambda raw: wire.decode_error(raw, "ExtenderBindingResult"), body):
+        meta = pod.metadata
+        args = wire.BindingArgs(meta.name, meta.namespace, meta.uid, node_name)
+        body = self._ask("bind", self.config.bind_verb, wire.encode_binding_args(args))()
+        if error := self._read(lambda raw: wire.decode_error(raw, "ExtenderBindingResult"), body):
             raise ExtenderError(f'extender "{self.name}": {error}')
 
-    def _args(self, pod: bytes, names: Sequence[str], texts: NodeTexts) -> bytes:
-        if self.settings.node_cache_capable:
-            return wire.encode_args(pod, names=list(names))
-        return wire.encode_args(pod, nodes=[texts.node_json(name) for name in names])
+    def _args(self, pod: Pod, nodes: Sequence[Node]) -> bytes:
+        text = self._texts.of(pod)
+        if self.config.node_cache_capable:
+            return wire.encode_args(text, names=[node.metadata.name for node in nodes])
+        return wire.encode_args(text, nodes=[self._texts.of(node) for node in nodes])
 
-    def _call(self, action: str, verb: str, body: bytes) -> Call:
+    def _ask(self, action: str, verb: str, body: bytes) -> Callable[[], bytes]:
         url = f"{self._base}/{verb}"
-        timeout = self.settings.timeout_seconds
-        return Call(url, action, body, timeout, self._tls, self._server_name)
+        timeout = self.config.timeout_seconds
+        wait = self._caller.begin(Call(url, action, body, timeout, self._tls, self._server_name))
+        if self._metrics is None:
+            return wait
+        metrics = self._metrics
 
-    def _ask(self, call: Call) -> bytes:
-        answer = self._caller.call([call])[0]
-        if isinstance(answer, ExtenderError):
-            raise answer
-        return answer
+        def counted() -> bytes:
+            result = "error"
+            try:
+                with metrics.seconds.labels(self.name, action).time():
+                    answer = wait()
+                result = "answered"
+                return answer
+            finally:
+                metrics.calls.labels(self.name, action, result).inc()
 
-    def _decode(self, read: Callable[[B], T], body: B) -> T:
+        return counted
+
+    def _read(self, read: Callable[[B], T], body: B) -> T:
         try:
             return read(body)
         except DecodeError as cause:
             raise ExtenderError(f'extender "{self.name}" answered garbage: {cause}') from cause
 
 
-def in_calling_order(clients: Iterable[ExtenderClient]) -> list[ExtenderClient]:
-    """Configured order, with the ignorable ones moved behind the others, as upstream does."""
-    return sorted(clients, key=lambda client: client.settings.ignorable)
+def _mentioned(pod: Pod) -> Iterator[str]:
+    """The resources that containers and init containers ask for or limit."""
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        yield from container.resources.requests
+        yield from container.resources.limits

@@ -2,7 +2,7 @@
 
 The scheduling cycle is serial and waits for its extenders, while the process around it (watches,
 bindings, the leader's lease) must go on. So calls run on an event loop in a thread of their own and
-the cycle blocks on the result; several calls at once (prioritize of all extenders) share the wait.
+the cycle blocks on the result; calls that were begun together (prioritize) share the wait.
 The deadline covers connecting, sending and the last byte of the answer: an extender that drips one
 byte a second is cut off in time.
 
@@ -13,21 +13,18 @@ import asyncio
 import ssl
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import msgspec
 
 from bayplan.config.types import Extender, ExtenderTLSConfig
-from bayplan.errors import BayplanError, ConfigError
+from bayplan.errors import ConfigError
+from bayplan.framework.extender import ExtenderError
 
 MAX_ANSWER = 256 * 1024 * 1024
 CONNECTIONS = 16
-
-
-class ExtenderError(BayplanError):
-    """A call to an extender did not work; the text names the extender."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -87,10 +84,10 @@ class Caller:
         self._session: aiohttp.ClientSession | None = None
         self._lock = threading.Lock()
 
-    def call(self, calls: Sequence[Call]) -> list[bytes | ExtenderError]:
-        """Make all calls at once; a failure takes the place of its answer."""
+    def begin(self, call: Call) -> Callable[[], bytes]:
+        """Send a call now; the function returned waits for its answer or raises ExtenderError."""
         loop = self._running_loop()
-        return asyncio.run_coroutine_threadsafe(self._all(calls), loop).result()
+        return asyncio.run_coroutine_threadsafe(self._one(call), loop).result
 
     def close(self) -> None:
         """Close connections and end the thread."""
@@ -110,29 +107,27 @@ class Caller:
                 threading.Thread(target=_run, args=(loop,), name="extenders", daemon=True).start()
             return self._loop
 
-    async def _all(self, calls: Sequence[Call]) -> list[bytes | ExtenderError]:
+    def _connections(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit_per_host=CONNECTIONS, keepalive_timeout=60)
             self._session = aiohttp.ClientSession(
                 connector=connector, headers={"Content-Type": "application/json"}
             )
-        if len(calls) == 1:
-            return [await self._one(self._session, calls[0])]
-        return await asyncio.gather(*(self._one(self._session, call) for call in calls))
+        return self._session
 
-    async def _one(self, session: aiohttp.ClientSession, call: Call) -> bytes | ExtenderError:
+    async def _one(self, call: Call) -> bytes:
         try:
             async with asyncio.timeout(call.timeout):
-                return await self._post(session, call)
+                return await self._post(self._connections(), call)
         except TimeoutError:
-            return ExtenderError(
+            raise ExtenderError(
                 f"failed {call.verb} with extender at URL {call.url}: "
                 f"no whole answer within {call.timeout:g}s"
-            )
+            ) from None
         except (aiohttp.ClientError, OSError, ValueError) as cause:
-            return ExtenderError(f"failed {call.verb} with extender at URL {call.url}: {cause}")
-        except BayplanError as cause:
-            return ExtenderError(str(cause))
+            raise ExtenderError(
+                f"failed {call.verb} with extender at URL {call.url}: {cause}"
+            ) from cause
 
     async def _post(self, session: aiohttp.ClientSession, call: Call) -> bytes:
         async with session.post(

@@ -7,7 +7,7 @@ ExtenderError: the engine skips an ignorable extender and fails the attempt for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -50,14 +50,24 @@ class Extender(Protocol):
     def supports_preemption(self) -> bool: ...
     @property
     def weight(self) -> int: ...
+    @property
+    def blocking(self) -> bool:
+        """Whether calls wait for a network: a live driver then keeps its loop free of them."""
+
     def interested(self, pod: Pod) -> bool:
         """Whether the pod uses one of its resources (or it looks after all pods)."""
 
     def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
         """Called with the nodes that passed so far, in their order."""
 
-    def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Mapping[str, int]:
-        """Return scores 0..10 by node; the engine multiplies by weight and by ten."""
+    def prioritize_later(
+        self, pod: Pod, nodes: Sequence[Node]
+    ) -> Callable[[], Mapping[str, int]]:
+        """Begin to score; the function returned gives scores 0..10 by node.
+
+        All extenders are asked before the first answer is awaited. The engine multiplies scores
+        by weight and by ten.
+        """
 
     def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         """Return the candidates that are left, by node; victims may have been changed."""

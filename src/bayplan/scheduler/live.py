@@ -104,8 +104,8 @@ class LiveScheduler:
 
     async def quiet(self) -> None:
         """Return when no attempt is under way in a thread."""
-        while self._aside:
-            await asyncio.sleep(0.005)  # noqa: ASYNC110 - an attempt ends within its time limits
+        while self._aside:  # noqa: ASYNC110 - rare, and an attempt ends within its time limits
+            await asyncio.sleep(0.005)
 
     def reconfigure(
         self,

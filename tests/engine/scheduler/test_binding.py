@@ -279,6 +279,7 @@ class FakeExtender:
     name = "http://extender"
     is_filter = is_prioritizer = supports_preemption = False
     is_binder = True
+    blocking = False
     weight = 1
 
     def __init__(self, ignorable=False):
