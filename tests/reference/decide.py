@@ -57,6 +57,8 @@ class Expect:
             "preFilter": self.prefilter.body() if self.prefilter else ok,
             "nodes": {name: s.body() if s else ok for name, s in self.nodes.items()},
         }
+        if self.prefilter:
+            return body
         if self.feasible:
             body |= {"scores": self.scores, "totals": self.totals, "best": self.best}
         else:
