@@ -164,6 +164,7 @@ class Informer(Generic[T]):
         self._optional = optional
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
+        self._watching = asyncio.Event()
         self._graves: OrderedDict[str, int] = OrderedDict()
         self._fresh_list = False
         self._decode_event = msgspec.json.Decoder(_Event[type_]).decode  # type: ignore[valid-type]
@@ -183,6 +184,10 @@ class Informer(Generic[T]):
         """Return once the first list has been handed to the handlers."""
         await self._synced.wait()
 
+    async def wait_watching(self) -> None:
+        """Return once a watch has been accepted: from then on changes come without delay."""
+        await self._watching.wait()
+
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""
         backoff, expired = 0.0, -1
@@ -198,15 +203,18 @@ class Informer(Generic[T]):
                 # A second 410 in a row waits: the list itself may be too old for a watch.
                 backoff = BACKOFF_FIRST if self.relists == expired else 0.0
                 self.last_version, self._fresh_list, expired = "", True, self.relists + 1
-            except ClientError as problem:
+            except (ClientError, msgspec.DecodeError) as problem:
                 if self._absent(problem):
                     self._mark_synced()
+                    self._watching.set()
+                if isinstance(problem, msgspec.DecodeError):
+                    self.last_version = ""  # what was lost in between is found by a list
                 log.debug("watch failed", resource=self.resource.plural, err=str(problem))
                 backoff = min(max(backoff * 2, BACKOFF_FIRST), BACKOFF_LIMIT)
             if backoff:
                 await asyncio.sleep(backoff * (1.0 + self._jitter()))
 
-    def _absent(self, problem: ClientError) -> bool:
+    def _absent(self, problem: Exception) -> bool:
         return self._optional and isinstance(problem, ApiError) and problem.code in (403, 404)
 
     # -- list
@@ -308,7 +316,9 @@ class Informer(Generic[T]):
             timeout_seconds=timeout,
         )
         async for lines in events:
-            self._apply(lines)
+            self._watching.set()
+            if lines:
+                self._apply(lines)
 
     def _apply(self, lines: list[bytes]) -> None:
         changes: list[Change[T]] = []

@@ -206,6 +206,7 @@ class Client:
     ) -> AsyncIterator[Lines]:
         """Yield watch events as they come: batches of whole JSON lines, undecoded.
 
+        The first batch is empty and tells that the server has accepted the watch.
         Ends when the server ends the watch; raises ApiError when it refuses it (Gone: list again)
         and TransportError when the connection breaks. A watch takes one token of the rate limit.
         An event of type ERROR inside the stream is passed on as any other line.
@@ -229,6 +230,7 @@ class Client:
                 if response.status == 401:
                     await self.transport.refresh_credentials()
                 raise error_from(response.status, body, retry_after=_retry_after(response.headers))
+            yield []
             rest = b""
             async for chunk in response.chunks:
                 lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")

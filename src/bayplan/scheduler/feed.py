@@ -8,6 +8,7 @@ the server (a field selector), so one that finishes looks deleted: its room is f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 
@@ -17,6 +18,7 @@ from bayplan.client import Change, Client, Informer, Resource
 from bayplan.client import resources as r
 from bayplan.config import FeatureGates
 
+WATCH_PATIENCE = 5.0
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 ALWAYS: tuple[tuple[Resource, type[Object]], ...] = (
@@ -92,6 +94,14 @@ class Feed:
                 group.create_task(informer.run())
 
     async def wait_synced(self) -> None:
-        """Return once every first list has been delivered."""
+        """Return once every first list has been delivered and every watch has begun.
+
+        Before that, a pod could arrive earlier than the node it was made for, because each kind
+        has a connection of its own. A watch that cannot begin is not waited for without end.
+        """
         for informer in self.informers.values():
             await informer.wait_synced()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_PATIENCE):
+                for informer in self.informers.values():
+                    await informer.wait_watching()
