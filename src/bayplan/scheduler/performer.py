@@ -15,8 +15,8 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
-from bayplan.api import Pod
-from bayplan.client import ApiError, Client, ClientError, Conflict, NotFound
+from bayplan.api import Pod, decode
+from bayplan.client import ApiError, Client, ClientError, Conflict, NotFound, is_retriable
 from bayplan.client.resources import PODS
 from bayplan.engine.scheduler.actions import (
     Action,
@@ -151,8 +151,9 @@ class Performer:
         try:
             await self._client.bind(meta.namespace, meta.name, meta.uid, action.node_name)
         except ClientError as problem:
-            self._report(BindDone(meta.uid, _text(problem)))
-            return
+            if not is_retriable(problem) or not await self._bound_after_all(action):
+                self._report(BindDone(meta.uid, _text(problem)))
+                return
         self._report(BindDone(meta.uid))
         if self._verbose:
             log.info(
@@ -160,6 +161,25 @@ class Performer:
                 pod=f"{meta.namespace}/{meta.name}",
                 node=action.node_name,
             )
+
+    async def _bound_after_all(self, action: Bind) -> bool:
+        """Find out whether a binding without a clear answer took effect.
+
+        Until that is known the pod stays assumed: if it were forgotten, another pod could be given
+        the room that it may have taken. The API server is asked until it answers.
+        """
+        meta, pause = action.pod.metadata, 0.1
+        while True:
+            try:
+                pod = decode(Pod, await self._client.get(PODS, meta.name, meta.namespace))
+            except ClientError as problem:
+                if not is_retriable(problem):
+                    return False
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 5.0)
+            else:
+                mine = pod.metadata.uid == meta.uid
+                return mine and pod.spec.node_name == action.node_name
 
     async def _extender_bind(self, action: ExtenderBind) -> None:
         bind = getattr(action.extender, "bind", None)
