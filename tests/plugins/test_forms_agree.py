@@ -1,0 +1,139 @@
+"""Table form, selection of rows, scalar form and reference of each plugin say the same."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bayplan.framework import Code, CycleState, Handle, Status
+from bayplan.framework.filtering import call_filter, call_filter_node, call_pre_filter
+from bayplan.framework.profile import Profile
+from bayplan.framework.scoring import call_normalize, call_pre_score, call_score
+from bayplan.plugins import in_tree_registry
+from bayplan.testing.strategies import clusters, pods
+from tests.engine.clusters import world_for
+from tests.reference import interpod, nodes, resources, spread
+from tests.reference.world import SKIP
+
+FILTERS = {
+    "NodeUnschedulable": nodes.NodeUnschedulable,
+    "NodeName": nodes.NodeName,
+    "TaintToleration": nodes.TaintToleration,
+    "NodeAffinity": nodes.NodeAffinity,
+    "NodePorts": resources.NodePorts,
+    "NodeResourcesFit": resources.NodeResourcesFit,
+    "PodTopologySpread": spread.PodTopologySpread,
+    "InterPodAffinity": interpod.InterPodAffinity,
+}
+SCORES = {
+    "TaintToleration": nodes.TaintToleration,
+    "NodeAffinity": nodes.NodeAffinity,
+    "NodeResourcesFit": resources.NodeResourcesFit,
+    "PodTopologySpread": spread.PodTopologySpread,
+    "InterPodAffinity": interpod.InterPodAffinity,
+    "NodeResourcesBalancedAllocation": resources.NodeResourcesBalancedAllocation,
+    "ImageLocality": resources.ImageLocality,
+}
+RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def handle_for(cluster):
+    handle = Handle()
+    for node in cluster.nodes:
+        handle.table.add_node(node)
+    for item in (*cluster.services, *cluster.namespaces):
+        handle.objects.put(item)
+    for pod in cluster.pods:
+        handle.table.add_pod(handle.infos.make(pod))
+    return handle
+
+
+def make(name, handle):
+    plugin = in_tree_registry()[name](None, handle)
+    points = {p: (name,) for p in ("preFilter", "filter", "preScore", "score")}
+    kept = {p: names for p, names in points.items() if _has(plugin, p)}
+    return plugin, Profile("test", {name: plugin}, kept, {})
+
+
+def _has(plugin, point):
+    from bayplan.framework import implements
+
+    return implements(plugin, point)
+
+
+def flat(status):
+    return None if status is None else (status.code.text, tuple(sorted(status.reasons)))
+
+
+def flat_reference(status):
+    return None if status is None else (status.code, tuple(sorted(status.reasons)))
+
+
+@pytest.mark.parametrize("name", sorted(FILTERS))
+@RELAXED
+@given(cluster=clusters(), pod=pods(), data=st.data())
+def test_filters_agree(name, cluster, pod, data):
+    handle, world = handle_for(cluster), world_for(cluster)
+    plugin, profile = make(name, handle)
+    scalar = FILTERS[name](world, pod, {})
+    state, table = CycleState(handle.infos.make(pod)), handle.table
+    status = None
+    if hasattr(plugin, "pre_filter"):
+        _, status = call_pre_filter(profile, plugin, state, pod, table)
+    expected = scalar.prefilter()
+
+    if expected == SKIP:
+        assert status is not None
+        assert status.code is Code.SKIP
+        return
+    if hasattr(expected, "code"):
+        assert flat_reference(expected) == flat(status)
+        return
+    assert status is None
+    verdict = call_filter(profile, plugin, state, pod, table)
+    wanted = {node.name: flat_reference(scalar.filter(node)) for node in world.nodes}
+    assert wanted == {n: flat(verdict.status_of(r)) for r, n in enumerate(table.names())}
+    for row, node in enumerate(table.names()):
+        one = call_filter_node(profile, plugin, state, pod, table.info(row))
+        assert wanted[node] == flat(one)
+    rows = data.draw(st.lists(st.integers(0, table.count - 1), unique=True, min_size=1))
+    view = table.select(np.array(rows, dtype=np.int64))
+    part = call_filter(profile, plugin, state, pod, view)
+    assert [wanted[n] for n in view.names()] == [flat(part.status_of(i)) for i in range(len(rows))]
+
+
+@pytest.mark.parametrize("name", sorted(SCORES))
+@RELAXED
+@given(cluster=clusters(), pod=pods(), data=st.data())
+def test_scores_agree(name, cluster, pod, data):
+    handle, world = handle_for(cluster), world_for(cluster)
+    plugin, profile = make(name, handle)
+    table = handle.table
+    feasible = np.array(
+        data.draw(st.lists(st.booleans(), min_size=table.count, max_size=table.count))
+    )
+    if not feasible.any():
+        feasible[0] = True
+    names = table.names()
+    fitting = [node for node in world.nodes if feasible[names.index(node.name)]]
+    scalar = SCORES[name](world, pod, {})
+    state = CycleState(handle.infos.make(pod))
+    if hasattr(plugin, "pre_score"):
+        problem = call_pre_score(profile, plugin, state, pod, table, feasible)
+        assert problem is None
+    skips = scalar.prescore(fitting) == SKIP
+
+    assert skips == (name in state.skip_score)
+    if skips:
+        return
+    raw = call_score(profile, plugin, state, pod, table)
+    wanted = {node.name: scalar.score(node) for node in fitting}
+    rows = {n: r for r, n in enumerate(names)}
+    ignored = name == "PodTopologySpread"
+    if not ignored:
+        assert wanted == {n: int(raw[rows[n]]) for n in wanted}
+    for n in wanted:
+        assert wanted[n] == plugin.score_node(state, pod, table.info(rows[n]))
+    final = call_normalize(profile, plugin, state, pod, raw, feasible)
+    assert not isinstance(final, Status)
+    assert scalar.normalize(wanted) == {n: int(final[rows[n]]) for n in wanted}
