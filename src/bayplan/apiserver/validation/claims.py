@@ -87,10 +87,15 @@ def _validate_data_sources(field: str, spec: Object, check_group: bool) -> Cause
 
 def validate_claim_template(field: str, template: Object) -> Causes:
     """Validate a template of which only labels, annotations and spec are used."""
-    meta = template.get("metadata") or {}
-    causes = validate_annotations(f"{field}.metadata.annotations", meta.get("annotations"))
-    causes += validate_labels(f"{field}.metadata.labels", meta.get("labels"))
+    causes = validate_template_meta(f"{field}.metadata", template.get("metadata") or {})
+    return causes + validate_claim_spec(f"{field}.spec", template.get("spec") or {})
+
+
+def validate_template_meta(field: str, meta: Object) -> Causes:
+    """Validate metadata of which only labels and annotations are copied."""
+    causes = validate_annotations(f"{field}.annotations", meta.get("annotations"))
+    causes += validate_labels(f"{field}.labels", meta.get("labels"))
     for name in meta:
         if name not in ("annotations", "labels", "creationTimestamp"):
-            causes.append(forbidden(f"{field}.metadata.{name}", "cannot be set"))
-    return causes + validate_claim_spec(f"{field}.spec", template.get("spec") or {})
+            causes.append(forbidden(f"{field}.{name}", "cannot be set"))
+    return causes

@@ -6,7 +6,10 @@ where they are evaluated.
 
 from __future__ import annotations
 
+import re
+
 from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation.claims import validate_template_meta
 from bayplan.apiserver.validation.errors import (
     Causes,
     duplicate,
@@ -31,6 +34,13 @@ from bayplan.apiserver.validation.volumes import csi_driver_name
 _MAX_REQUESTS = 32
 _MAX_DEVICES = 128
 _MAX_IDENTIFIER = 32
+_MAX_ATTRIBUTE = 64
+_SEMANTIC_VERSION = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(-((0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
+    r"(\+([0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*))?",
+    re.ASCII,
+)
 _MAX_EXPRESSION = 10 * 1024
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _NODE_CHOICES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
@@ -45,8 +55,10 @@ def validate_claim(obj: Object) -> Causes:
 
 
 def validate_claim_template(obj: Object) -> Causes:
-    inner = (obj.get("spec") or {}).get("spec") or {}
-    return _validate_devices("spec.spec.devices", inner.get("devices") or {})
+    spec = obj.get("spec") or {}
+    causes = validate_template_meta("spec.metadata", spec.get("metadata") or {})
+    inner = spec.get("spec") or {}
+    return causes + _validate_devices("spec.spec.devices", inner.get("devices") or {})
 
 
 def spec_is_immutable(obj: Object, old: Object) -> Causes:
@@ -96,6 +108,15 @@ def _validate_names(field: str, used: list[str], names: dict[str, set[str]]) -> 
 
 
 def _validate_attribute_name(field: str, name: str) -> Causes:
+    causes = _validate_qualified(field, name)
+    if "/" not in name:
+        text = "a fully qualified name must be a domain and a name separated by a slash"
+        causes.append(invalid(field, name, text))
+    return causes
+
+
+def _validate_qualified(field: str, name: str) -> Causes:
+    """Validate `[domain/]identifier`; more than one slash is let pass, as upstream does."""
     parts = name.split("/")
     causes: Causes = []
     if len(parts) == 2:
@@ -108,9 +129,6 @@ def _validate_attribute_name(field: str, name: str) -> Causes:
         if len(parts[-1]) > _MAX_IDENTIFIER:
             causes.append(too_long(field, _MAX_IDENTIFIER))
         causes += check(field, parts[-1], c_identifier)
-    if len(parts) == 1:
-        text = "a fully qualified name must be a domain and a name separated by a slash"
-        causes.append(invalid(field, name, text))
     return causes
 
 
@@ -275,11 +293,9 @@ def _validate_slice_devices(devices: list[Object]) -> Causes:
         if name in seen:
             causes.append(duplicate(path, name))
         seen.add(name)
-        for key, attribute in (device.get("attributes") or {}).items():
-            given = [v for v in attribute.values() if v is not None]
-            where = f"{path}.attributes[{key}]"
-            if len(given) != 1:
-                causes.append(invalid(where, attribute, "exactly one value must be specified"))
+        causes += _validate_attributes(f"{path}.attributes", device.get("attributes") or {})
+        for key in device.get("capacity") or ():
+            causes += _validate_qualified(f"{path}.capacity", key)
         for j, taint in enumerate(device.get("taints") or ()):
             where, effect = f"{path}.taints[{j}]", taint.get("effect", "")
             causes += validate_label_name(f"{where}.key", taint.get("key", ""))
@@ -288,6 +304,25 @@ def _validate_slice_devices(devices: list[Object]) -> Causes:
                 causes.append(required(f"{where}.effect"))
             elif effect not in _EFFECTS:
                 causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
+    return causes
+
+
+def _validate_attributes(field: str, attributes: Object) -> Causes:
+    causes: Causes = []
+    for key, attribute in attributes.items():
+        where = f"{field}[{key}]"
+        causes += _validate_qualified(field, key)
+        given = [value for value in attribute.values() if value is not None]
+        if len(given) != 1:
+            causes.append(invalid(where, attribute, "exactly one value must be specified"))
+        for kind in ("string", "version"):
+            value = attribute.get(kind)
+            if value is not None and len(value.encode()) > _MAX_ATTRIBUTE:
+                causes.append(too_long(f"{where}.{kind}", _MAX_ATTRIBUTE))
+        version = attribute.get("version")
+        if version is not None and not _SEMANTIC_VERSION.fullmatch(version):
+            text = "must be a string compatible with semver.org spec 2.0.0"
+            causes.append(invalid(f"{where}.version", version, text))
     return causes
 
 

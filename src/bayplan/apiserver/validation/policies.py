@@ -97,6 +97,8 @@ def _validate_limit_order(path: str, name: str, item: Object) -> Causes:
     causes: Causes = []
 
     def value(part: str) -> str | None:
+        if item.get("type") == "Pod" and part.startswith("default"):
+            return None
         found: str | None = (item.get(part) or {}).get(name)
         return found
 

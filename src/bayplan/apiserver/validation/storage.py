@@ -23,7 +23,12 @@ from bayplan.apiserver.validation.errors import (
     required,
     too_long,
 )
-from bayplan.apiserver.validation.formats import check, dns1123_subdomain, qualified_name
+from bayplan.apiserver.validation.formats import (
+    check,
+    dns1123_label,
+    dns1123_subdomain,
+    qualified_name,
+)
 from bayplan.apiserver.validation.labels import validate_label_name, validate_label_selector
 from bayplan.apiserver.validation.meta import validate_meta
 from bayplan.apiserver.validation.pods import json_diff
@@ -98,9 +103,8 @@ def _validate_volume_details(spec: Object) -> Causes:
             "nodePublishSecretRef",
             "nodeExpandSecretRef",
         ):
-            for part in ("name", "namespace"):
-                if csi.get(name) is not None and not csi[name].get(part):
-                    causes.append(required(f"spec.csi.{name}.{part}"))
+            if csi.get(name) is not None:
+                causes += _validate_secret_ref(f"spec.csi.{name}", csi[name])
     if spec.get("storageClassName"):
         causes += check("spec.storageClassName", spec["storageClassName"], dns1123_subdomain)
     mode = spec.get("volumeMode")
@@ -116,6 +120,17 @@ def _validate_volume_details(spec: Object) -> Causes:
         if csi is None:
             text = "has to be specified when using volumeAttributesClassName"
             causes.append(required("spec.csi", text))
+    return causes
+
+
+def _validate_secret_ref(field: str, reference: Object) -> Causes:
+    causes: Causes = []
+    for part, checker in (("name", dns1123_subdomain), ("namespace", dns1123_label)):
+        value = reference.get(part)
+        if not value:
+            causes.append(required(f"{field}.{part}"))
+        else:
+            causes += check(f"{field}.{part}", value, checker)
     return causes
 
 

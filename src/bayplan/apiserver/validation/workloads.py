@@ -237,7 +237,7 @@ def _validate_stateful_template(spec: Object, templates: list[Object]) -> Causes
     pod_spec = dict(template.get("spec") or {})
     pod_spec.pop("subdomain", None)
     pod_spec.pop("hostname", None)
-    names = [claim.get("metadata", {}).get("name", "") for claim in templates]
+    names = dict.fromkeys(claim.get("metadata", {}).get("name", "") for claim in templates)
     if names:
         claimed = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]
         kept = [v for v in pod_spec.get("volumes") or () if v.get("name") not in names]
