@@ -115,6 +115,7 @@ async def check_store(directory: Path, ledger: Ledger, resume: int) -> int:
         await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
     rng = random.Random(7)
