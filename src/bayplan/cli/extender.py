@@ -63,6 +63,7 @@ def serve(
     client_ca_file: str,
 ) -> None:
     """Serve the extender TARGET (module:name or file.py:name; name is `app` if left out)."""
+    from bayplan.extender import Extender
     from bayplan.extender import serve as server
     from bayplan.observe import logs
 
@@ -72,9 +73,11 @@ def serve(
     if target:
         app = server.load(target)
     else:
-        from bayplan.extender.from_profile import extender_of_profile
+        from bayplan.extender.from_profile import ProfileExtender
+        from bayplan.scheduler.extensions import load_registry
 
-        app = extender_of_profile(Path(str(profile)), scheduler_name, plugins)
+        served = ProfileExtender.load(Path(str(profile)), scheduler_name, load_registry(plugins))
+        app = Extender(served, name=served.name)
     if token_file:
         app.token = Path(token_file).read_text(encoding="utf-8").strip()
     app.prefix = prefix.rstrip("/")
@@ -87,12 +90,12 @@ def serve(
         click.echo(f"{app.name}: {verbs} on {scheme}://{host}:{real_port}{app.prefix}", err=True)
 
     if kubeconfig:
-        from bayplan.cli._node_cache import watching_nodes
+        from bayplan.cli._watching import Watching
 
-        with watching_nodes(kubeconfig) as app.nodes:
-            server.serve(app, listen, started)
-    else:
-        server.serve(app, listen, started)
+        watching = Watching(kubeconfig, served.changed if profile else None)
+        app.nodes = watching
+        app.background.append(watching.run)
+    server.serve(app, listen, started)
 
 
 @command.command()

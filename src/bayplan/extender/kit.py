@@ -20,7 +20,7 @@ server. What it does not do: listen on a socket (`serve`) or watch nodes (a `Nod
 import asyncio
 import hmac
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
@@ -54,6 +54,7 @@ WANTS = {
     "bind": ("pod_name", "namespace", "uid", "node"),
 }
 THREADS = 8
+NODES_KEPT = 20_000
 
 
 class NodeLookup(Protocol):
@@ -85,6 +86,10 @@ class Extender:
         self.prefix = prefix.rstrip("/")
         self.functions: dict[str, Callable[..., Any]] = {}
         self._wants: dict[str, tuple[str, ...]] = {}
+        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        """Run beside the server on its loop, from start to stop; for watching a cluster."""
+        self._running: list[asyncio.Task[None]] = []
+        self._read_nodes: dict[bytes, Node] = {}
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{name}-extender")
         self.registry = CollectorRegistry()
         self._calls = Counter(
@@ -191,9 +196,18 @@ class Extender:
         given = {
             "pod": lambda: decode(Pod, args.pod),
             "names": lambda: names,
-            "nodes": lambda: [decode(Node, node) for node in self._nodes(args, names)],
+            "nodes": lambda: [self._node(text) for text in self._nodes(args, names)],
         }
         return await self._run(verb, function, given)
+
+    def _node(self, text: bytes) -> Node:
+        """Read a node; the same text, which comes with nearly every call, is read once."""
+        node = self._read_nodes.get(text)
+        if node is None:
+            if len(self._read_nodes) >= NODES_KEPT:
+                self._read_nodes.clear()
+            node = self._read_nodes[text] = decode(Node, text)
+        return node
 
     def _nodes(self, args: wire.ExtenderArgs, names: Sequence[str]) -> Sequence[bytes]:
         if args.nodes is not None:
@@ -235,9 +249,15 @@ class Extender:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             event = await receive()
+            if event["type"] == "lifespan.startup":
+                self._running = [asyncio.create_task(work()) for work in self.background]
+            else:
+                for task in self._running:
+                    task.cancel()
+                await asyncio.gather(*self._running, return_exceptions=True)
+                self._pool.shutdown(wait=False, cancel_futures=True)
             await send({"type": f"{event['type']}.complete"})
             if event["type"] == "lifespan.shutdown":
-                self._pool.shutdown(wait=False, cancel_futures=True)
                 return
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

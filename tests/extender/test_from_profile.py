@@ -1,0 +1,97 @@
+import asyncio
+import json
+
+import pytest
+
+from bayplan.errors import ConfigError
+from bayplan.extender import Extender, wire
+from bayplan.extender.from_profile import ProfileExtender
+from bayplan.framework.status import unresolvable
+from bayplan.plugins import in_tree_registry
+from bayplan.testing.builders import make_node, make_pod
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: mine
+  plugins:
+    multiPoint:
+      enabled: [{name: OddNode}]
+    filter:
+      disabled: [{name: NodeResourcesFit}]
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: OddNode, weight: 2}]
+"""
+
+
+class OddNode:
+    """Ten lines of Python: rejects node 0, likes odd numbers."""
+
+    name = "OddNode"
+
+    def filter_node(self, state, pod, node):
+        return unresolvable("node(s) were zero") if node.name.endswith("0") else None
+
+    def score_node(self, state, pod, node):
+        return 100 if int(node.name[-1]) % 2 else 30
+
+
+@pytest.fixture
+def app(tmp_path):
+    path = tmp_path / "ksc.yaml"
+    path.write_text(CONFIG)
+    registry = in_tree_registry() | {"OddNode": lambda args, handle: OddNode()}
+    return Extender(ProfileExtender.load(path, "", registry))
+
+
+def nodes(*builders):
+    return [json.dumps(builder.body()).encode() for builder in builders]
+
+
+def ask(app, verb, texts):
+    pod = json.dumps(make_pod("p").req(cpu="1").body()).encode()
+    return json.loads(asyncio.run(app.answer(verb, wire.encode_args(pod, nodes=texts))))
+
+
+FOUR = [make_node(f"n{n}").capacity(cpu="4", memory="8Gi", pods="10") for n in range(4)]
+
+
+def test_filters_of_the_profile_reject_with_their_reasons(app):
+    tainted = make_node("n5").capacity(cpu="4", pods="10").taint("k")
+
+    answer = ask(app, "filter", nodes(*FOUR, tainted))
+
+    assert ["n1", "n2", "n3"] == [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
+    assert {
+        "n0": "node(s) were zero",
+        "n5": "node(s) had untolerated taint(s)",
+    } == answer["FailedAndUnresolvableNodes"]
+
+
+def test_scores_are_brought_to_ten(app):
+    answer = ask(app, "prioritize", nodes(*FOUR[1:]))
+
+    assert [("n1", 10), ("n2", 3), ("n3", 10)] == [(e["Host"], e["Score"]) for e in answer]
+
+
+def test_a_node_that_changed_is_taken_over(app):
+    ask(app, "filter", nodes(*FOUR))
+    changed = make_node("n1").capacity(cpu="4", memory="8Gi", pods="10").cordon()
+
+    answer = ask(app, "filter", nodes(changed, FOUR[2]))
+
+    assert ["n2"] == [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
+
+
+def test_an_unknown_profile_is_named(tmp_path):
+    path = tmp_path / "ksc.yaml"
+    path.write_text(
+        CONFIG.replace("[{name: OddNode}]", "[]").replace(
+            "name: OddNode, weight: 2", "name: ImageLocality"
+        )
+    )
+
+    with pytest.raises(ConfigError, match='no profile "other"; it has: mine'):
+        ProfileExtender.load(path, "other", in_tree_registry())
