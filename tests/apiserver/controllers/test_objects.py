@@ -14,12 +14,14 @@ from bayplan.client.resources import (
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
+    RESOURCE_CLAIMS,
     SERVICE_ACCOUNTS,
     STORAGE_CLASSES,
     Resource,
 )
 from tests.apiserver.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual, workload
 
+TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 CUSTOM = Resource("example.com", "v1", "widgets", "Widget")
 DEFINITIONS = Resource(
     "apiextensions.k8s.io",
@@ -307,6 +309,54 @@ async def test_a_claim_in_use_stays_until_its_pod_is_gone() -> None:
         await made.settle()
         assert not await made.exists(PERSISTENT_VOLUME_CLAIMS, "data")
         assert [] == await made.list(PERSISTENT_VOLUMES)
+
+
+@virtual
+async def test_a_pods_own_volume_lives_as_long_as_the_pod() -> None:
+    async with cluster() as made:
+        await storage_class(made, "fast", "csi.example.com", "Immediate")
+        spec = claim("x")["spec"]
+        volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
+        await made.create(PODS, {"metadata": {"name": "p"}, "spec": pod_spec(volumes=volumes)})
+        await made.settle()
+        assert "Bound" == await phase(made, "p-v")
+
+        await made.delete(PODS, "p")
+        await made.settle()
+        assert [] == await made.list(PERSISTENT_VOLUME_CLAIMS)
+        assert [] == await made.list(PERSISTENT_VOLUMES)
+
+
+@virtual
+async def test_a_pods_device_claim_is_made_noted_and_given_back() -> None:
+    async with cluster() as made:
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+        template = {
+            "metadata": {"name": "t"},
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        }
+        await made.create(TEMPLATES, template)
+        claims = [{"name": "dev", "resourceClaimTemplateName": "t"}]
+        body = {
+            "metadata": {"name": "p", "annotations": {"bayplan.dev/run-seconds": "100"}},
+            "spec": pod_spec(resourceClaims=claims, restartPolicy="Never"),
+        }
+        await made.create(PODS, body)
+        await made.settle()
+        noted = (await made.get(PODS, "p"))["status"]["resourceClaimStatuses"]
+        name = noted[0]["resourceClaimName"]
+        assert "dev" == noted[0]["name"]
+        assert name.startswith("p-dev-")
+        pod = await made.get(PODS, "p")
+        holder = {"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}
+        status = {"status": {"reservedFor": [holder], "allocation": {}}}
+        await made.client.patch(RESOURCE_CLAIMS, name, status, "default", subresource="status")
+        await made.settle(120)
+
+        assert {} == (await made.get(RESOURCE_CLAIMS, name)).get("status", {})
+        await made.delete(PODS, "p")
+        await made.settle()
+        assert [] == await made.list(RESOURCE_CLAIMS)
 
 
 async def evict(made: Cluster, name: str) -> None:

@@ -22,6 +22,7 @@ import structlog
 from bayplan.apiserver.controllers.daemonset import DaemonSetController
 from bayplan.apiserver.controllers.deployment import DeploymentController
 from bayplan.apiserver.controllers.disruption import DisruptionController
+from bayplan.apiserver.controllers.ephemeral import EphemeralClaimController
 from bayplan.apiserver.controllers.garbage import GarbageCollector
 from bayplan.apiserver.controllers.job import JobController
 from bayplan.apiserver.controllers.kubelet import Kubelet
@@ -65,6 +66,7 @@ CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "job": JobController,
     "persistentvolume-binder": VolumeBinder,
     "volume-protection": ProtectionController,
+    "ephemeral-claims": EphemeralClaimController,
     "disruption": DisruptionController,
     "nodelifecycle": NodeLifecycleController,
     "podgc": PodGarbageCollector,
