@@ -234,7 +234,7 @@ POINTERS = st.sampled_from(
         "/spec/template/spec/nodeSelector/zone", "/spec/template/spec/volumes/1", "/none/below", "",
         "spec/replicas", "/spec/template/spec/tolerations/0/key", "/kind",
         "/apiVersion", "/metadata",
-        "/metadata/name", "/metadata/uid", "/spec", "/status",
+        "/metadata/name", "/spec", "/status",
     ]
 )  # fmt: skip
 VALUES = st.sampled_from(

@@ -113,6 +113,8 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
     kind = request.kind
     if not isinstance(result, dict):
         raise _invalid_patch(body, "couldn't get version/kind; the result is not an object")
+    if not isinstance(result.get("metadata", {}), dict | None):
+        raise _invalid_patch(body, "the metadata of the result is not an object")
     if result.get("kind") not in (None, "", kind.kind):
         raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
     if not result.get("apiVersion"):
