@@ -1,5 +1,7 @@
 """Nodes."""
 
+# ruff: noqa: E501  one case a line is easier to read
+
 from __future__ import annotations
 
 from tests.conformance.api.validation_cases.build import Body, Step, post

@@ -1,5 +1,7 @@
 """Policies, priorities, leases, RBAC and devices."""
 
+# ruff: noqa: E501  one case a line is easier to read
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,7 @@
 """Pods: every part of the spec, right and wrong."""
 
+# ruff: noqa: E501  one case a line is easier to read
+
 from __future__ import annotations
 
 from tests.conformance.api.validation_cases.build import Body, Step, pod, post

@@ -1,5 +1,7 @@
 """PersistentVolume, PersistentVolumeClaim and storage.k8s.io."""
 
+# ruff: noqa: E501  one case a line is easier to read
+
 from __future__ import annotations
 
 from typing import Any
