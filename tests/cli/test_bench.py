@@ -1,0 +1,28 @@
+"""`bayplan bench decide` measures every workload and says what it measured."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.bench import command
+from bayplan.cli.bench_decide import WORKLOADS, run
+
+
+@pytest.mark.parametrize("workload", sorted(WORKLOADS))
+def test_every_workload_runs(workload):
+    result = run(50, 20, 10, workload)
+
+    placed = {"unschedulable": 0, "preemption": 0}.get(workload, 20)
+    assert placed == result["scheduled"]
+    assert result["pods_per_s"] > 0
+
+
+def test_json_is_one_object_with_the_agreed_keys():
+    args = ["decide", "--nodes", "20", "--pods", "5", "--placed", "3", "--json"]
+    result = CliRunner().invoke(command, args)
+
+    assert 0 == result.exit_code
+    body = json.loads(result.output)
+    assert {"pods_per_s", "us_per_pod", "rss_mb"} <= set(body)
+    assert (20, 5, 3) == (body["nodes"], body["pods"], body["placed_before"])

@@ -1,0 +1,80 @@
+"""Assumed and confirmed pods: who may do what, and what it costs."""
+
+import pytest
+
+from bayplan.engine.cache import Cache, CacheError
+from bayplan.testing import make_node, make_pod
+
+
+@pytest.fixture
+def cache():
+    made = Cache()
+    made.add_node(make_node("a").build())
+    made.add_node(make_node("b").build())
+    return made
+
+
+def test_confirming_an_assumed_pod_changes_no_row(cache):
+    cache.assume(cache.infos.make(make_pod("p").req({"cpu": "1"}).build()), "a")
+    before = cache.table.generation
+    cache.add_pod(make_pod("p").req({"cpu": "1"}).node("a").build())
+
+    assert before == cache.table.generation
+    assert not cache.is_assumed("uid-default-p")
+    cache.validate()
+
+
+def test_a_pod_confirmed_elsewhere_moves(cache):
+    cache.assume(cache.infos.make(make_pod("p").req({"cpu": "1"}).build()), "a")
+    cache.add_pod(make_pod("p").req({"cpu": "1"}).node("b").build())
+
+    assert [0, 1] == cache.table.pod_count.tolist()
+    cache.validate()
+
+
+def test_only_assumed_pods_can_be_forgotten(cache):
+    pod = make_pod("p").build()
+    cache.forget(pod)  # unknown pods are no error
+    cache.assume(cache.infos.make(pod), "a")
+    with pytest.raises(CacheError, match="is in the cache, so can't be assumed"):
+        cache.assume(cache.infos.make(pod), "b")
+    cache.forget(pod)
+    cache.add_pod(make_pod("p").node("a").build())
+
+    with pytest.raises(CacheError, match="wasn't assumed so cannot be forgotten"):
+        cache.forget(pod)
+    with pytest.raises(CacheError, match="already added"):
+        cache.add_pod(make_pod("p").node("a").build())
+
+
+def test_a_pod_without_uid_is_refused(cache):
+    with pytest.raises(CacheError, match="empty UID"):
+        cache.add_pod(make_pod("p").uid("").node("a").build())
+    with pytest.raises(CacheError, match=r"metadata\.name is empty"):
+        cache.add_node(make_node("").build())
+
+
+def test_a_finished_pod_uses_nothing(cache):
+    cache.put(make_pod("p").req({"cpu": "1"}).node("a").build())
+    cache.put(make_pod("p").req({"cpu": "1"}).node("a").with_status(phase="Succeeded").build())
+
+    assert 0 == cache.pod_count
+    assert [0, 0] == cache.table.requested(0).tolist()
+
+
+def test_validate_finds_a_wrong_sum(cache):
+    cache.put(make_pod("p").req({"cpu": "1"}).node("a").build())
+    cache.table._requested[0, 0] += 5
+
+    with pytest.raises(CacheError, match="requested of a is"):
+        cache.validate()
+
+
+def test_pods_of_one_template_share_what_is_known_about_them(cache):
+    first = cache.infos.make(make_pod("p1").label({"app": "x"}).build())
+    second = cache.infos.make(make_pod("p2").label({"app": "x"}).build())
+    other = cache.infos.make(make_pod("p3").label({"app": "y"}).build())
+
+    assert first.traits is second.traits
+    assert first.signature is second.signature
+    assert other.signature != first.signature

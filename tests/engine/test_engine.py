@@ -1,0 +1,287 @@
+"""One attempt: winners, failures, groups, extenders, broken plugins, records."""
+
+import numpy as np
+import pytest
+
+from bayplan.errors import BayplanError, ConfigError
+from bayplan.framework import (
+    Code,
+    ExtenderError,
+    ExtenderFilterResult,
+    Status,
+    Verdict,
+    Victims,
+    unschedulable,
+)
+from bayplan.plugins import in_tree_registry
+from bayplan.testing import make_budget, make_node, make_pod
+from tests.engine.clusters import make_engine, plugin_config
+from tests.framework.test_profile import Fake
+
+NOW = 1_700_000_000.0
+
+
+def nodes(*names, cpu="4", **more):
+    return [make_node(name).capacity(cpu=cpu, memory="8Gi", pods=110).build() for name in names]
+
+
+def test_pods_spread_over_equal_nodes_in_heap_order():
+    engine = make_engine(nodes("a", "b", "c"))
+
+    chosen = [
+        engine.place(make_pod(f"p{i}").req({"cpu": "1"}).build(), NOW).node_name for i in range(6)
+    ]
+    assert ["a", "b", "c", "a", "b", "c"] == chosen
+    engine.cache.validate()
+
+
+def test_without_nodes_the_text_is_upstreams():
+    decision = make_engine().schedule(make_pod("p").build(), NOW)
+
+    assert "no nodes available to schedule pods" == decision.message
+    assert set() == decision.unschedulable_plugins
+
+
+def test_a_pod_for_another_scheduler_is_an_error():
+    engine = make_engine(nodes("a"))
+
+    with pytest.raises(ConfigError, match='scheduler "other"; profiles: default-scheduler'):
+        engine.schedule(make_pod("p").with_spec(schedulerName="other").build(), NOW)
+
+
+def test_a_failure_names_reasons_and_rejecting_plugins():
+    engine = make_engine([*nodes("a", "b"), make_node("c").taint("k", "NoSchedule").build()])
+    decision = engine.schedule(make_pod("p").req({"cpu": "64"}).build(), NOW)
+
+    assert decision.message.startswith(
+        "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+        "no new claims to deallocate, preemption: 0/3 nodes are available: "
+        "3 Preemption is not helpful for scheduling."
+    )
+    assert {"NodeResourcesFit", "TaintToleration"} == decision.unschedulable_plugins
+
+
+def broken(**methods):
+    registry = in_tree_registry() | {"Broken": lambda args, handle: Fake("Broken", **methods)}
+    points = {"preFilter", "filter", "score", "reserve", "permit"}
+    from bayplan.framework import implements
+
+    used = [p for p in points if implements(Fake("Broken", **methods), p)]
+    config = plugin_config(**{point: {"enabled": [{"name": "Broken"}]} for point in used})
+    return make_engine(nodes("a", "b"), config=config, registry=registry)
+
+
+@pytest.mark.parametrize(
+    ("methods", "text"),
+    [
+        pytest.param({"filter": lambda *a: 1 / 0}, "ZeroDivisionError in filter", id="filter"),
+        pytest.param({"filter_node": lambda *a: 1 / 0}, "ZeroDivisionError", id="scalar filter"),
+        pytest.param(
+            {"filter": lambda *a: Verdict(np.ones(9, dtype=bool))}, "9 rows", id="verdict shape"
+        ),
+        pytest.param({"score": lambda *a: [1, 2]}, "list from score", id="score type"),
+        pytest.param({"score": lambda *a: np.ones(2)}, "float64 from score", id="score dtype"),
+        pytest.param({"score_node": lambda *a: 900}, "invalid score 900", id="score range"),
+        pytest.param({"pre_filter": lambda *a: 7}, "TypeError in pre_filter", id="pre_filter"),
+    ],
+)
+def test_a_broken_plugin_fails_the_attempt_by_name_and_the_engine_goes_on(methods, text):
+    engine = broken(**methods)
+    decision = engine.place(make_pod("p").build(), NOW)
+
+    assert not decision.placed
+    assert Code.ERROR is decision.status.code
+    assert "Broken" in decision.message
+    assert text in decision.message
+    assert set() == decision.unschedulable_plugins
+    assert 0 == engine.cache.pod_count
+    again = engine.place(make_pod("q").build(), NOW)
+    assert "Broken" in again.message
+    engine.cache.validate()
+
+
+def test_a_plugin_that_recovers_is_asked_again():
+    calls = []
+
+    def moody(state, pod, node):
+        calls.append(node.name)
+        if len(calls) < 2:
+            raise RuntimeError("not yet")
+
+    engine = broken(filter_node=moody)
+
+    assert not engine.place(make_pod("p").build(), NOW).placed
+    assert engine.place(make_pod("p").build(), NOW).placed
+
+
+def test_a_refused_reservation_is_undone():
+    undone = []
+    engine = broken(reserve=unschedulable("taken"), unreserve=lambda *a: undone.append(a[2]))
+    decision = engine.place(make_pod("p").build(), NOW)
+
+    assert "0/1 nodes are available: 1 taken." == decision.message
+    assert {"Broken"} == decision.unschedulable_plugins
+    assert ["a"] == undone
+    assert 0 == engine.cache.pod_count
+
+
+def test_permit_may_park_a_pod():
+    engine = broken(permit=(Status(Code.WAIT, "gang"), 30.0))
+    decision = engine.place(make_pod("p").build(), NOW)
+
+    assert decision.placed
+    assert decision.waits
+    assert {"Broken": 30.0} == decision.timeouts
+    engine.undo(decision)
+    assert 0 == engine.cache.pod_count
+
+
+def test_a_group_is_placed_together_or_not_at_all():
+    engine = make_engine(nodes("a", "b", cpu="2"))
+    pods = [make_pod(f"p{i}").req({"cpu": "1"}).build() for i in range(5)]
+
+    result = engine.place_all(pods, NOW)
+    assert not result.placed
+    assert 0 == engine.cache.pod_count
+    assert engine.trial(pods[:4], NOW).placed
+    assert 0 == engine.cache.pod_count
+    assert engine.place_all(pods, NOW, needed=4).placed
+    assert 4 == engine.cache.pod_count
+    engine.cache.validate()
+
+
+def test_nominated_pods_keep_their_place():
+    engine = make_engine(nodes("a", cpu="2"))
+    waiting = make_pod("vip").priority(10).req({"cpu": "2"}).build()
+    engine.cache.nominator.add(engine.cache.infos.make(waiting), "a")
+
+    assert not engine.schedule(make_pod("p").req({"cpu": "1"}).build(), NOW).placed
+    assert engine.schedule(make_pod("q").priority(11).req({"cpu": "1"}).build(), NOW).placed
+    assert engine.place(waiting, NOW).placed
+    assert 0 == len(engine.cache.nominator)
+
+
+def test_the_nominated_node_is_tried_first():
+    engine = make_engine([*nodes("a"), *nodes("b", cpu="2")])
+    pod = make_pod("p").req({"cpu": "1"}).with_status(nominatedNodeName="b").build()
+
+    assert "b" == engine.schedule(pod, NOW).node_name
+    assert "a" == engine.schedule(make_pod("q").req({"cpu": "1"}).build(), NOW).node_name
+
+
+def test_sampling_starts_where_the_last_search_ended():
+    many = nodes(*(f"n{i:03}" for i in range(200)))
+    config = plugin_config() | {"percentageOfNodesToScore": 50}
+    engine = make_engine(many, config=config)
+    first, second = (engine.place(make_pod(name).build(), NOW) for name in "pq")
+
+    assert (100, 100) == (first.feasible_nodes, first.evaluated_nodes)
+    assert "n000" == first.node_name
+    assert "n100" == second.node_name
+    assert 0 == engine.next_start
+
+
+def test_preemption_takes_the_least_important_and_spares_budgets():
+    placed = [
+        make_pod("low-a").priority(1).req({"cpu": "4"}).label({"app": "x"}).node("a").build(),
+        make_pod("low-b").priority(1).req({"cpu": "4"}).node("b").build(),
+        make_pod("mid-c").priority(5).req({"cpu": "4"}).node("c").build(),
+    ]
+    budget = make_budget("guard", "app=x", 0).build()
+    engine = make_engine(nodes("a", "b", "c"), placed, [budget])
+    decision = engine.place(make_pod("vip").priority(10).req({"cpu": "2"}).build(), NOW)
+
+    assert not decision.placed
+    assert "b" == decision.nominating.nominated_node_name
+    assert ["default/low-b"] == [pod.key for pod in decision.victims.pods]
+    assert decision.record.victims is decision.victims
+
+
+class Picky:
+    """An extender for tests."""
+
+    name = "http://picky"
+    ignorable = False
+    is_filter = is_prioritizer = True
+    is_binder = supports_preemption = False
+    weight = 2
+
+    def __init__(self, keep, scores=None, fails=False):
+        self.keep, self.scores, self.fails = keep, scores or {}, fails
+
+    def interested(self, pod):
+        return True
+
+    def filter(self, pod, nodes):
+        if self.fails:
+            raise ExtenderError("connection refused")
+        names = [node.name for node in nodes]
+        left = tuple(name for name in names if name in self.keep)
+        return ExtenderFilterResult(left, {n: "not picky enough" for n in names if n not in left})
+
+    def prioritize_later(self, pod, nodes):
+        return lambda: self.scores
+
+    def process_preemption(self, pod, victims: dict[str, Victims]):
+        return victims
+
+
+def test_extenders_filter_and_score_after_the_plugins():
+    engine = make_engine(nodes("a", "b", "c"), extenders=[Picky("bc", {"c": 10})])
+
+    assert "c" == engine.schedule(make_pod("p").build(), NOW).node_name
+    none = make_engine(nodes("a", "b"), extenders=[Picky("")]).schedule(make_pod("p").build(), NOW)
+    assert none.message.startswith("0/2 nodes are available: 2 not picky enough.")
+    assert {"Extender"} == none.unschedulable_plugins
+
+
+def test_an_ignorable_extender_may_fail():
+    strict, lenient = Picky("a", fails=True), Picky("a", fails=True)
+    lenient.ignorable = True
+    pod = make_pod("p").build()
+
+    assert not make_engine(nodes("a", "b"), extenders=[strict]).schedule(pod, NOW).placed
+    assert make_engine(nodes("a", "b"), extenders=[lenient]).schedule(pod, NOW).placed
+
+
+def test_a_record_explains_the_decision():
+    full = make_pod("full").req({"cpu": "4"}).node("c").build()
+    engine = make_engine(nodes("a", "b", "c"), [full])
+    decision = engine.place(make_pod("p").req({"cpu": "1"}).build(), NOW)
+    engine.place(make_pod("q").req({"cpu": "1"}).build(), NOW)
+    record = decision.record
+
+    assert ("Insufficient cpu",) == record.status_of("c").reasons
+    assert record.status_of("a") is None
+    assert {"Insufficient cpu": 1} == record.reasons()
+    assert record.total_of("a") == record.total_of("b")
+    assert 300 == record.scores_of("a")["TaintToleration"]
+    assert "a" == record.node_name
+    assert [record] == engine.records.of("uid-default-p")
+
+
+def test_a_bad_selector_fails_that_pod_only():
+    engine = make_engine(nodes("a", "b"))
+    bad = make_pod("bad").with_spec(
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Sideways"}]},
+            }
+        ]
+    )
+    decision = engine.place(bad.build(), NOW)
+
+    assert '"Sideways" is not a valid label selector operator' in decision.message
+    assert "PodTopologySpread" in decision.message
+    assert engine.place(make_pod("good").build(), NOW).placed
+
+
+def test_an_impossible_quantity_in_a_pod_is_refused_by_name():
+    engine = make_engine(nodes("a"))
+
+    with pytest.raises(BayplanError, match="1Zi"):
+        engine.place(make_pod("p").req({"cpu": "1Zi"}).build(), NOW)
+    assert engine.place(make_pod("q").build(), NOW).placed
