@@ -212,3 +212,16 @@ def test_commands(tmp_path):
     assert "parallelism: Invalid value: 0" in failed.stderr
     assert failed.stderr.endswith("has 2 problems\n")
     assert "kind: KubeSchedulerConfiguration" in run(command, ["print-default"]).stdout
+
+
+def test_validate_puts_profiles_together(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]\n"
+    )
+
+    result = CliRunner().invoke(command, ["validate", str(file)])
+
+    assert result.exit_code == 1
+    assert 'plugin "Nope" is not registered' in result.stderr

@@ -1,8 +1,14 @@
 """`bayplan config`: print, check and convert the scheduler's configuration file."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 
 
 @click.group("config")
@@ -28,14 +34,26 @@ def print_default(feature_gates: str) -> None:
 @command.command("validate")
 @click.argument("file", type=click.Path(path_type=Path))
 @_gates
+@click.option(
+    "--plugins",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="A module with more plugins; may be given several times.",
+)
 @click.pass_context
-def validate(ctx: click.Context, file: Path, feature_gates: str) -> None:
-    """Check FILE and tell every problem of it; exit 1 if there is one."""
+def validate(ctx: click.Context, file: Path, feature_gates: str, modules: tuple[str, ...]) -> None:
+    """Check FILE and tell every problem of it; exit 1 if there is one.
+
+    Beyond the values, every profile is put together: plugins must exist and fit where they are
+    enabled.
+    """
     from bayplan.config import InvalidConfig, load_file, parse_gates
 
     gates = parse_gates(feature_gates)
     try:
         loaded = load_file(file, gates)
+        _build(loaded.config, gates, modules)
     except InvalidConfig as problem:
         for text in problem.problems:
             click.echo(f"{file}: {text}", err=True)
@@ -47,6 +65,24 @@ def validate(ctx: click.Context, file: Path, feature_gates: str) -> None:
     names = ", ".join(profile.scheduler_name for profile in loaded.config.profiles)
     extenders = len(loaded.config.extenders)
     click.echo(f"{file}: valid; profiles: {names}; extenders: {extenders}")
+
+
+def _build(
+    config: KubeSchedulerConfiguration, gates: FeatureGates, modules: tuple[str, ...]
+) -> None:
+    """Put every profile together, as the scheduler would; raise InvalidConfig if one cannot."""
+    from bayplan.config import InvalidConfig
+    from bayplan.engine.cache import Cache
+    from bayplan.engine.engine import Engine
+    from bayplan.errors import ConfigError
+    from bayplan.framework.registry import from_entry_points, from_modules, merge
+    from bayplan.plugins import in_tree_registry
+
+    registry = merge(in_tree_registry(), from_entry_points(), from_modules(modules))
+    try:
+        Engine.build(config, registry, Cache(), gates=gates)
+    except ConfigError as problem:
+        raise InvalidConfig([str(problem)]) from problem
 
 
 @command.command("convert")

@@ -40,10 +40,11 @@ _DNS_RULE = (
 class InvalidConfig(ConfigError):
     """A configuration with one or more problems; `problems` lists them all."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, problems: Sequence[str], source: str = "") -> None:
+        """`source` names the file, where there is one."""
         self.problems = tuple(dict.fromkeys(problems))
         text = self.problems[0] if len(self.problems) == 1 else f"[{', '.join(self.problems)}]"
-        super().__init__(text)
+        super().__init__(f'loading configuration "{source}": {text}' if source else text)
 
 
 def show(value: object) -> str:

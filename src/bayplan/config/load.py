@@ -42,8 +42,8 @@ def load_file(
     """Load a file; every error names it."""
     try:
         return load(_read(path), gates, read_config_map)
-    except InvalidConfig:
-        raise
+    except InvalidConfig as problem:
+        raise InvalidConfig(problem.problems, str(path)) from problem
     except (DecodeError, ConfigError) as problem:
         raise ConfigError(f'loading configuration "{path}": {problem}') from problem
 
