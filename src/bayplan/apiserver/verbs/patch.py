@@ -117,7 +117,7 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
         raise _invalid_patch(body, "the metadata of the result is not an object")
     if result.get("kind") not in (None, "", kind.kind):
         raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
-    if not result.get("apiVersion"):
+    if result.get("apiVersion") in (None, ""):
         raise bad_request(
             f"the name of the object ({request.name} based on URL) was undeterminable: "
             "name must be provided"
