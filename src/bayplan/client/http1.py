@@ -153,6 +153,8 @@ class Http1Pool:
         """Close every connection; requests under way fail."""
         for exchange in list(self._all):
             exchange.fail(TransportError("the client is closed"))
+            if exchange.transport is not None:
+                exchange.transport.abort()  # TLS would wait for the other side to say good-bye
         self._all.clear()
         self._idle.clear()
         await asyncio.sleep(0)
