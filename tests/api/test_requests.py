@@ -10,6 +10,7 @@ from bayplan.api.requests import (
     node_allocatable,
     pod_resources,
 )
+from bayplan.errors import DecodeError
 
 MI = 1024 * 1024
 
@@ -169,3 +170,21 @@ def test_limits_become_requests_where_there_are_none():
     body = type(body)(requests={"cpu": 1}, limits={"cpu": 2, "memory": 3})
 
     assert limits_to_requests(body) == {"cpu": 1, "memory": 3}
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: pod([{}, {"cpu": "1x"}]), r"spec.containers\[1\].resources.requests\[cpu\]"),
+        (lambda: pod([{}], init=[{"memory": ""}]), r"container ci0: requests\[memory\]"),
+        (lambda: pod([{}], overhead={"cpu": "abc"}), r"spec.overhead\[cpu\]"),
+    ],
+)
+def test_an_impossible_quantity_names_the_field(make, field):
+    with pytest.raises(DecodeError, match=field):
+        pod_resources(make())
+
+
+def test_an_impossible_quantity_of_a_node_names_the_field():
+    with pytest.raises(DecodeError, match=r"status.allocatable\[cpu\]: parsing quantity"):
+        node_allocatable({"cpu": "four"})

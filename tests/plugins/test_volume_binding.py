@@ -241,6 +241,19 @@ def test_scoring_is_off_by_default_and_prefers_room_when_on():
     assert [70, 90] == [on.plugin.score_node(state, pod, info) for info in infos]
 
 
+def test_a_volume_or_capacity_with_an_impossible_size_is_left_out():
+    cluster = Cluster(
+        waiting_claim(),
+        make_volume("v").storage_class("later").size("lots"),
+        make_csi_driver("csi.example.com", capacity=True),
+        make_capacity("k", "later", "plenty", f"{ZONE}=z1"),
+        make_capacity("l", "later", "1Gi", f"{ZONE}=z2"),
+    )
+
+    answers = cluster.filter(make_pod().claim("c").build())[1]
+    assert ["node(s) did not have enough free storage", ""] == answers
+
+
 def hint_for(resource):
     return next(item.hint for item in EVENTS if item.event.resource.endswith(resource))
 

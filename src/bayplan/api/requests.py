@@ -61,7 +61,10 @@ def _has_status(pod: Pod) -> bool:
 @lru_cache(maxsize=16384)
 def _simple(containers: tuple[tuple[tuple[str, str | int | float], ...], ...]) -> PodResources:
     """Compute the requests of a pod that has nothing but containers."""
-    parsed = [{name: quantity.nanos(text) for name, text in items} for items in containers]
+    parsed = [
+        parse_all(dict(items), f"spec.containers[{number}].resources.requests")
+        for number, items in enumerate(containers)
+    ]
     total = _sum(parsed)
     filled = _sum([_DEFAULTS | item for item in parsed])
     fit = to_integers(total)
@@ -105,7 +108,7 @@ def pod_requests(
 
     def asked(container: Container, use_status: bool) -> Nanos:
         found = statuses.get(container.name) if use_status else None
-        own = parse_all(container.resources.requests)
+        own = parse_all(container.resources.requests, f"container {container.name}: requests")
         if found is not None:
             own = _effective(own, found, infeasible)
         return {**defaults, **own} if defaults else own
@@ -125,7 +128,7 @@ def pod_requests(
     if pod_level and has_pod_level_requests(pod):
         total.update(_pod_level(pod, status, infeasible))
     if spec.overhead:
-        total = _sum((total, parse_all(spec.overhead)))
+        total = _sum((total, parse_all(spec.overhead, "spec.overhead")))
     return total
 
 
@@ -140,7 +143,11 @@ def supports_pod_level(name: str) -> bool:
 
 
 def _pod_level(pod: Pod, status: bool, infeasible: bool) -> Nanos:
-    own = parse_all(pod.spec.resources.requests) if pod.spec.resources else {}
+    own = (
+        parse_all(pod.spec.resources.requests, "spec.resources.requests")
+        if pod.spec.resources
+        else {}
+    )
     if status and pod.status.resources is not None:
         given = parse_all(pod.status.resources.requests)
         allocated = parse_all(pod.status.allocated_resources)
@@ -166,9 +173,15 @@ def _effective(own: Nanos, status: ContainerStatus, infeasible: bool) -> Nanos:
     return _max((given, allocated) if infeasible else (own, given, allocated))
 
 
-def parse_all(resources: Resources) -> Nanos:
-    """Parse a resource map to nanos."""
-    return {name: quantity.nanos(text) for name, text in resources.items()}
+def parse_all(resources: Resources, field: str = "resources") -> Nanos:
+    """Parse a resource map to nanos; an error names the field."""
+    found: Nanos = {}
+    for name, text in resources.items():
+        try:
+            found[name] = quantity.nanos(text)
+        except quantity.QuantityError as problem:
+            raise quantity.QuantityError(f"{field}[{name}]: {problem}") from problem
+    return found
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> Nanos:
@@ -211,8 +224,15 @@ def allocatable_value(name: str, text: str | int | float) -> int | None:
 
 def node_allocatable(resources: Resources) -> dict[str, int]:
     """Return all that a node offers, as integers."""
-    found = ((name, allocatable_value(name, text)) for name, text in resources.items())
-    return {name: amount for name, amount in found if amount is not None}
+    found: dict[str, int] = {}
+    for name, text in resources.items():
+        try:
+            amount = allocatable_value(name, text)
+        except quantity.QuantityError as problem:
+            raise quantity.QuantityError(f"status.allocatable[{name}]: {problem}") from problem
+        if amount is not None:
+            found[name] = amount
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -27,7 +27,7 @@ class Candidate:
 
     def __init__(self, volume: PersistentVolume) -> None:
         self.volume = volume
-        self.size = quantity.nanos(volume.spec.capacity.get("storage", 0))
+        self.size = _size(volume)
         self.modes = frozenset(volume.spec.access_modes)
         affinity = volume.spec.node_affinity
         required = affinity.required if affinity is not None else None
@@ -50,6 +50,14 @@ class Candidate:
             self._rows = np.flatnonzero(reachable_mask(table, self.selector))
             self._seen = seen
         return self._rows
+
+
+def _size(volume: PersistentVolume) -> int:
+    """What a volume holds, in nanos; -1, which is never enough, if that cannot be read."""
+    try:
+        return quantity.nanos(volume.spec.capacity.get("storage", 0))
+    except quantity.QuantityError:
+        return -1
 
 
 def reachable_mask(table: NodeTable, selector: CompiledNodeSelector) -> BoolArray:

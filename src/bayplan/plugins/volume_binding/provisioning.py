@@ -92,7 +92,15 @@ class Provisioning:
         for item in self._objects.csi_storage_capacities:
             if item.storage_class_name != name or item.node_topology is None:
                 continue
-            limit = item.capacity if item.maximum_volume_size is None else item.maximum_volume_size
-            if limit is not None and quantity.value(limit) >= wanted:
+            if _limit(item) >= wanted:
                 found.append(item)
         return found
+
+
+def _limit(item: CSIStorageCapacity) -> int:
+    """The largest volume that can be provisioned; -1 if that is not known or cannot be read."""
+    limit = item.capacity if item.maximum_volume_size is None else item.maximum_volume_size
+    try:
+        return -1 if limit is None else quantity.value(limit)
+    except quantity.QuantityError:
+        return -1
