@@ -50,7 +50,7 @@ def handle_for(cluster):
 
 def make(name, handle):
     plugin = in_tree_registry()[name](None, handle)
-    points = {p: (name,) for p in ("preFilter", "filter", "preScore", "score")}
+    points = dict.fromkeys(("preFilter", "filter", "preScore", "score"), (name,))
     kept = {p: names for p, names in points.items() if _has(plugin, p)}
     return plugin, Profile("test", {name: plugin}, kept, {})
 

@@ -53,7 +53,8 @@ class ListOrder:
         if start:
             ranks = np.roll(np.cumsum(np.roll(feasible[self.rows], -start)) - 1, start)
         # Rows that do not fit have a rank of their neighbour, or -1; nobody asks for their key.
-        return self.keys[ranks][self.place]
+        keys: IntArray = self.keys[ranks][self.place]
+        return keys
 
 
 def sample(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bayplan.engine.choice import ListOrder
-from bayplan.engine.kept import Kept, SmallArray, to_numbers
+from bayplan.engine.kept import FailArray, Kept, SmallArray, to_numbers
 from bayplan.framework import (
     BoolArray,
     Code,
@@ -150,21 +150,21 @@ class PodClass:
         self._node_ok = np.ones(table.count, dtype=bool)
         for item in self._stable:
             self._ask_pre_filter(item, base, info)
-        usage: list[Kept] = []
+        usage: list[FailArray] = []
         for item in self._stable:
             item.fails, item.raw, item.normalized, item.scored_for = None, None, None, -1
             if not item.filters or item.skips_filter or item.rejects:
                 continue
-            item.take_verdict(self._verdict(item, base, pod, table), self._outcomes)
-            if item.fails is not None:
+            fails = to_numbers(self._verdict(item, base, pod, table), item.name, self._outcomes)
+            item.fails = fails
+            if fails is not None:
                 if item.depends is Depends.USAGE:
-                    usage.append(item)
+                    usage.append(fails)
                 else:
-                    self._node_ok &= item.fails == 0
+                    self._node_ok &= fails == 0
         self._stable_ok = self._node_ok.copy()
-        for item in usage:
-            assert item.fails is not None
-            self._stable_ok &= item.fails == 0
+        for fails in usage:
+            self._stable_ok &= fails == 0
         for item in self._volatile:
             item.revision, item.scored_for = None, -1
         self.candidates, self.totals = self._stable_ok, None

@@ -16,15 +16,14 @@ import numpy as np
 from bayplan.api import Pod
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from bayplan.engine.cache import Cache
-from bayplan.engine.choice import ListOrder, nodes_to_find, sample
+from bayplan.engine.choice import ListOrder
 from bayplan.engine.classes import AttemptFailed, PodClass
 from bayplan.engine.decisions import Decision, GroupDecision
-from bayplan.engine.extending import add_extender_scores, filter_with_extenders
 from bayplan.engine.records import AttemptRecord, RecordRing
+from bayplan.engine.search import Search, SearchSettings
 from bayplan.errors import ConfigError
 from bayplan.framework import (
     CLEAR_NOMINATION,
-    BoolArray,
     Code,
     CycleState,
     Diagnosis,
@@ -38,16 +37,10 @@ from bayplan.framework import (
     Status,
 )
 from bayplan.framework.binding import run_permit, run_reserve, run_unreserve
-from bayplan.framework.diagnosis import NOT_EVALUATED
-from bayplan.framework.filtering import (
-    PreFilterOutcome,
-    run_filters_with_nominated,
-    run_post_filters,
-)
+from bayplan.framework.filtering import run_post_filters
 from bayplan.framework.registry import Factory
 
 NO_NODES = "no nodes available to schedule pods"
-EXTENDER = "Extender"
 
 _CLASS_BYTES = 128 << 20
 """How much memory kept answers may take, roughly."""
@@ -68,13 +61,10 @@ class Engine:
     ) -> None:
         self.cache = cache
         self.profiles = dict(profiles)
-        self.extenders = extenders
         self.records = records
-        self.next_start = 0
-        """Where in the list of nodes the next search starts; shared by all profiles."""
         self.outcomes = Outcomes()
         self._handles = list(handles)
-        self._percentage = percentage_of_nodes_to_score
+        self._shared = SearchSettings(cache, self.outcomes, extenders, percentage_of_nodes_to_score)
         self._order = ListOrder()
         self._classes: dict[tuple[str, bytes, str, int], PodClass] = {}
 
@@ -245,7 +235,7 @@ class Engine:
         state = kept.refresh(info)
         if kept.rejection is not None:
             return self._rejected_early(info, profile, kept, now, post_filter)
-        search = Search(self, info, profile, kept, state, order)
+        search = Search(self._shared, info, profile, kept, state, order)
         decision = Decision(info, profile, state)
         row = search.run()
         decision.feasible_nodes, decision.evaluated_nodes = search.feasible, search.evaluated
@@ -360,11 +350,11 @@ class Engine:
         """Every node in list order with why it was rejected, None if it fits; for explaining."""
         order = self._order.sync(self.cache.table)
         kept = self._class_for(decision.info, decision.profile)
-        search = Search(self, decision.info, decision.profile, kept, decision.state, order)
+        search = Search(self._shared, decision.info, decision.profile, kept, decision.state, order)
         kept.refresh(decision.info)
-        start = self.next_start
+        start = self._shared.next_start
         search.run()
-        self.next_start = start
+        self._shared.next_start = start
         diagnosis = search.fit_error().diagnosis
         found: dict[str, Status | None] = {}
         for row in order.rows.tolist():
@@ -382,7 +372,7 @@ class Engine:
         order = self._order.sync(self.cache.table)
         kept = self._class_for(decision.info, decision.profile)
         state = kept.refresh(decision.info)
-        Search(self, decision.info, decision.profile, kept, state, order).run()
+        Search(self._shared, decision.info, decision.profile, kept, state, order).run()
         kept.score(state, decision.info)
         rows = order.rows[kept.candidates[order.rows]]
         scores: dict[str, IntArray] = {}
@@ -399,184 +389,14 @@ class Engine:
         self._classes.clear()
 
     @property
-    def percentage(self) -> int:
-        return self._percentage
+    def next_start(self) -> int:
+        """Where in the list of nodes the next search starts."""
+        return self._shared.next_start
 
+    @next_start.setter
+    def next_start(self, place: int) -> None:
+        self._shared.next_start = place
 
-class Search:
-    """One search through the nodes for one pod."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        info: PodInfo,
-        profile: Profile,
-        kept: PodClass,
-        state: CycleState,
-        order: ListOrder,
-    ) -> None:
-        self._engine = engine
-        self._info = info
-        self._profile = profile
-        self._kept = kept
-        self._state = state
-        self._order = order
-        self.own: dict[int, Status] = {}
-        """Statuses of nodes that were looked at on their own."""
-        self.feasible = 0
-        self.evaluated = 0
-        self.scored = False
-        self._within: BoolArray | None = None
-        self._seen: BoolArray | None = None
-        self._extended = False
-
-    def run(self) -> int:
-        """The row of the winner, or -1."""
-        engine, kept = self._engine, self._kept
-        mask = kept.candidates
-        narrowed = kept.narrowed
-        if narrowed is not None:
-            self._within = self._rows_named(narrowed)
-            mask = mask & self._within
-        if len(engine.cache.nominator):
-            mask = self._with_nominated(mask)
-        row = self._nominated_row(mask)
-        if row >= 0:
-            self.feasible = self.evaluated = 1
-            return row
-        mask = self._sampled(mask)
-        if engine.extenders:
-            mask = self._filter_by_extenders(mask)
-        kept.restrict(mask)
-        self.feasible = int(np.count_nonzero(mask))
-        if self.feasible == 0:
-            return -1
-        if self.feasible == 1:
-            return int(np.argmax(mask))
-        return self._best()
-
-    def _rows_named(self, narrowed: PreFilterOutcome) -> BoolArray:
-        rows = self._order.row_of
-        mask = np.zeros(len(rows), dtype=bool)
-        for name in narrowed.node_names or ():
-            row = rows.get(name)
-            if row is not None:
-                mask[row] = True
-        return mask
-
-    def _with_nominated(self, mask: BoolArray) -> BoolArray:
-        cache, pod = self._engine.cache, self._info.pod
-        changed = mask
-        for name in list(cache.nominator.nodes()):
-            row = self._order.row_of.get(name)
-            if row is None or (self._within is not None and not self._within[row]):
-                continue
-            nominated = cache.nominator.pods_for(name)
-            if not any(n.priority >= pod.priority and n.uid != pod.uid for n in nominated):
-                continue
-            status = run_filters_with_nominated(
-                self._profile, self._state, pod, cache.table.info(row), nominated
-            )
-            if status is None:
-                continue
-            if not status.rejected:
-                raise AttemptFailed(status)
-            self.own[row] = status
-            if changed[row]:
-                changed = changed.copy() if changed is mask else changed
-                changed[row] = False
-        return changed
-
-    def _nominated_row(self, mask: BoolArray) -> int:
-        name = self._info.pod.status.nominated_node_name
-        row = self._order.row_of.get(name) if name else None
-        if row is None or not mask[row]:
-            return -1
-        if self._engine.extenders:
-            only = np.zeros(len(mask), dtype=bool)
-            only[row] = True
-            try:
-                return row if self._filter_by_extenders(only)[row] else -1
-            except AttemptFailed:
-                return -1
-        return row
-
-    def _sampled(self, mask: BoolArray) -> BoolArray:
-        engine, order = self._engine, self._order
-        count = len(mask)
-        within = self._within
-        size = count if within is None else int(np.count_nonzero(within))
-        percentage = self._profile.percentage_of_nodes_to_score or engine.percentage
-        wanted = nodes_to_find(percentage, size) if percentage else size
-        if not self._profile.score and not engine.extenders:
-            wanted = 1
-        if wanted >= size:
-            self.evaluated = size
-        else:
-            start = engine.next_start % count
-            mask, self._seen, self.evaluated = sample(order, mask, start, wanted, within)
-        self._start = engine.next_start % count
-        engine.next_start = (engine.next_start + self.evaluated) % count
-        return mask
-
-    def _filter_by_extenders(self, mask: BoolArray) -> BoolArray:
-        table = self._engine.cache.table
-        rows = [row for row in self._order.rows.tolist() if mask[row]]
-        left, failed, problem = filter_with_extenders(
-            self._engine.extenders, self._info.pod, table, rows
-        )
-        if problem is not None:
-            raise AttemptFailed(problem)
-        if len(left) < len(rows):
-            self._extended = True
-        for row, status in failed.items():
-            self.own[row] = status
-        kept = np.zeros(len(mask), dtype=bool)
-        kept[left] = True
-        return kept
-
-    def _best(self) -> int:
-        kept, order = self._kept, self._order
-        masked = kept.score(self._state, self._info)
-        self.scored = True
-        if self._engine.extenders:
-            table = self._engine.cache.table
-            masked = add_extender_scores(
-                self._engine.extenders, self._info.pod, table, masked, kept.candidates
-            )
-        ties = np.flatnonzero(masked == masked.max())
-        if len(ties) == 1:
-            return int(ties[0])
-        keys = kept.heap_keys(order, self._start)[ties]
-        return int(ties[keys.argmin()])
-
-    def fit_error(self) -> FitError:
-        """Why nothing fits: one status a node that was looked at."""
-        numbers = None
-        for fails in self._kept.fails():
-            numbers = fails if numbers is None else np.where(numbers == 0, fails, numbers)
-        absent, plugins = NOT_EVALUATED, set()
-        looked_at = self._within if self._seen is None else self._seen
-        if looked_at is not None and numbers is not None:
-            numbers = np.where(looked_at, numbers, 0).astype(np.uint16)
-        narrowed = self._kept.narrowed
-        if narrowed is not None:
-            names = " ".join(sorted(narrowed.narrowed_by))
-            text = f"node(s) didn't satisfy plugin(s) [{names}]"
-            absent = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)
-            plugins = set(narrowed.narrowed_by)
-        order = self._order
-        diagnosis = Diagnosis(
-            order.names, order.row_of, self._engine.outcomes, numbers, absent, self.own
-        )
-        if self._extended:
-            plugins.add(EXTENDER)
-        pending = diagnosis.plugins(Code.PENDING)
-        return FitError(
-            len(order.names),
-            diagnosis,
-            unschedulable_plugins=plugins
-            | diagnosis.plugins(Code.UNSCHEDULABLE)
-            | diagnosis.plugins(Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
-            pending_plugins=pending,
-        )
+    @property
+    def extenders(self) -> Sequence[Extender]:
+        return self._shared.extenders

@@ -60,9 +60,7 @@ class Extender(Protocol):
     def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
         """Called with the nodes that passed so far, in their order."""
 
-    def prioritize_later(
-        self, pod: Pod, nodes: Sequence[Node]
-    ) -> Callable[[], Mapping[str, int]]:
+    def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Callable[[], Mapping[str, int]]:
         """Begin to score; the function returned gives scores 0..10 by node.
 
         All extenders are asked before the first answer is awaited. The engine multiplies scores
