@@ -100,6 +100,20 @@ class AttemptRecord:
             seen = (mine != 0) if seen is None else seen | (mine != 0)
         return tally
 
+    def groups(self) -> list[tuple[Status, IntArray]]:
+        """The rows that were rejected, by the status that rejected them; each row once."""
+        first = np.zeros(len(self.names), dtype=np.int64)
+        for numbers in self.fails:
+            first = np.where(first == 0, numbers, first)
+        for row in self.own:
+            first[row] = 0
+        found = [
+            (self._outcomes.statuses[number], np.flatnonzero(first == number))
+            for number in np.unique(first).tolist()
+            if number
+        ]
+        return found + [(status, np.array([row])) for row, status in self.own.items()]
+
 
 class RecordRing:
     """The newest records."""

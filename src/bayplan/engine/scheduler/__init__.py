@@ -34,6 +34,7 @@ from bayplan.engine.scheduler.actions import (
     rfc3339,
 )
 from bayplan.engine.scheduler.core import Scheduler
+from bayplan.engine.scheduler.explain import Explanation
 from bayplan.engine.scheduler.inputs import (
     Added,
     BindDone,
@@ -56,6 +57,7 @@ __all__ = [
     "Deleted",
     "Evict",
     "Evicted",
+    "Explanation",
     "ExtenderBind",
     "Input",
     "Note",

@@ -19,9 +19,10 @@ from bayplan.engine.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.engine.queue import Gate, HintIndex, Place, QueuedPod, SchedulingQueue, sort_key_of
 from bayplan.engine.queue.heap import SortKey
-from bayplan.engine.records import RecordRing
+from bayplan.engine.records import AttemptRecord, RecordRing
 from bayplan.engine.scheduler.actions import Action, CallApi
 from bayplan.engine.scheduler.binding import POLL_SECONDS, BindingCycles
+from bayplan.engine.scheduler.explain import Explanation, explain
 from bayplan.engine.scheduler.failure import Failures
 from bayplan.engine.scheduler.gangs import Gangs
 from bayplan.engine.scheduler.inputs import (
@@ -396,6 +397,30 @@ class Scheduler:
     def story(self, pod: str) -> list[Note]:
         """What happened to a pod (uid or `namespace/name`), oldest first; old notes get lost."""
         return self._shared.stories.of(pod)
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod that waits to be scheduled, as the informer last showed it, or a placed one."""
+        found = self._shared.unassigned.get(key)
+        if found is not None:
+            return found
+        uids = {note.uid for note in self._shared.stories.of(key)}
+        infos = (self.cache.pod(uid) for uid in uids)
+        return next((info.pod for info in infos if info is not None and info.pod.key == key), None)
+
+    def judge(self, pod: Pod, now: float) -> AttemptRecord | None:
+        """Try a pod on the cluster as it is, changing and remembering nothing."""
+        engine = self.engine
+        kept, start, ring = engine.records, engine.next_start, RecordRing(limit=1)
+        engine.records = ring
+        try:
+            engine.schedule(pod, now, post_filter=False)
+        finally:
+            engine.records, engine.next_start = kept, start
+        return next(iter(ring), None)
+
+    def explain(self, key: str, now: float, best: int = 10) -> Explanation | None:
+        """Why a pod (`namespace/name`) is where it is; None if nothing is known of it."""
+        return explain(self, key, now, best)
 
     def place_of(self, key: str) -> str:
         """Where a pod is now, in words."""
