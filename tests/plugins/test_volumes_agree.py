@@ -25,7 +25,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", sorted(PAIRS))
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=70, deadline=None, suppress_health_check=list(HealthCheck))
 @given(world=storage_clusters(), pod=pods())
 def test_all_forms_agree(name, world, pod):
     module, scalar = PAIRS[name]
@@ -34,7 +34,7 @@ def test_all_forms_agree(name, world, pod):
     assert_agrees(module.new(None, handle), scalar(world, pod, {}), pod, handle, world)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(world=storage_clusters(), data=st.data())
 def test_incremental_state_equals_state_from_scratch(world, data):
     """After changes of pods, claims, volumes and nodes the kept indexes say what fresh ones say."""
