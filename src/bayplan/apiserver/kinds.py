@@ -382,6 +382,7 @@ class Registry:
     def __init__(self) -> None:
         self.generation = 0
         self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._resources: dict[tuple[str, str], Kind | None] = {}
         for kind in built_in():
             self._kinds[kind.group, kind.version, kind.resource] = kind
 
@@ -391,10 +392,12 @@ class Registry:
     def add(self, kind: Kind) -> None:
         """Add or replace the kind served at its group, version and resource."""
         self._kinds[kind.group, kind.version, kind.resource] = kind
+        self._resources.clear()
         self.generation += 1
 
     def remove(self, group: str, version: str, resource: str) -> None:
         if self._kinds.pop((group, version, resource), None):
+            self._resources.clear()
             self.generation += 1
 
     def __iter__(self) -> Iterator[Kind]:
@@ -402,9 +405,11 @@ class Registry:
 
     def by_resource(self, group: str, resource: str) -> Kind | None:
         """Return the kind of a group and resource in whichever version is served first."""
-        return next(
-            (k for k in self._kinds.values() if k.group == group and k.resource == resource), None
-        )
+        key = (group, resource)
+        if key not in self._resources:
+            found = (k for k in self._kinds.values() if (k.group, k.resource) == key)
+            self._resources[key] = next(found, None)
+        return self._resources[key]
 
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind that an object's apiVersion and kind name."""

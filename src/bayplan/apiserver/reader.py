@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.store import Compacted, FastReads, KeyValue, Store
+from bayplan.store import Compacted, FastReads, KeyValue, Store, Watcher
 
 CACHED_OBJECTS = 4096
+REMEMBERED_LISTS, REMEMBERED_ITEMS = 256, 64
 
 
 class CachedReader:
@@ -27,6 +28,7 @@ class CachedReader:
         self._fast = cast("FastReads", store) if hasattr(store, "get_now") else None
         self._decoded: dict[str, tuple[int, Object]] = {}
         self._mirrors: dict[str, Mirror] = {}
+        self._lists: dict[str, tuple[Watcher, list[Object]]] = {}
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
         codec = self._codec_of(group, resource)
@@ -39,7 +41,34 @@ class CachedReader:
         codec = self._codec_of(group, resource)
         if codec is None:
             return []
-        return [self._decode(codec, kv) for kv in self.range(codec, codec.collection(namespace))]
+        prefix = codec.collection(namespace)
+        if self._fast is None:
+            return [self._decode(codec, kv) for kv in self.range(codec, prefix)]
+        return self._remembered(codec, prefix)
+
+    def _remembered(self, codec: Codec, prefix: str) -> Iterable[Object]:
+        """Return a small collection from memory as long as nothing in it has changed."""
+        known = self._lists.get(prefix)
+        if known is not None:
+            try:
+                if not known[0].take():
+                    return known[1]
+            except Compacted:
+                pass
+            known[0].close()
+            del self._lists[prefix]
+        objects = [self._decode(codec, kv) for kv in self.range(codec, prefix)]
+        if len(objects) <= REMEMBERED_ITEMS:
+            if len(self._lists) >= REMEMBERED_LISTS:
+                self._forget_lists()
+            watcher = self._store.watch(prefix, after=self._store.revision)
+            self._lists[prefix] = (watcher, objects)
+        return objects
+
+    def _forget_lists(self) -> None:
+        for watcher, _ in self._lists.values():
+            watcher.close()
+        self._lists.clear()
 
     def range(self, codec: Codec, prefix: str) -> Iterable[KeyValue]:
         """Return the stored values below a prefix in key order."""
@@ -75,6 +104,7 @@ class CachedReader:
                 self._mirrors[codec.prefix] = mirror
 
     async def close(self) -> None:
+        self._forget_lists()
         for mirror in self._mirrors.values():
             await mirror.close()
         self._mirrors.clear()
