@@ -52,9 +52,9 @@ class Preemptions:
         """Begin to make room on a node for a pod."""
         shared = self._shared
         targets = [victim for victim in victims if not victim.terminating]
-        self._clear_nominations(pod, node_name)
         if not targets:
             return
+        self._clear_nominations(pod, node_name)
         names = ", ".join(victim.key for victim in targets)
         shared.note(pod, "preempts", f"{names} on {node_name}")
         shared.actions.append(Observe(profile.name, "preempted", victims=len(victims)))
