@@ -1,0 +1,146 @@
+"""`bayplan up`, `bayplan nodes` and `bayplan demo` as a person uses them."""
+
+import json
+import re
+import signal
+import ssl
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from bayplan.cli.nodes import parse_labels, parse_taints
+from bayplan.client import load_kubeconfig
+from bayplan.errors import ConfigError
+from bayplan.testing.servers import Process, bayplan_command
+
+pytestmark = pytest.mark.xdist_group("up")
+DEPLOYMENT = {
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+        },
+    },
+}
+
+
+class Up:
+    """A `bayplan up` on a data directory."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.unlink(missing_ok=True)
+        words = ["up", f"--data={folder / 'data'}", "--bind=127.0.0.1:0"]
+        words += [f"--kubeconfig-out={self.kubeconfig}", *more]
+        self.process = Process(bayplan_command(*words), folder / f"up-{time.monotonic_ns()}.log")
+        self.process.wait_until(lambda: "Ctrl-C" in self.process.last_words())
+
+    def call(self, method: str, path: str, body: object = None) -> dict:
+        found = load_kubeconfig(self.kubeconfig)
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {found.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(found.server + path, data, headers, method=method)
+        context = ssl._create_unverified_context()
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            return json.load(answer)
+
+    def names(self, path: str) -> list[str]:
+        return [item["metadata"]["name"] for item in self.call("GET", path)["items"]]
+
+    def stop(self) -> int:
+        self.process.popen.send_signal(signal.SIGINT)
+        return self.process.wait(20)
+
+
+def bayplan(*words: str) -> tuple[int, str, str]:
+    done = subprocess.run(bayplan_command(*words), capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def eventually(check, seconds: float = 60.0):
+    deadline = time.monotonic() + seconds
+    while not (result := check()):
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.1)
+    return result
+
+
+def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
+    up = Up(tmp_path, "--nodes=2")
+    try:
+        assert ["node-1", "node-2"] == up.names("/api/v1/nodes")
+        up.call("POST", "/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT)
+
+        def running():
+            pods = up.call("GET", "/api/v1/namespaces/default/pods")["items"]
+            return len(pods) == 3 and all(p["status"].get("phase") == "Running" for p in pods)
+
+        eventually(running)
+        code, out, err = bayplan(
+            "nodes", "add", "2", "--shape=gpu", "--zones=a,b", f"--kubeconfig={up.kubeconfig}"
+        )
+        assert (0, "2 nodes added\n") == (code, out), err
+        pods = up.names("/api/v1/namespaces/default/pods")
+    finally:
+        code = up.stop()
+    assert code == 0
+
+    again = Up(tmp_path)
+    try:
+        assert ["gpu-1", "gpu-2", "node-1", "node-2"] == again.names("/api/v1/nodes")
+        assert pods == again.names("/api/v1/namespaces/default/pods")
+        node = again.call("GET", "/api/v1/nodes/gpu-2")
+        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "b"
+        code, out, _ = bayplan("nodes", "remove", "--all", f"--kubeconfig={again.kubeconfig}")
+        assert (0, "4 nodes removed\n") == (code, out)
+    finally:
+        again.stop()
+
+
+def test_demo_places_explains_and_ends_in_time():
+    begin = time.monotonic()
+
+    code, out, err = bayplan("demo", "--plain")
+
+    assert code == 0, err
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert {"web-1", "web-6", "cache", "db-3", "train", "urgent", "giant"} <= set(rows)
+    assert "north-gpu" in rows["train"]
+    assert re.search(r"batch-\d +- +evicted for urgent", out)
+    assert "giant cannot be scheduled: 0/6 nodes are available: 1 node(s) had untolerated" in out
+    assert time.monotonic() - begin < 60  # 3 s on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["up", "--bind=nowhere"], "--bind"),
+        (["up", "--bind=127.0.0.1:0", "--controllers=nope", "--data={tmp}"], "nope"),
+        (["up", "--bind=127.0.0.1:0", "--config={tmp}/missing", "--data={tmp}"], "missing"),
+        (["nodes", "add", "--shape=huge"], "use one of small"),
+        (["nodes", "add", "--label=x", "--kubeconfig=/none"], "key=value"),
+        (["nodes", "remove"], "--all"),
+    ],
+)
+def test_wrong_words_are_named(tmp_path, words, text):
+    code, _, err = bayplan(*[word.format(tmp=tmp_path) for word in words])
+
+    assert code == 1
+    assert text in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_labels_and_taints_are_read_as_kubectl_does():
+    assert {"a": "b", "c": ""} == parse_labels(("a=b", "c="))
+    assert [
+        {"key": "k", "value": "v", "effect": "NoSchedule"},
+        {"key": "k", "effect": "NoExecute"},
+    ] == parse_taints(("k=v:NoSchedule", "k:NoExecute"))
+    with pytest.raises(ConfigError, match="EFFECT"):
+        parse_taints(("k=v",))
