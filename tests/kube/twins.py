@@ -37,10 +37,15 @@ class Connection:
         self._token = cluster.token
 
     def ask(
-        self, method: str, path: str, body: Json = None, media: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        media: str = "application/json",
+        extra: dict[str, str] | None = None,
     ) -> tuple[int, Json]:
         """Send one request; return the status and the decoded answer."""
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media, **(extra or {})}
         data = None if body is None else json.dumps(body).encode()
         self._http.request(method, path, data, headers)
         answer = self._http.getresponse()
