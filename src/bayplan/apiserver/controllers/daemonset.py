@@ -9,6 +9,7 @@ update deletes at most `maxUnavailable` working pods at a time. `maxSurge` is no
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import msgspec
 
@@ -26,7 +27,7 @@ from bayplan.apiserver.controllers.objects import (
     selector_of,
 )
 from bayplan.apiserver.controllers.pods import PodControl, is_available, pod_from, template_hash
-from bayplan.apiserver.controllers.runtime import Kit, Worker
+from bayplan.apiserver.controllers.runtime import Kit, Worker, together
 from bayplan.client import Change
 from bayplan.client.resources import DAEMON_SETS, NODES
 
@@ -81,10 +82,15 @@ class DaemonSetController:
             for pod in alive:
                 if is_finished(pod) or pod is not alive[0]:
                     await self._control.delete(pod)
-            if not pods.get(node):
-                await self._control.create(
-                    _pod(owner, template, node, revision), owner.metadata.namespace
-                )
+        await together(
+            partial(
+                self._control.create,
+                _pod(owner, template, node, revision),
+                owner.metadata.namespace,
+            )
+            for node in wanted
+            if not pods.get(node)
+        )
         for node, there in pods.items():
             if node not in wanted and node not in stays:
                 for pod in there:

@@ -8,6 +8,8 @@ Pod failure policies and success policies are not read.
 
 from __future__ import annotations
 
+from functools import partial
+
 from bayplan.apiserver.controllers.objects import (
     Json,
     Object,
@@ -19,7 +21,7 @@ from bayplan.apiserver.controllers.objects import (
     with_condition,
 )
 from bayplan.apiserver.controllers.pods import PodControl, pod_from
-from bayplan.apiserver.controllers.runtime import Kit, Worker
+from bayplan.apiserver.controllers.runtime import Kit, Worker, together
 from bayplan.client.resources import JOBS
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -84,8 +86,9 @@ class JobController:
         for pod in active[max(wanted, 0) :]:
             await self._control.delete(pod)
         indexes = _free_indexes(job, active, done)
-        for _ in range(wanted - len(active)):
-            await self._control.create(_pod(job, indexes), job.metadata.namespace)
+        bodies = [_pod(job, indexes) for _ in range(wanted - len(active))]
+        namespace = job.metadata.namespace
+        await together(partial(self._control.create, body, namespace) for body in bodies)
 
     async def _write_status(
         self,
