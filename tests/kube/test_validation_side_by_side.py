@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(kube_assets() is None, reason="run `make kube-assets` first"),
 ]
 ROUNDS = 1500
-SETUP = 2  # the first steps create the namespaces
+SETUP = 3  # the first steps create the namespaces
 # Answers that hold a random name, and bodies whose empty map ours cannot tell from none.
 LEFT_OUT = ("pod/generate-name", "pod/overhead", "node/amounts", "service/node-port")
 # Ours does not compile CEL expressions when an object is created.

@@ -44,7 +44,8 @@ def limit_range(**item):
 
 def quota(**hard):
     hard = {name.replace("_", "."): amount for name, amount in hard.items()}
-    return ("", "resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    body = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+    return ("", "resourcequotas", body)
 
 
 def pod(**spec):
@@ -178,6 +179,14 @@ def test_a_quota_counts_what_is_there():
     error = refusal(pod(), reader)
 
     assert "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in str(error)
+
+
+def test_a_quota_binds_when_its_controller_has_seen_it():
+    group, resource, body = quota(pods="0")
+    unseen = (group, resource, {**body, "status": {}})
+
+    assert write(pod(), Objects(unseen))
+    refusal(pod(), Objects((group, resource, body)))
 
 
 def test_a_quota_on_cpu_wants_to_know_it():

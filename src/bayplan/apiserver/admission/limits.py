@@ -39,7 +39,7 @@ def _items(limit_range: dict[str, Any]) -> list[dict[str, Any]]:
 def _merge(pod: dict[str, Any], requests: Resources, limits: Resources) -> None:
     notes: list[str] = []
     spec = pod["spec"]
-    for kind, word in (("initContainers", "init container"), ("containers", "container")):
+    for kind, word in (("containers", "container"), ("initContainers", "init container")):
         for container in spec.get(kind) or ():
             resources = container.setdefault("resources", {})
             for part, values in (("requests", requests), ("limits", limits)):

@@ -1,19 +1,33 @@
 """ResourceQuota: counts and sums of a namespace against its quotas.
 
-Usage is taken from `status.used` where a controller keeps it, and counted from the stored objects
-where none does. Scopes are respected for pods. What a request adds is not written to the quota's
-status: that is the quota controller's work.
+As upstream, a quota binds from the moment that its controller has written `status.hard`; a server
+without that controller enforces none. Usage is counted from the stored objects, so that a late
+`status.used` admits nothing too much. Scopes are respected for pods. What a request adds is not
+written to the quota's status: that is the controller's work (`used_of` counts for it).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import aggregate
 from bayplan.apiserver.admission.types import CREATE, Attributes, Reader, forbidden
 
 Usage = dict[str, int]
+
+
+class Kind(Protocol):
+    """Names a kind: its group and its plural resource."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def resource(self) -> str: ...
+
+
 _NANO = quantity.NANO
 # Resources whose number a quota can bound under a short name.
 _COUNTED = {
@@ -37,7 +51,7 @@ def check_quota(attrs: Attributes, reader: Reader) -> None:
     added = _usage(attrs.group, attrs.resource, attrs.obj)
     for quota in quotas:
         spec = quota.get("spec") or {}
-        hard: dict[str, str] = spec.get("hard") or {}
+        hard: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
         if attrs.resource == "pods" and not _in_scope(spec, attrs.obj):
             continue
         wanted = {name: amount for name, amount in added.items() if name in hard}
@@ -76,7 +90,7 @@ def _compare(
     hard: dict[str, str],
     wanted: Usage,
 ) -> None:
-    used = _used(attrs, reader, quota, wanted)
+    used = used_of(quota, reader.list(attrs.group, attrs.resource, attrs.namespace), attrs)
     over = sorted(n for n, a in wanted.items() if used.get(n, 0) + a > quantity.nanos(hard[n]))
     if not over:
         return
@@ -88,15 +102,13 @@ def _compare(
     raise forbidden(attrs, why)
 
 
-def _used(attrs: Attributes, reader: Reader, quota: dict[str, Any], wanted: Usage) -> Usage:
-    kept = (quota.get("status") or {}).get("used") or {}
-    if all(name in kept for name in wanted):
-        return {name: quantity.nanos(kept[name]) for name in wanted}
+def used_of(quota: dict[str, Any], objects: Iterable[dict[str, Any]], kind: Kind) -> Usage:
+    """Return what the given objects of one kind use of a quota, in nanos by resource name."""
     totals: Usage = {}
-    for obj in reader.list(attrs.group, attrs.resource, attrs.namespace):
-        if attrs.resource == "pods" and (_is_finished(obj) or not _in_scope(quota["spec"], obj)):
+    for obj in objects:
+        if kind.resource == "pods" and (_is_finished(obj) or not _in_scope(quota["spec"], obj)):
             continue
-        for name, amount in _usage(attrs.group, attrs.resource, obj).items():
+        for name, amount in _usage(kind.group, kind.resource, obj).items():
             totals[name] = totals.get(name, 0) + amount
     return totals
 

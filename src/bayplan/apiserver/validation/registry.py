@@ -7,12 +7,13 @@ label can be reported several times: that is upstream's answer too.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation import pods
 from bayplan.apiserver.validation.configs import validate_namespace_finalize
 from bayplan.apiserver.validation.errors import Cause
-from bayplan.apiserver.validation.formats import dns1123_label, dns1123_subdomain, path_segment
+from bayplan.apiserver.validation.formats import dns1123_subdomain, path_segment
 from bayplan.apiserver.validation.kinds import STRATEGIES
 from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
 from bayplan.apiserver.validation.pod_strategy import (
@@ -21,6 +22,13 @@ from bayplan.apiserver.validation.pod_strategy import (
     qos_class,
 )
 from bayplan.apiserver.validation.strategy import Strategy
+from bayplan.apiserver.validation.warnings import (
+    claim_warnings,
+    name_warning,
+    pod_warnings,
+    service_warnings,
+    volume_warnings,
+)
 
 _POD = ("", "pods")
 _NAMESPACE = ("", "namespaces")
@@ -189,18 +197,56 @@ def unconditional_update(group: str, resource: str) -> bool:
 
 def warnings_on_create(group: str, resource: str, obj: Object) -> list[str]:
     """Return texts for `Warning` headers of a create."""
-    if (group, resource) != _POD:
-        return []
-    problems = dns1123_label(obj["metadata"].get("name", ""))
-    if not problems:
-        return []
-    listed = " ".join(problems)
-    return [
-        "metadata.name: this is used in the Pod's hostname, which can result in surprising "
-        f"behavior; a DNS label is recommended: [{listed}]"
-    ]
+    name = obj["metadata"].get("name", "")
+    if (group, resource) == _POD:
+        named = name_warning(name, "the Pod's hostname")
+        return named + pod_warnings("", obj["metadata"], obj["spec"])
+    if (group, resource) in _NAMED_PODS:
+        named = name_warning(name, "Pod names and hostnames")
+        return named + _template_warnings(group, resource, obj)
+    warn = _WARNINGS.get((group, resource))
+    return warn(obj) if warn is not None else _template_warnings(group, resource, obj)
 
 
 def warnings_on_update(group: str, resource: str, obj: Object, old: Object) -> list[str]:
     """Return texts for `Warning` headers of an update."""
-    return []
+    if (group, resource) in _TEMPLATES:
+        changed = obj["metadata"].get("generation") != old["metadata"].get("generation")
+        return _template_warnings(group, resource, obj) if changed else []
+    warn = _WARNINGS.get((group, resource))
+    return warn(obj) if warn is not None else []
+
+
+def _template_warnings(group: str, resource: str, obj: Object) -> list[str]:
+    path = _TEMPLATES.get((group, resource))
+    if path is None:
+        return []
+    holder: Object = obj
+    for part in path:
+        holder = holder.get(part) or {}
+    return pod_warnings(
+        f"{'.'.join(path)}.", holder.get("metadata") or {}, holder.get("spec") or {}
+    )
+
+
+def _claim_warnings(obj: Object) -> list[str]:
+    return claim_warnings("spec", obj["spec"])
+
+
+# Where the pod template stands in the kinds that have one.
+_SPEC_TEMPLATE = ("spec", "template")
+_TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "replicationcontrollers"): _SPEC_TEMPLATE,
+    ("apps", "deployments"): _SPEC_TEMPLATE,
+    ("apps", "replicasets"): _SPEC_TEMPLATE,
+    ("apps", "statefulsets"): _SPEC_TEMPLATE,
+    ("apps", "daemonsets"): _SPEC_TEMPLATE,
+    ("batch", "jobs"): _SPEC_TEMPLATE,
+    ("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
+}
+_NAMED_PODS = frozenset(_TEMPLATES) - {("apps", "statefulsets"), ("apps", "daemonsets")}
+_WARNINGS: dict[tuple[str, str], Callable[[Object], list[str]]] = {
+    ("", "services"): service_warnings,
+    ("", "persistentvolumes"): volume_warnings,
+    ("", "persistentvolumeclaims"): _claim_warnings,
+}

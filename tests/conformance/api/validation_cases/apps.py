@@ -29,6 +29,8 @@ CASES: dict[str, dict[str, Body]] = {
         "limits": workload(template(containers=[{"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "0.5"}}}])),
         "negative-grace": workload(template(terminationGracePeriodSeconds=-1)),
         "paused": workload(paused=True),
+        "name-dots": {**workload(), "metadata": {"name": "de.ploy"}},
+        "warn": workload(template(nodeSelector={"beta.kubernetes.io/os": "linux"})),
     },
     "ReplicaSet": {
         "plain": workload(),

@@ -260,6 +260,20 @@ CASES: dict[str, Body] = {
     "pod-affinity-keys-both": {**_affinity(podAffinity={_TERM: [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}},
                                                                  "matchLabelKeys": ["app"], "mismatchLabelKeys": ["app"]}]}),
                                "metadata": {"name": "aff-both", "labels": {"app": "x"}}},
+    # allowed, with a warning
+    "warn-env": pod({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}, {"name": "A", "value": "x$(A)"}]}),
+    "warn-ports": pod({"ports": [{"containerPort": 80, "name": "a"}, {"containerPort": 80, "hostPort": 8080}, {"containerPort": 80, "name": "b"}]},
+                      initContainers=[{"name": "i", "image": "i:1", "ports": [{"containerPort": 81, "name": "a"}]}]),
+    "warn-labels": pod(nodeSelector={"beta.kubernetes.io/os": "linux"}, topologySpreadConstraints=[
+        {"maxSkew": 1, "topologyKey": "failure-domain.beta.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}]),
+    "warn-affinity": _affinity(podAffinity={_TERM: [{"topologyKey": "zone"}]}, podAntiAffinity={_SOFT: [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]},
+                               nodeAffinity={_SOFT: [{"weight": 1, "preference": {"matchExpressions": [
+                                   {"key": "beta.kubernetes.io/arch", "operator": "In", "values": ["a b"]}]}}]}),
+    "warn-fraction": pod({"resources": {"requests": {"memory": "1500m", "ephemeral-storage": "0.5"}}}),
+    "warn-annotations": {**pod(), "metadata": {"name": "warn-ann", "annotations": {
+        "scheduler.alpha.kubernetes.io/critical-pod": "", "seccomp.security.alpha.kubernetes.io/pod": "unconfined"}}},
+    "warn-lists": pod(hostAliases=[{"ip": "1.2.3.4"}, {"ip": "1.2.3.4"}], imagePullSecrets=[{"name": "a"}, {"name": "a"}]),
+    "warn-grace": pod(terminationGracePeriodSeconds=-1),
     # empties that vanish or stay
     "empties": {"metadata": {"name": "empties", "labels": {}, "annotations": {}},
                 "spec": {"containers": [{"name": "c", "image": "i:1", "command": [], "args": [], "env": [], "ports": [], "resources": {"limits": {}},

@@ -42,6 +42,8 @@ CASES: dict[str, Body] = {
     "cluster-ips": service(clusterIP="x", clusterIPs=["y"]),
     "name-digit": {**service(), "metadata": {"name": "1abc"}},
     "name-dots": {**service(), "metadata": {"name": "a.b"}},
+    "warn-headless": service(clusterIP="None", selector={"a": "b"}, externalIPs=["1.2.3.4"], sessionAffinity="ClientIP"),
+    "warn-name": service(externalName="x.example"),
     "publish": service(publishNotReadyAddresses=True),
 }  # fmt: skip
 

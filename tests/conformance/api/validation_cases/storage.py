@@ -52,6 +52,8 @@ CASES: dict[str, dict[str, Body]] = {
         "affinity-empty": volume(nodeAffinity={}),
         "claim-ref": volume(claimRef={"namespace": "checks", "name": "c"}),
         "status": {**volume(), "status": {"phase": "Available"}},
+        "warn": volume(persistentVolumeReclaimPolicy="Recycle", nodeAffinity={"required": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "failure-domain.beta.kubernetes.io/zone", "operator": "In", "values": ["a"]}]}]}}),
         "attributes": volume(volumeAttributesClassName=""),
     },
     "PersistentVolumeClaim": {
@@ -60,6 +62,7 @@ CASES: dict[str, dict[str, Body]] = {
         "modes": claim(accessModes=["Odd"], volumeMode="Odd", storageClassName="Bad!"),
         "size": claim(resources={"requests": {"storage": "-1"}}),
         "size-zero": claim(resources={"requests": {"storage": "0"}}),
+        "warn-fraction": claim(resources={"requests": {"storage": "1500m"}}),
         "size-fraction": claim(resources={"requests": {"storage": "1.5Gi"}}),
         "selector": claim(selector={"matchLabels": {"a b": "c"}}),
         "source": claim(dataSource={"kind": "VolumeSnapshot", "name": "s", "apiGroup": "snapshot.storage.k8s.io"}),
