@@ -48,6 +48,8 @@ class SchedulerMetrics:
         self._api_metrics()
         self._scheduled: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._sli: dict[int, Histogram] = {}
+        self._binding: dict[tuple[str, bool], Histogram] = {}
+        self._totals: dict[tuple[int, tuple[str, ...]], float] = {}
 
     # -- definitions
 
@@ -163,7 +165,7 @@ class SchedulerMetrics:
         self.plugin_errors = Counter(
             "bayplan_plugin_errors",
             "Exceptions of plugins, which failed one pod each.",
-            ["plugin"],
+            ["plugin", "method"],
             registry=self.registry,
         )
         self.reloads = Counter(
@@ -186,17 +188,42 @@ class SchedulerMetrics:
 
     # -- the hot ones
 
-    def attempt(self, result: str, profile: str, seconds: float, count: int = 1) -> None:
-        """Count attempts that ended in `result` (scheduled, unschedulable, error)."""
+    def attempt(self, result: str, profile: str, seconds: float | None) -> None:
+        """Count an attempt that ended in `result` (scheduled, unschedulable, error).
+
+        Without a time only the count rises; `attempt_took` then tells the time.
+        """
+        self._of(result, profile)[0].inc()
+        if seconds is not None:
+            self.attempt_took(result, profile, seconds)
+
+    def attempt_took(self, result: str, profile: str, seconds: float) -> None:
+        """Record the time of an attempt, binding included."""
+        self._of(result, profile)[1].observe(seconds)
+
+    def _of(self, result: str, profile: str) -> tuple[Counter, Histogram]:
         pair = self._scheduled.get((result, profile))
         if pair is None:
-            pair = (
+            pair = self._scheduled[result, profile] = (
                 self.schedule_attempts.labels(result, profile),
                 self.attempt_duration.labels(result, profile),
             )
-            self._scheduled[result, profile] = pair
-        pair[0].inc(count)
-        pair[1].observe(seconds)
+        return pair
+
+    def bind_took(self, profile: str, seconds: float, failed: bool) -> None:
+        """Record the time of the Bind extension point."""
+        child = self._binding.get((profile, failed))
+        if child is None:
+            status = "Error" if failed else "Success"
+            child = self.extension_point.labels("Bind", status, profile)
+            self._binding[profile, failed] = child
+        child.observe(seconds)
+
+    def raise_to(self, counter: Counter, labels: tuple[str, ...], value: float) -> None:
+        """Bring a counter up to a total that is counted elsewhere."""
+        key = (id(counter), labels)
+        counter.labels(*labels).inc(max(value - self._totals.get(key, 0.0), 0.0))
+        self._totals[key] = value
 
     def bound(self, attempts: int, seconds: float) -> None:
         """Record what it took to bind a pod: attempts, and time since the first one."""

@@ -144,6 +144,11 @@ class LiveScheduler:
         metrics.cache_size.labels("nodes").set(len(self._feed.informers["Node"].store))
         metrics.cache_size.labels("pods").set(core.cache.pod_count)
         metrics.cache_size.labels("assumed_pods").set(core.cache.assumed_count)
+        for labels, total in core.queue.incoming.items():
+            metrics.raise_to(metrics.incoming_pods, labels, total)
+        for served in core.engine.profiles.values():
+            for labels, total in served.problems.items():
+                metrics.raise_to(metrics.plugin_errors, labels, total)
         metrics.pending_api_calls.labels("pod_binding").set(self._performer.pending_binds)
 
     # -- the loop

@@ -10,6 +10,7 @@ Nothing here decides anything: a failure is reported, and the engine forgets, re
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 
@@ -55,7 +56,7 @@ class Performer:
         self._recorder = recorder
         self._metrics = metrics
         self._report = report
-        self._binds: deque[Bind] = deque()
+        self._binds: deque[tuple[Bind, float]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._binding = 0
         self._patches: dict[str, deque[PatchPod]] = {}
@@ -91,9 +92,11 @@ class Performer:
     def perform(self, actions: list[Action], seconds_per_attempt: float = 0.0) -> None:
         """Start actions; returns at once."""
         self._seconds_per_attempt = seconds_per_attempt
+        begin = time.perf_counter() - seconds_per_attempt
         for action in actions:
             if type(action) is Bind:
-                self._binds.append(action)
+                self._metrics.algorithm_duration.observe(seconds_per_attempt)
+                self._binds.append((action, begin))
                 if self._idle:
                     self._idle.popleft().set_result(None)
             else:
@@ -139,21 +142,26 @@ class Performer:
                         self._idle.remove(turn)
                     raise
                 continue
-            action = self._binds.popleft()
+            action, begin = self._binds.popleft()
             self._binding += 1
+            sent = time.perf_counter()
             try:
-                await self._bind(action)
+                bound = await self._bind(action)
             finally:
                 self._binding -= 1
+            now, profile = time.perf_counter(), action.pod.spec.scheduler_name
+            self._metrics.bind_took(profile, now - sent, not bound)
+            if bound:
+                self._metrics.attempt_took("scheduled", profile, now - begin)
 
-    async def _bind(self, action: Bind) -> None:
+    async def _bind(self, action: Bind) -> bool:
         meta = action.pod.metadata
         try:
             await self._client.bind(meta.namespace, meta.name, meta.uid, action.node_name)
         except ClientError as problem:
             if not is_retriable(problem) or not await self._bound_after_all(action):
                 self._report(BindDone(meta.uid, _text(problem)))
-                return
+                return False
         self._report(BindDone(meta.uid))
         if self._verbose:
             log.info(
@@ -161,6 +169,7 @@ class Performer:
                 pod=f"{meta.namespace}/{meta.name}",
                 node=action.node_name,
             )
+        return True
 
     async def _bound_after_all(self, action: Bind) -> bool:
         """Find out whether a binding without a clear answer took effect.
@@ -288,8 +297,10 @@ class Performer:
             metrics.preemption_victims.observe(action.victims)
         if action.result == "preempted":
             return
-        metrics.attempt(action.result, action.scheduler_name, self._seconds_per_attempt)
-        if action.result == "scheduled":
+        scheduled = action.result == "scheduled"
+        seconds = None if scheduled else self._seconds_per_attempt
+        metrics.attempt(action.result, action.scheduler_name, seconds)
+        if scheduled:
             metrics.bound(action.attempts, action.sli_seconds)
             if action.flushed:
                 metrics.after_flush.inc()
