@@ -114,6 +114,9 @@ async def test_simulated_nodes_are_ready_and_renew_their_leases() -> None:
         assert last > first
         assert "True" == conditions(await made.get(NODES, "node-0"))["Ready"]
         assert "taints" not in (await made.get(NODES, "node-0"))["spec"]
+        await made.delete(NODES, "node-0")
+        await made.settle(5)
+        assert not await made.exists(LEASES, "node-0", "kube-node-lease")
 
 
 @virtual

@@ -87,18 +87,18 @@ class Kubelet:
 
     def _node_changed(self, change: Change[Object]) -> None:
         name = change.new.metadata.name
-        if self._mine(change.new) and not self._mine(change.old):
+        if change.type != "DELETED" and self._mine(change.new) and not self._mine(change.old):
             for pod in self._pods.by("node", name):
                 self._worker.queue.add(pod.key)
-        if change.type != "DELETED":
-            self._node_worker.queue.add(name)
+        self._node_worker.queue.add(name)
 
     # -- nodes
 
     async def _sync_node(self, name: str) -> float | None:
         node = self._nodes.get(name)
         if node is None or not self._mine(node):
-            self._leases.pop(name, None)
+            if self._leases.pop(name, None) and node is None:
+                await self._kit.delete(LEASES, f"{LEASE_NAMESPACE}/{name}")
             return None
         ready = condition(node.status, "Ready")
         age = self._kit.clock() - seconds_of(ready.get("lastHeartbeatTime"))
