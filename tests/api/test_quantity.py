@@ -42,7 +42,8 @@ def test_value_and_milli_value_round_away_from_zero(text, value, milli):
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "1K", "1ki", "1mi", "1e", "1 Gi", "abc", "1.2.3", "1Kim", "--1", "1e1.5", "١"]
+    "text",
+    ["", " ", "1K", "1ki", "1mi", "1e", "1 Gi", "abc", "1.2.3", "1Kim", "--1", "1e1.5", "١", "Ei"],
 )
 def test_what_is_not_a_quantity_is_refused_by_name(text):
     with pytest.raises(quantity.QuantityError, match="parsing quantity"):
@@ -74,6 +75,12 @@ def test_what_is_not_a_quantity_is_refused_by_name(text):
         ("0.1Ki", "102400m"),
         ("100e-3", "100e-3"),
         ("0.1e1", "1"),
+        ("+5", "+5"),
+        ("007", "007"),
+        ("12.340", "12.340"),
+        ("340.329Ki", "348496896m"),
+        ("59.51e5", "59.51e5"),
+        ("Mi", "0"),
         (1.5, "1500m"),
         (4, "4"),
     ],

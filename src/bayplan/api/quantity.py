@@ -26,6 +26,7 @@ FORMAT_WRONG = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
 SUFFIX_WRONG = "unable to parse quantity's suffix"
+NUMBER_WRONG = "unable to parse numeric part of quantity"
 
 _SHAPE = re.compile(r"([+-]?)0*([0-9]*)(\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -40,7 +41,15 @@ _EXPONENT_LIMIT = 400
 
 
 class QuantityError(DecodeError):
-    """A text is not a quantity."""
+    """A text is not a quantity; `reason` is what the API server says about it."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
+
+
+def _refuse(text: str, reason: str) -> QuantityError:
+    return QuantityError(f'parsing quantity "{text}": {reason}', reason)
 
 
 class Amount(NamedTuple):
@@ -60,9 +69,11 @@ def parse(quantity: str | int | float) -> Amount:
     text = quantity.strip() if isinstance(quantity, str) else repr(quantity)
     match = _SHAPE.fullmatch(text)
     if not text or not match:
-        raise QuantityError(f'parsing quantity "{text}": {FORMAT_WRONG}')
+        raise _refuse(text, FORMAT_WRONG)
     sign, whole, _, fraction, suffix = match.groups(default="")
     exponent, form = _interpret(suffix, text)
+    if form == BINARY_SI and exponent > 40 and not any(map(str.isdigit, text)):
+        raise _refuse(text, NUMBER_WRONG)
     digits = (whole or "0") + fraction
     nanos = _scale(int(digits), len(fraction), exponent, form)
     kept = text if _kept_as_written(whole or "0", fraction, exponent, form) else ""
@@ -83,7 +94,7 @@ def _interpret(suffix: str, text: str) -> tuple[int, str]:
             raise ValueError
         exponent = int(suffix[1:])
     except ValueError as problem:
-        raise QuantityError(f'parsing quantity "{text}": {SUFFIX_WRONG}') from problem
+        raise _refuse(text, SUFFIX_WRONG) from problem
     return max(-_EXPONENT_LIMIT, min(exponent, _EXPONENT_LIMIT)), DECIMAL_EXPONENT
 
 
