@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+import structlog
 
 from bayplan.store import Compacted, Conflict, Unavailable
 from bayplan.store.etcd import EtcdStore
@@ -89,6 +92,29 @@ async def test_watchers_resume_without_a_gap_when_etcd_restarts(own_etcd: EtcdSe
         while "/w/2" not in seen:
             seen += [event.kv.key for event in await anext(watcher)]
     assert "/w/1" == seen[0]
+    await store.close()
+
+
+async def test_a_stream_that_has_gone_silent_is_replaced(own_etcd: EtcdServer) -> None:
+    store = await EtcdStore.open([own_etcd.url], silence_seconds=0.6, deadline=0.5)
+    watcher = store.watch("/w/", after=store.revision)
+    os.kill(own_etcd.pid, signal.SIGSTOP)  # connections stay open, nothing comes
+    with structlog.testing.capture_logs() as logs:
+        await asyncio.sleep(1.0)
+    os.kill(own_etcd.pid, signal.SIGCONT)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await store.put("/w/1", b"v", expect=0)
+                break
+            except Unavailable:
+                await asyncio.sleep(0.05)
+            except Conflict:
+                break  # it had happened
+        seen = [event.kv.key for event in await anext(watcher)]
+
+    assert ["/w/1"] == seen
+    assert "etcd watch broke, resuming" in [entry["event"] for entry in logs]
     await store.close()
 
 

@@ -287,4 +287,4 @@ def test_sqlite_store_agrees_with_the_model() -> None:
 
 def test_etcd_store_agrees_with_the_model(etcd: EtcdServer) -> None:
     EtcdMachine.server = etcd
-    run_machine(EtcdMachine, 12)
+    run_machine(EtcdMachine, 8)

@@ -44,6 +44,7 @@ FIRST_KEY = "\x02"
 PAGE = 2000  # keys in one answer
 BACKLOG = 5000  # revisions of the past to learn at the start
 COMPACT_SECONDS = 300.0
+SILENCE_SECONDS = 75.0  # a watch stream that says nothing for so long is taken for dead
 IMPATIENCE = 0.2  # seconds without news before `wait_for` makes some
 
 
@@ -67,16 +68,17 @@ class EtcdStore:
         tls: ssl.SSLContext | None = None,
         deadline: float = 5.0,
         compact_seconds: float = COMPACT_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
         max_lag: int = MAX_LAG,
     ) -> EtcdStore:
         """Connect, and learn the recent past. Raises `Unavailable` when etcd does not answer."""
-        client = EtcdClient(endpoints, tls=tls, deadline=deadline)
+        client = EtcdClient(endpoints, tls=tls, deadline=deadline, silence=silence_seconds)
         history = History(revision=0, max_events=max_events, max_bytes=max_bytes, max_lag=max_lag)
         store = cls(client, root, history)
         try:
-            await store._start(compact_seconds)
+            await store._start(compact_seconds, silence_seconds)
         except BaseException:
             await store.close()
             raise
@@ -165,12 +167,13 @@ class EtcdStore:
         self._history.close()
         await self._client.close()
 
-    async def _start(self, compact_seconds: float) -> None:
+    async def _start(self, compact_seconds: float, silence_seconds: float) -> None:
         newest = await self._touch()
         first = max(1, newest - BACKLOG)
         self._history.compacted = self._history.revision = last_place(first - 1)
         self._tasks.append(asyncio.create_task(self._follow(), name="etcd watch"))
         await self.wait_for(last_place(newest))
+        self._tasks.append(asyncio.create_task(self._beat(silence_seconds / 3)))
         if compact_seconds:
             self._tasks.append(asyncio.create_task(self._compact_forever(compact_seconds)))
 
@@ -263,6 +266,15 @@ class EtcdStore:
             begin = await self._touch()
             log.warning("etcd compacted what was not read yet; watchers must list again")
         self._history.rebase(last_place(begin))
+
+    async def _beat(self, seconds: float) -> None:
+        """Write a little at times, so that a stream without news is known to be broken."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self._touch()
+            except StoreError as error:
+                log.warning("etcd does not answer", err=str(error))
 
     async def _compact_forever(self, seconds: float) -> None:
         """Forget what is older than one period, as kube-apiserver does."""

@@ -32,7 +32,11 @@ class Refused(StoreError):
 
 
 class EtcdClient:
-    """A session with an etcd cluster. `deadline` is how long a request is tried, in seconds."""
+    """A session with an etcd cluster.
+
+    `deadline` is how long a request is tried, `silence` how long a watch may say nothing, both in
+    seconds.
+    """
 
     def __init__(
         self,
@@ -40,12 +44,16 @@ class EtcdClient:
         *,
         tls: ssl.SSLContext | None = None,
         deadline: float = 5.0,
+        silence: float = 75.0,
     ) -> None:
         if not endpoints:
             raise StoreError("opening etcd: no endpoint given")
         self._endpoints = [endpoint.rstrip("/") for endpoint in endpoints]
         self._at = 0
         self._deadline = deadline
+        self._watch_timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=deadline, sock_read=silence
+        )
         self._encode = msgspec.json.Encoder().encode
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=64, ssl=tls if tls is not None else True),
@@ -78,7 +86,9 @@ class EtcdClient:
         decoder = msgspec.json.Decoder(WatchAnswer, strict=False)
         try:
             async with self._session.post(
-                self._endpoint() + "/v3/watch", data=self._encode({"createRequest": body})
+                self._endpoint() + "/v3/watch",
+                data=self._encode({"createRequest": body}),
+                timeout=self._watch_timeout,
             ) as response:
                 rest = b""
                 async for chunk in response.content.iter_any():
