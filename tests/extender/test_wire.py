@@ -24,7 +24,8 @@ def test_args_with_objects_are_written_as_a_node_list():
         "Nodes": {"metadata": {}, "items": [{"metadata": {"name": "a"}}]},
         "NodeNames": None,
     } == json.loads(body)
-    assert [node] == wire.decode_args(body).nodes
+    read = wire.decode_args(body)
+    assert ([node], ["a"]) == ([bytes(raw) for raw in read.nodes], read.names)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def command() -> None:
               "carry only names (nodeCacheCapable) work.")  # fmt: skip
 @click.option("--token-file", type=click.Path(exists=True, dir_okay=False),
               help="Require this bearer token.")  # fmt: skip
+@click.option("--gzip", is_flag=True, help="Pack large answers, for schedulers far away.")
 @click.option("--tls-cert-file", default="", help="Serve HTTPS with this certificate.")
 @click.option("--tls-private-key-file", default="", help="Its key.")
 @click.option("--client-ca-file", default="", help="Require client certificates signed by this CA.")
@@ -58,6 +59,7 @@ def serve(
     prefix: str,
     kubeconfig: str,
     token_file: str | None,
+    gzip: bool,
     tls_cert_file: str,
     tls_private_key_file: str,
     client_ca_file: str,
@@ -81,6 +83,7 @@ def serve(
     if token_file:
         app.token = Path(token_file).read_text(encoding="utf-8").strip()
     app.prefix = prefix.rstrip("/")
+    app.gzip = gzip
     host, port = server.parse_address(bind)
     listen = server.Listen(host, port, tls_cert_file, tls_private_key_file, client_ca_file)
     scheme = "https" if tls_cert_file else "http"

@@ -153,7 +153,8 @@ class Search:
         within = self._within
         size = count if within is None else int(np.count_nonzero(within))
         percentage = self._profile.percentage_of_nodes_to_score or shared.percentage
-        wanted = nodes_to_find(percentage, size) if percentage else size
+        # Extenders pay for every node that they are sent: with them upstream's adaptive rule holds.
+        wanted = nodes_to_find(percentage, size) if percentage or shared.extenders else size
         if not self._profile.score and not shared.extenders:
             wanted = 1
         if wanted >= size:

@@ -6,6 +6,9 @@ wrong and what would be right: the scheduler on the other side would only report
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
 
 from bayplan.errors import BayplanError
 from bayplan.extender.wire import MAX_EXTENDER_PRIORITY, FilterResult, Victims
@@ -27,7 +30,10 @@ class Rejection:
         self.unresolvable = dict(unresolvable or {})
 
 
-def _must_be_known(names: Iterable[object], asked: Collection[str], function: str) -> None:
+def _must_be_known(names: Collection[object], asked: Collection[str], function: str) -> None:
+    with suppress(TypeError):  # something that cannot be a name; found below
+        if set(names) <= set(asked):
+            return
     for name in names:
         if not isinstance(name, str):
             raise AnswerError(
@@ -71,7 +77,7 @@ def _rejection(value: object, asked: Sequence[str], function: str) -> Rejection:
 
 
 def filter_answer(
-    value: object, names: Sequence[str], nodes: Sequence[bytes] | None, function: str
+    value: object, names: Sequence[str], nodes: Sequence[msgspec.Raw] | None, function: str
 ) -> FilterResult:
     """Make the filter's answer; `nodes` are sent back when the request carried objects."""
     verdict = _rejection(value, names, function)

@@ -80,7 +80,7 @@ async def respond(
     *,
     scope: MutableMapping[str, Any] | None = None,
 ) -> None:
-    """Send an answer, gzipped when it is large and the client takes it."""
+    """Send an answer, gzipped when `scope` is given, it is large and the client takes it."""
     headers = [(b"content-type", content_type.encode())]
     if scope and len(body) >= GZIP_FROM and b"gzip" in header(scope, b"accept-encoding"):
         packer = zlib.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)

@@ -102,7 +102,7 @@ def judge_filter(asked: Sequence[str], *, names: bool) -> Judge:
         if names:
             kept = result.node_names or []
         else:
-            kept = wire.node_names(result.nodes or [])
+            kept = result.nodes or []
         failed = {**result.failed_nodes, **result.unresolvable_nodes}
         if strangers := [name for name in (*kept, *failed) if name not in known]:
             raise CheckError(f'names the node "{strangers[0]}", which was not asked about')

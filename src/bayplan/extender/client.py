@@ -126,14 +126,14 @@ class HttpExtender:
             tuple(self._kept(answer, nodes)), answer.failed_nodes, answer.unresolvable_nodes
         )
 
-    def _kept(self, answer: wire.FilterResult, nodes: Sequence[Node]) -> list[str]:
+    def _kept(self, answer: wire.FilterAnswer, nodes: Sequence[Node]) -> list[str]:
         if self.config.node_cache_capable and answer.node_names is not None:
             return answer.node_names
         if answer.nodes is None:
             return []
         # upstream would go on with a node it never heard of; here it cannot be placed on
         asked = {node.metadata.name for node in nodes}
-        return [name for name in self._read(wire.node_names, answer.nodes) if name in asked]
+        return [name for name in answer.nodes if name in asked]
 
     def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> Mapping[str, int]:
         """Ask for scores, 0 to 10."""

@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
@@ -84,6 +85,8 @@ class Extender:
         self.nodes = nodes
         self.token = token
         self.prefix = prefix.rstrip("/")
+        self.gzip = False
+        """Pack large answers. Off: most extenders are near, where packing costs more time."""
         self.functions: dict[str, Callable[..., Any]] = {}
         self._wants: dict[str, tuple[str, ...]] = {}
         self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -149,7 +152,7 @@ class Extender:
     async def _filter(self, function: Callable[..., Any], body: bytes) -> bytes:
         args = wire.decode_args(body)
         try:
-            names = _names_of(args)
+            names = args.names
             value = await self._call("filter", function, args, names)
             result = answers.filter_answer(value, names, args.nodes, _name(function))
         except BayplanError as problem:
@@ -160,7 +163,7 @@ class Extender:
 
     async def _prioritize(self, function: Callable[..., Any], body: bytes) -> bytes:
         args = wire.decode_args(body)
-        names = _names_of(args)
+        names = args.names
         value = await self._call("prioritize", function, args, names)
         return wire.encode_priorities(answers.prioritize_answer(value, names, _name(function)))
 
@@ -196,7 +199,7 @@ class Extender:
         given = {
             "pod": lambda: decode(Pod, args.pod),
             "names": lambda: names,
-            "nodes": lambda: [self._node(text) for text in self._nodes(args, names)],
+            "nodes": lambda: [self._node(bytes(text)) for text in self._nodes(args, names)],
         }
         return await self._run(verb, function, given)
 
@@ -209,7 +212,9 @@ class Extender:
             node = self._read_nodes[text] = decode(Node, text)
         return node
 
-    def _nodes(self, args: wire.ExtenderArgs, names: Sequence[str]) -> Sequence[bytes]:
+    def _nodes(
+        self, args: wire.ExtenderArgs, names: Sequence[str]
+    ) -> Sequence[bytes | msgspec.Raw]:
         if args.nodes is not None:
             return args.nodes
         if self.nodes is None:
@@ -291,7 +296,8 @@ class Extender:
             return await _refuse(send, 400, str(problem))
         self._calls.labels(verb, "answered").inc()
         self._seconds.labels(verb).observe(perf_counter() - start)
-        await respond(send, 200, answer, "application/json", scope=scope)
+        packed = scope if self.gzip else None
+        await respond(send, 200, answer, "application/json", scope=packed)
 
     def _authorized(self, scope: Scope) -> bool:
         if not self.token:
@@ -301,14 +307,6 @@ class Extender:
             key == b"authorization" and hmac.compare_digest(value, expected)
             for key, value in scope["headers"]
         )
-
-
-def _names_of(args: wire.ExtenderArgs) -> list[str]:
-    if args.nodes is not None:
-        return wire.node_names(args.nodes)
-    if args.node_names is not None:
-        return args.node_names
-    return []
 
 
 def _with_uids(entry: wire.Victims) -> wire.Victims:

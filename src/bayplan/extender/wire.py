@@ -38,21 +38,31 @@ class _Named(msgspec.Struct, gc=False):
 
 
 _named = msgspec.json.Decoder(list[_Named] | None)
-_one_named = msgspec.json.Decoder(_Named)
 
 
 class ExtenderArgs(msgspec.Struct):
     """What filter and prioritize are asked: one pod, and nodes as objects or as names."""
 
     pod: bytes
-    nodes: list[bytes] | None = None
-    node_names: list[str] | None = None
+    nodes: list[msgspec.Raw] | None = None
+    names: list[str] = []
+    """The nodes' names, in whichever form they came."""
 
 
 class FilterResult(msgspec.Struct):
-    """What filter answers."""
+    """What a filter answers, to be sent: nodes in the form of the call."""
 
-    nodes: list[bytes] | None = None
+    nodes: Sequence[msgspec.Raw] | None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] = {}
+    unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class FilterAnswer(msgspec.Struct):
+    """What a filter answered, as read: of whole nodes only the names."""
+
+    nodes: list[str] | None = None
     node_names: list[str] | None = None
     failed_nodes: dict[str, str] = {}
     unresolvable_nodes: dict[str, str] = {}
@@ -91,6 +101,31 @@ class BindingArgs(msgspec.Struct):
     node: str
 
 
+class _GoNodeList(msgspec.Struct):
+    items: list[_Named] | None = None
+
+
+class _GoFilterResult(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
+    """An answer in Go's own spelling, read in one pass."""
+
+    nodes: _GoNodeList | None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] | None = None
+    failed_and_unresolvable_nodes: dict[str, str] | None = None
+    error: str | None = None
+
+    def plain(self) -> FilterAnswer:
+        nodes = None if self.nodes is None else self.nodes.items or []
+        return FilterAnswer(
+            nodes=None if nodes is None else [node.metadata.name for node in nodes],
+            node_names=self.node_names,
+            failed_nodes=self.failed_nodes or {},
+            unresolvable_nodes=self.failed_and_unresolvable_nodes or {},
+            error=self.error or "",
+        )
+
+
+_go_filter_result = msgspec.json.Decoder(_GoFilterResult)
 _priorities = msgspec.json.Decoder(list[HostPriority] | None)
 
 
@@ -126,24 +161,22 @@ def _read(decoder: msgspec.json.Decoder[T], fields: RawMap, name: str, what: str
         raise DecodeError(f"reading {what}: field {name}: {cause}") from cause
 
 
-def _items(fields: RawMap, name: str, what: str) -> list[bytes] | None:
-    """The items of a NodeList (or of a bare list, which some extenders send)."""
+def _list_of(fields: RawMap, name: str, what: str) -> msgspec.Raw | None:
+    """The items of a NodeList (or a bare list, which some extenders send), unread."""
     raw = fields.get(name.lower())
     if raw is None or _is_null(raw):
         return None
     if _starts(raw, b"["):
-        items = _read(_raw_list, fields, name, what)
-    else:
-        items = _read(_raw_list, _fields(raw, f"{what}: field {name}"), "items", f"{what}: {name}")
-    return [bytes(item) for item in items or ()]
+        return raw
+    items = _fields(raw, f"{what}: field {name}").get("items")
+    return msgspec.Raw(b"[]") if items is None or _is_null(items) else items
 
 
-def node_name(node: bytes) -> str:
-    """The metadata.name of one Node in JSON."""
+def _names_in(items: msgspec.Raw, what: str) -> list[str]:
     try:
-        return _one_named.decode(node).metadata.name
+        return [node.metadata.name for node in _named.decode(items) or ()]
     except msgspec.DecodeError as cause:
-        raise DecodeError(f"reading a node: {cause}") from cause
+        raise DecodeError(f"reading {what}: field Nodes: {cause}") from cause
 
 
 def decode_args(body: bytes) -> ExtenderArgs:
@@ -152,11 +185,12 @@ def decode_args(body: bytes) -> ExtenderArgs:
     pod = fields.get("pod")
     if pod is None or _is_null(pod):
         raise DecodeError("reading ExtenderArgs: field Pod is missing")
-    return ExtenderArgs(
-        pod=bytes(pod),
-        nodes=_items(fields, "Nodes", "ExtenderArgs"),
-        node_names=_read(_texts, fields, "NodeNames", "ExtenderArgs"),
-    )
+    items = _list_of(fields, "Nodes", "ExtenderArgs")
+    if items is not None:
+        nodes = _raw_list.decode(items) or []
+        return ExtenderArgs(bytes(pod), nodes, _names_in(items, "ExtenderArgs"))
+    names = _read(_texts, fields, "NodeNames", "ExtenderArgs")
+    return ExtenderArgs(bytes(pod), None, names or [])
 
 
 def encode_args(
@@ -168,12 +202,16 @@ def encode_args(
     return b'{"Pod":%b,"Nodes":%b,"NodeNames":%b}' % (pod, listed, named)
 
 
-def decode_filter_result(body: bytes) -> FilterResult:
+def decode_filter_result(body: bytes) -> FilterAnswer:
     """Read ExtenderFilterResult."""
     what = "ExtenderFilterResult"
-    fields = _fields(body, what)
-    return FilterResult(
-        nodes=_items(fields, "Nodes", what),
+    try:
+        return _go_filter_result.decode(body).plain()
+    except msgspec.DecodeError:  # another spelling, or wrong: the slow way tells
+        fields = _fields(body, what)
+    items = _list_of(fields, "Nodes", what)
+    return FilterAnswer(
+        nodes=None if items is None else _names_in(items, what),
         node_names=_read(_texts, fields, "NodeNames", what),
         failed_nodes=_read(_text_map, fields, "FailedNodes", what) or {},
         unresolvable_nodes=_read(_text_map, fields, "FailedAndUnresolvableNodes", what) or {},
@@ -328,11 +366,3 @@ def decode_error(body: bytes, what: str) -> str:
 def encode_binding_result(error: str) -> bytes:
     """Write ExtenderBindingResult."""
     return _encode({"Error": error})
-
-
-def node_names(items: Sequence[bytes]) -> list[str]:
-    """The names of many nodes at once."""
-    try:
-        return [node.metadata.name for node in _named.decode(b"[" + b",".join(items) + b"]") or ()]
-    except msgspec.DecodeError as cause:
-        raise DecodeError(f"reading nodes: {cause}") from cause
