@@ -168,6 +168,11 @@ class SchedulerMetrics:
             ["plugin", "method"],
             registry=self.registry,
         )
+        self.handling_errors = Counter(
+            "bayplan_handling_errors",
+            "Changes of objects that could not be taken over.",
+            registry=self.registry,
+        )
         self.reloads = Counter(
             "bayplan_config_reloads",
             "Reloads of the configuration, by outcome.",

@@ -157,12 +157,13 @@ class LiveScheduler:
         """Schedule until cancelled; what has begun is then finished within a moment."""
         performing = asyncio.create_task(self._performer.run())
         try:
-            while True:
+            while not performing.done():
                 if any(extender.blocking for extender in self.core.engine.extenders):
                     await self._turn_aside()
                 else:
                     self._turn()
                 await self._pause()
+            performing.result()
         finally:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._performer.finish(GRACE)
@@ -212,10 +213,14 @@ class LiveScheduler:
             return
         core, now = self.core, self._wall()
         for kind, new, _ in changes:
-            if kind == "DELETED":
-                core.delete(new, now)
-            else:
-                core.put(new, now)
+            try:
+                if kind == "DELETED":
+                    core.delete(new, now)
+                else:
+                    core.put(new, now)
+            except Exception:  # one odd object must not hide the changes that come with it
+                self.metrics.handling_errors.inc()
+                log.exception("change not taken over", kind=new.KIND, object=new.key)
         self._wake.set()
 
     def _report(self, result: Input) -> None:

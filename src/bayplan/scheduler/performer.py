@@ -147,6 +147,10 @@ class Performer:
             sent = time.perf_counter()
             try:
                 bound = await self._bind(action)
+            except Exception as problem:  # a bug must not cost a worker, nor the pod
+                bound = False
+                log.exception("binding failed unexpectedly", pod=action.pod.key)
+                self._report(BindDone(action.pod.metadata.uid, str(problem)))
             finally:
                 self._binding -= 1
             now, profile = time.perf_counter(), action.pod.spec.scheduler_name
