@@ -107,6 +107,8 @@ async def test_simulated_nodes_are_ready_and_renew_their_leases() -> None:
     async with cluster() as made:
         await made.settle(5)
         assert "True" == conditions(await made.get(NODES, "node-0"))["Ready"]
+        info = (await made.get(NODES, "node-0"))["status"]["nodeInfo"]
+        assert info["kubeletVersion"].startswith("v1.")
         first = (await made.get(LEASES, "node-0", "kube-node-lease"))["spec"]["renewTime"]
         await made.settle(1000)
 

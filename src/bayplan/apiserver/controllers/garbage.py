@@ -32,7 +32,7 @@ CUSTOM_KINDS = Resource(
     namespaced=False,
 )
 IGNORED = {CORE_EVENTS.plural, LEASES.plural, "componentstatuses"}
-REDISCOVER_SECONDS = 30.0
+REDISCOVER_SECONDS = 120.0
 
 
 class _Node(msgspec.Struct, frozen=True):

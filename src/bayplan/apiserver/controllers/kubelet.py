@@ -30,6 +30,7 @@ from bayplan.apiserver.controllers.objects import (
     with_condition,
 )
 from bayplan.apiserver.controllers.runtime import Kit, Worker, node_index
+from bayplan.apiserver.documents import KUBERNETES_VERSION
 from bayplan.client import AlreadyExists, Change, NotFound
 from bayplan.client.resources import LEASES, NODES, PODS
 
@@ -102,6 +103,7 @@ class Kubelet:
             return None
         ready = condition(node.status, "Ready")
         age = self._kit.clock() - seconds_of(ready.get("lastHeartbeatTime"))
+        # One that was made ready by hand has no heartbeat, so it gets the rest here as well.
         if ready.get("status") != "True" or age >= HEARTBEAT_SECONDS:
             await self._post_status(node)
         if not self._lease:
@@ -122,9 +124,15 @@ class Kubelet:
             status = {"conditions": conditions}
             conditions = with_condition(status, type_, value, reason, message, now)
             conditions[-1]["lastHeartbeatTime"] = now
-        await self._kit.patch(
-            NODES, node.key, {"status": {"conditions": conditions}}, subresource="status"
-        )
+        body: Json = {"conditions": conditions}
+        if not (node.status.get("nodeInfo") or {}).get("kubeletVersion"):
+            body["nodeInfo"] = _node_info(node)
+        if not node.status.get("addresses"):
+            body["addresses"] = [
+                {"type": "InternalIP", "address": _host_address(node)},
+                {"type": "Hostname", "address": node.metadata.name},
+            ]
+        await self._kit.patch(NODES, node.key, {"status": body}, subresource="status")
 
     async def _renew(self, node: Object) -> None:
         """Renew the node's lease, or make it."""
@@ -329,6 +337,23 @@ def _host_address(node: Object) -> str:
             return str(address.get("address"))
     n = crc32(node.metadata.name.encode()) & 0xFFFF
     return f"192.168.{n >> 8}.{n & 255}"
+
+
+def _node_info(node: Object) -> Json:
+    labels = node.metadata.labels
+    identity = f"simulated-{crc32(node.metadata.name.encode()):08x}"
+    return {
+        "architecture": labels.get("kubernetes.io/arch", "amd64"),
+        "bootID": identity,
+        "containerRuntimeVersion": "simulated://1",
+        "kernelVersion": "simulated",
+        "kubeProxyVersion": "",
+        "kubeletVersion": KUBERNETES_VERSION,
+        "machineID": identity,
+        "operatingSystem": labels.get("kubernetes.io/os", "linux"),
+        "osImage": "simulated",
+        "systemUUID": identity,
+    }
 
 
 def _container(container: Json, ready: bool, now: str) -> Json:
