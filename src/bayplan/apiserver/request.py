@@ -188,8 +188,9 @@ def number(query: dict[str, str], name: str) -> int | None:
     if not value:
         return None
     try:
-        return int(value)
+        found = int(value)
     except ValueError:
-        raise bad_request(
-            f'strconv.ParseInt: parsing "{value}": invalid syntax in query parameter "{name}"'
-        ) from None
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+    if not -(2**63) <= found < 2**63:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
+    return found
