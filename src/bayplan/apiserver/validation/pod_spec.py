@@ -89,9 +89,9 @@ def validate_pod_spec(
         causes += _validate_pod_resources(f"{field}.resources", spec, pod)
     if spec.get("hostNetwork"):
         causes += _validate_host_ports(f"{field}.containers", containers, is_pod)
-    restart, dns = spec.get("restartPolicy"), spec.get("dnsPolicy")
-    if restart not in _RESTART:
-        causes += one_of(f"{field}.restartPolicy", restart, _RESTART)
+    dns = spec.get("dnsPolicy")
+    if pod.restart_policy not in _RESTART:
+        causes += one_of(f"{field}.restartPolicy", pod.restart_policy, _RESTART)
     if dns not in _DNS:
         causes += one_of(f"{field}.dnsPolicy", dns, _DNS)
     causes += _validate_dns_config(f"{field}.dnsConfig", spec.get("dnsConfig"), dns)

@@ -61,9 +61,10 @@ def _keep_addresses(spec: Object, before: Object) -> None:
             spec["clusterIP"] = before["clusterIP"]
         if not spec.get("clusterIPs") and before.get("clusterIPs"):
             spec["clusterIPs"] = before["clusterIPs"]
-        for name in ("ipFamilies", "ipFamilyPolicy"):
-            if not spec.get(name) and before.get(name):
-                spec[name] = before[name]
+        if not spec.get("ipFamilies") and before.get("ipFamilies"):
+            spec["ipFamilies"] = before["ipFamilies"]
+        if spec.get("ipFamilyPolicy") is None and before.get("ipFamilyPolicy"):
+            spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
         same = spec.get("clusterIPs") == before.get("clusterIPs")
         if spec.get("clusterIP") != before.get("clusterIP") and same:
             spec["clusterIPs"] = [spec["clusterIP"]]
