@@ -23,10 +23,11 @@ from bayplan.api.schema import (
 )
 from bayplan.apiserver import crd, protobuf
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import bad_request
+from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
 from bayplan.apiserver.request import Request
+from bayplan.apiserver.validation.errors import invalid as invalid_value
 from bayplan.errors import DecodeError
 
 _json = msgspec.json.Decoder()
@@ -56,8 +57,22 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
     """
     media = body_type(request.content_type)
     raw = parse(media, request.body)
+    if kind.custom:
+        _check_custom_kind(kind, raw)
     obj = identify(raw, kind.api_version, kind.kind, defaulted=not kind.custom)
     return canonical(request, kind, obj, type_, request.body if media == JSON else None)
+
+
+def _check_custom_kind(kind: Kind, raw: Any) -> None:
+    """Another kind in the right version is an invalid object, not a bad request."""
+    if not isinstance(raw, dict) or raw.get("apiVersion") != kind.api_version:
+        return
+    given = raw.get("kind")
+    if isinstance(given, str) and given and given != kind.kind:
+        metadata = raw.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        cause = invalid_value("kind", given, f"must be {kind.kind}")
+        raise invalid(kind.group, given, name, [cause])
 
 
 def read_as(request: Request, api_version: str, kind_name: str, *, older: str = "") -> Object:
@@ -147,7 +162,10 @@ def report(request: Request, mode: str, obj: Object, found: list[str]) -> None:
 
 def _custom(request: Request, kind: Kind, obj: Object, body: bytes | None) -> Object:
     mode = request.field_validation
-    out, found = crd.prune(kind, obj, body)
+    try:
+        out, found = crd.prune(kind, obj, body)
+    except FieldTypeError as error:
+        raise bad_request(str(error)) from error
     if mode != "Ignore":
         report(request, mode, obj, found)
     return out

@@ -14,6 +14,7 @@ from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.definitions import RESOURCE, Definitions, is_definition
 from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
 from bayplan.apiserver.errors import ApiError, method_not_allowed, path_not_found
+from bayplan.apiserver.http import plain_text
 from bayplan.apiserver.request import Request, User
 from bayplan.apiserver.responses import Answer, Stream, plain_answer
 from bayplan.apiserver.subresources.binding import bind
@@ -85,6 +86,8 @@ class Dispatcher:
         if kind.namespaced and not request.namespace and request.verb not in ("list", "watch"):
             raise _elsewhere(request)
         if not kind.namespaced and request.namespace:
+            if kind.custom:
+                return plain_text(404, "404 page not found\n")
             raise path_not_found()
         if (request.verb in ("create",) and request.name) or (
             request.verb in ("update", "patch") and not request.name

@@ -221,8 +221,8 @@ class ApiServer:
         return found if found is not None else plain_text(404, "404 page not found\n")
 
     def _unknown(self, group: str, version: str) -> Answer:
-        """Answer for a resource that no kind serves: JSON below a known group, text elsewhere."""
-        if group in self.backend.registry.group_versions():
+        """Answer for a resource that no kind serves: JSON below a built-in group, else text."""
+        if any(kind.group == group and not kind.custom for kind in self.backend.registry):
             raise path_not_found()
         return plain_text(404, "404 page not found\n")
 

@@ -84,8 +84,8 @@ def test_conditions_keep_their_time_while_they_do_not_change():
                 additionalPrinterColumns=[{"name": "X", "type": "text", "jsonPath": ".a["}]
             ),
             [
-                ("spec.versions[0].additionalPrinterColumns[0].type", "NotSupported"),
-                ("spec.versions[0].additionalPrinterColumns[0].jsonPath", "Invalid"),
+                ("spec.additionalPrinterColumns[0].type", "Invalid"),
+                ("spec.additionalPrinterColumns[0].JSONPath", "Invalid"),
             ],
         ),
         (
@@ -120,7 +120,23 @@ def test_schemas_must_be_structural(schema, path):
 
     found = [field for field, _ in fields(definitions.validate_create(obj))]
 
-    assert [f"spec.versions[0].schema.openAPIV3Schema.{path}"] == found
+    assert [f"spec.validation.openAPIV3Schema.{path}"] == found
+
+
+def test_problems_are_told_of_a_version_where_versions_differ():
+    obj = prepared()
+    schema = {"type": "object", "properties": {"a": {}}}
+    version = {
+        "name": "v2",
+        "served": True,
+        "storage": False,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    obj["spec"]["versions"].append(version)
+
+    found = [field for field, _ in fields(definitions.validate_create(obj))]
+
+    assert ["spec.versions[1].schema.openAPIV3Schema.properties[a].type"] == found
 
 
 def test_the_storage_version_may_change_and_is_remembered():

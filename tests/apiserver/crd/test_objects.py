@@ -100,10 +100,10 @@ def test_unknown_fields_are_pruned_and_reported():
     assert {"kept": {"x": 1}} == pruned["spec"]["any"]
     assert {"flag", "any", "holds", "tags"} == set(pruned["spec"])
     assert [
+        'unknown field "extra"',
         'unknown field "metadata.nam"',
         'unknown field "spec.color"',
         'unknown field "spec.holds[0].q"',
-        'unknown field "extra"',
     ] == found
 
 
@@ -182,6 +182,37 @@ def test_a_missing_field_is_required():
     assert ["spec.flag"] == [c.field for c in crd.validate_create(KIND, obj)]
 
 
+def test_what_the_storage_version_lacks_is_not_kept():
+    both = definition()
+    spec = {"type": "object", "properties": {"flag": {"type": "string"}, "new": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    version = {
+        "name": "v2",
+        "served": True,
+        "storage": False,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    both["spec"]["versions"].append(version)
+    kind = crd.kinds_of(both)[1]
+    obj = {**ship(new="x"), "apiVersion": "sea.example/v2"}
+
+    crd.prepare_for_create(kind, obj)
+
+    assert {"flag": "no"} == obj["spec"]
+
+
+@pytest.mark.parametrize(
+    ("crew", "found"), [(-1, [".spec.crew"]), (2**31, [".spec.crew"]), (5, [])]
+)
+def test_replica_counts_of_a_scale_are_checked(crew, found):
+    scale = {"scale": {"specReplicasPath": ".spec.crew", "statusReplicasPath": ".status.crew"}}
+    kind = crd.kinds_of(definition(subresources=scale))[0]
+
+    causes = crd.validate_create(kind, ship(crew=crew))
+
+    assert found == [c.field for c in causes if c.field.startswith(".")]
+
+
 def test_old_mistakes_do_not_stop_other_changes():
     old = ship(crew=100)
 
@@ -193,7 +224,7 @@ def test_old_mistakes_do_not_stop_other_changes():
     ("schema", "value", "problems"),
     [
         ({"anyOf": [{"type": "string"}, {"minimum": 5}]}, 7, 0),
-        ({"anyOf": [{"type": "string"}, {"minimum": 5}]}, 3, 1),
+        ({"anyOf": [{"type": "string"}, {"minimum": 5}]}, 3, 2),
         ({"oneOf": [{"minimum": 1}, {"minimum": 5}]}, 7, 1),
         ({"oneOf": [{"minimum": 1}, {"minimum": 5}]}, 3, 0),
         ({"not": {"minimum": 5}}, 7, 1),
@@ -201,7 +232,7 @@ def test_old_mistakes_do_not_stop_other_changes():
         ({"type": "number", "multipleOf": 0.5}, 1.5, 0),
         ({"type": "number", "multipleOf": 2}, 3, 1),
         ({"type": "integer"}, 3.0, 0),
-        ({"type": "integer"}, 3.5, 1),
+        ({"type": "integer"}, 3.5, 2),
         ({"type": "integer", "exclusiveMinimum": True, "minimum": 3}, 3, 1),
     ],
 )

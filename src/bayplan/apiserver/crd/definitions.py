@@ -15,7 +15,6 @@ from bayplan.apiserver.crd.structural import validate_schema
 from bayplan.apiserver.tables import compile_path
 from bayplan.apiserver.validation.errors import (
     Cause,
-    duplicate,
     forbidden,
     immutable,
     invalid,
@@ -30,6 +29,7 @@ from bayplan.apiserver.validation.formats import (
 
 SCOPES = ("Cluster", "Namespaced")
 COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+SIMPLE_PATH = "must be a simple json path starting with ."
 GROUP = "apiextensions.k8s.io"
 RESOURCE = "customresourcedefinitions"
 
@@ -72,8 +72,9 @@ def _remember_storage(obj: Object) -> None:
     status = obj["status"]
     stored = list(status.get("storedVersions") or ())
     for version in (obj.get("spec") or {}).get("versions") or ():
-        if version.get("storage") and version.get("name") not in stored:
-            stored.append(version["name"])
+        if version.get("storage"):
+            stored += [version["name"]] if version.get("name") not in stored else []
+            break
     obj["status"] = {**status, "storedVersions": stored}
 
 
@@ -111,7 +112,12 @@ def _validate_stored(obj: Object) -> list[Cause]:
     stored = (obj.get("status") or {}).get("storedVersions") or []
     if not stored:
         return [invalid("status.storedVersions", stored, "must have at least one stored version")]
-    known = {v.get("name") for v in (obj["spec"].get("versions") or ())}
+    versions = obj["spec"].get("versions") or ()
+    wanted = [v.get("name") for v in versions if v.get("storage")]
+    if wanted and wanted[-1] not in stored:
+        text = f"must have the storage version {wanted[-1]}"
+        return [invalid("status.storedVersions", stored, text)]
+    known = {v.get("name") for v in versions}
     return [
         invalid(f"status.storedVersions[{index}]", name, "must appear in spec.versions")
         for index, name in enumerate(stored)
@@ -166,17 +172,18 @@ def _validate_conversion(conversion: Mapping[str, Any]) -> list[Cause]:
 
 def _validate_versions(versions: list[Mapping[str, Any]]) -> list[Cause]:
     causes: list[Cause] = []
-    seen: set[str] = set()
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name", "")
         causes += check(f"{path}.name", name, dns1035_label)
-        if name in seen:
-            causes.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-        causes += _validate_version(version, path)
+        causes += _validate_version(version, _places(versions, path))
     shown = [dict(version) for version in versions]
     stored = sum(bool(version.get("storage")) for version in versions)
+    names = [version.get("name", "") for version in versions]
+    if versions:
+        causes += check("spec.version", names[0], dns1035_label)
+    if len(set(names)) < len(names):
+        causes.append(invalid("spec.versions", shown, "must contain unique version names"))
     if not versions:
         causes.append(required("spec.versions", "must have at least one version"))
     elif stored != 1:
@@ -185,26 +192,51 @@ def _validate_versions(versions: list[Mapping[str, Any]]) -> list[Cause]:
     return causes
 
 
-def _validate_version(version: Mapping[str, Any], path: str) -> list[Cause]:
+def _places(versions: list[Mapping[str, Any]], path: str) -> dict[str, str]:
+    """Where problems of a version are reported.
+
+    What all versions have in common stands at the top of the internal form of a definition, and
+    that is the form which the real server validates.
+    """
+    where = {
+        "schema": ("spec.validation.openAPIV3Schema", f"{path}.schema.openAPIV3Schema"),
+        "additionalPrinterColumns": (
+            "spec.additionalPrinterColumns",
+            f"{path}.additionalPrinterColumns",
+        ),
+        "subresources": ("spec.subresources", f"{path}.subresources"),
+    }
+    common = {name: all(v.get(name) == versions[0].get(name) for v in versions) for name in where}
+    places = {name: top if common[name] else own for name, (top, own) in where.items()}
+    return {**places, "own": path}
+
+
+def _validate_version(version: Mapping[str, Any], places: Mapping[str, str]) -> list[Cause]:
     causes = []
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    where = f"{path}.schema.openAPIV3Schema"
     if schema is None:
+        where = f"{places['own']}.schema.openAPIV3Schema"
         causes.append(required(where, "schemas are required"))
     else:
-        causes += validate_schema(schema, where)
+        causes += validate_schema(schema, places["schema"])
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        causes += _validate_column(column, f"{path}.additionalPrinterColumns[{index}]")
+        causes += _validate_column(column, f"{places['additionalPrinterColumns']}[{index}]")
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         for name, prefix in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-            value = scale.get(name, "")
-            field = f"{path}.subresources.scale.{name}"
-            if not value:
-                causes.append(required(field))
-            elif not value.startswith(prefix):
-                causes.append(invalid(field, value, f"should be a json path under {prefix[:-1]}"))
+            field = f"{places['subresources']}.scale.{name}"
+            causes += _validate_scale_path(field, scale.get(name, ""), prefix)
     return causes
+
+
+def _validate_scale_path(field: str, value: str, prefix: str) -> list[Cause]:
+    if not value:
+        return [required(field)]
+    if not value.startswith("."):
+        return [invalid(field, value, SIMPLE_PATH)]
+    if not value.startswith(prefix):
+        return [invalid(field, value, f"should be a json path under {prefix[:-1]}")]
+    return []
 
 
 def _validate_column(column: Mapping[str, Any], path: str) -> list[Cause]:
@@ -212,17 +244,19 @@ def _validate_column(column: Mapping[str, Any], path: str) -> list[Cause]:
     if not column.get("name"):
         causes.append(required(f"{path}.name"))
     kind = column.get("type", "")
-    if kind not in COLUMN_TYPES:
-        causes.append(
-            not_supported(f"{path}.type", kind, COLUMN_TYPES) if kind else required(f"{path}.type")
-        )
+    if not kind:
+        causes.append(required(f"{path}.type"))
+    elif kind not in COLUMN_TYPES:
+        causes.append(invalid(f"{path}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}"))
     json_path = column.get("jsonPath", "")
     if not json_path:
-        return [*causes, required(f"{path}.jsonPath")]
+        return [*causes, required(f"{path}.JSONPath")]
     try:
         compile_path(json_path)
     except ValueError as error:
-        causes.append(invalid(f"{path}.jsonPath", json_path, str(error)))
+        return [*causes, invalid(f"{path}.JSONPath", json_path, str(error))]
+    if not json_path.startswith("."):
+        causes.append(invalid(f"{path}.JSONPath", json_path, SIMPLE_PATH))
     return causes
 
 

@@ -28,22 +28,27 @@ class CustomKind(Kind, frozen=True, kw_only=True):
     printer_columns: list[dict[str, Any]] = msgspec.field(default_factory=list)
     scale: dict[str, str] = msgspec.field(default_factory=dict)
     list_kind: str = ""
+    stored_schema: dict[str, Any] | None = None  # of the storage version, if that is another one
 
 
 def kinds_of(definition: Definition) -> list[CustomKind]:
     """The kinds that a definition serves, one a version, in the order of the definition."""
     versions = definition["spec"]["versions"]
-    storage = next((v["name"] for v in versions if v.get("storage")), versions[0]["name"])
+    storage = next((v for v in versions if v.get("storage")), versions[0])
     return [_kind(definition, version, storage) for version in versions if version.get("served")]
 
 
-def _kind(definition: Definition, version: Mapping[str, Any], storage: str) -> CustomKind:
+def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
+    found = (version.get("schema") or {}).get("openAPIV3Schema")
+    return found or {"type": "object", PRESERVE: True}
+
+
+def _kind(
+    definition: Definition, version: Mapping[str, Any], storage: Mapping[str, Any]
+) -> CustomKind:
     spec = definition["spec"]
     names = spec["names"]
-    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {
-        "type": "object",
-        PRESERVE: True,
-    }
+    schema = _schema(version)
     subresources = version.get("subresources") or {}
     selectable = version.get("selectableFields") or ()
     return CustomKind(
@@ -58,13 +63,14 @@ def _kind(definition: Definition, version: Mapping[str, Any], storage: str) -> C
         subresources=_subresources(subresources, names["kind"]),
         field_labels=tuple(item["jsonPath"].removeprefix(".") for item in selectable),
         storage=(spec["group"], names["plural"]),
-        storage_version=storage,
+        storage_version=storage["name"],
         custom=True,
         schema=schema,
         type=custom_resource(schema, names["kind"]),
         printer_columns=list(version.get("additionalPrinterColumns") or ()),
         scale=dict(subresources.get("scale") or {}),
         list_kind=names.get("listKind") or f"{names['kind']}List",
+        stored_schema=_schema(storage) if storage is not version else None,
     )
 
 

@@ -16,7 +16,7 @@ from bayplan.apiserver.crd.kinds import PRESERVE, CustomKind, Object, custom
 from bayplan.apiserver.crd.rules import validate_rules
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.errors import Cause, invalid
 
 Schema = Mapping[str, Any]
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -32,7 +32,7 @@ def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str
     found: list[str] = []
     result = _prune_root(obj, schema, "", found)
     duplicates = duplicate_fields(body, obj) if body is not None else []
-    texts = [f'unknown field "{path}"' for path in found]
+    texts = [f'unknown field "{path}"' for path in sorted(found)]
     return result, texts + [f'duplicate field "{path}"' for path in dict.fromkeys(duplicates)]
 
 
@@ -107,13 +107,22 @@ def prepare_for_create(kind: Kind, obj: Object) -> None:
     if "status" in kind.subresources:
         obj.pop("status", None)
     obj["metadata"]["generation"] = 1
+    _prune_to_stored(custom(kind), obj)
+
+
+def _prune_to_stored(kind: CustomKind, obj: Object) -> None:
+    """What the storage version does not have cannot be kept, whichever version wrote it."""
+    if kind.stored_schema is not None:
+        kept = _prune_root(obj, kind.stored_schema, "", [])
+        obj.clear()
+        obj.update(kept)
 
 
 def prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str = "") -> None:
     """Keep of the stored object what this path may not write; count the generation up."""
     if subresource == "status":
         _keep_all_but_status(obj, old)
-        return
+        return _prune_to_stored(custom(kind), obj)
     has_status = "status" in kind.subresources
     if has_status:
         _copy_status(obj, old)
@@ -122,6 +131,7 @@ def prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str = 
     after = {key: value for key, value in obj.items() if key not in ignored}
     generation = old["metadata"].get("generation", 1)
     obj["metadata"]["generation"] = generation + (before != after)
+    return _prune_to_stored(custom(kind), obj)
 
 
 def _copy_status(obj: Object, old: Object) -> None:
@@ -164,8 +174,30 @@ def validate_update(kind: Kind, obj: Object, old: Object, subresource: str = "")
 
 
 def _validate(kind: CustomKind, obj: Object, old: Object | None) -> list[Cause]:
-    causes = validate_value(obj, kind.schema)
+    causes = [*validate_value(obj, kind.schema), *_validate_scale(kind, obj)]
     return causes or validate_rules(obj, old, kind.schema)
+
+
+def _validate_scale(kind: CustomKind, obj: Object) -> list[Cause]:
+    """The paths of the scale subresource must lead to replica counts, where they lead anywhere."""
+    path = kind.scale.get("specReplicasPath")
+    if not path:
+        return []
+    value: Any = obj
+    for key in path.strip(".").split("."):
+        value = value.get(key) if isinstance(value, dict) else value
+    if value is None:
+        return []
+    if isinstance(value, bool) or not isinstance(value, int):
+        kinds = {str: "string", bool: "bool", float: "float64", list: "[]interface {}"}
+        name = kinds.get(type(value), "map[string]interface {}")
+        text = f"{path} accessor error: {value} is of the type {name}, expected int64"
+        return [invalid(path, 0, text)]
+    if value < 0:
+        return [invalid(path, value, "should be a non-negative integer")]
+    if value >= 2**31:
+        return [invalid(path, value, "should be less than or equal to 2147483647")]
+    return []
 
 
 def _changed(path: str, obj: Any, old: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.apiserver.crd.cel import EvaluationError, Unsupported, compile_expression
-from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.errors import Cause, quote
 
 Schema = Mapping[str, Any]
 RULES = "x-kubernetes-validations"
@@ -67,10 +67,8 @@ def _judge(rule: Mapping[str, Any], value: Any, old: Any, schema: Schema, path: 
     except EvaluationError as error:
         message = f"{error} evaluating rule: {rule.get('message') or text}"
     where = path + rule.get("fieldPath", "")
-    shown = schema.get("type", "object")
-    return [
-        _cause(rule.get("reason", "FieldValueInvalid"), where.removeprefix("."), shown, message)
-    ]
+    reason = rule.get("reason", "FieldValueInvalid")
+    return [_cause(reason, where.removeprefix("."), value, message)]
 
 
 def _message(rule: Mapping[str, Any], scope: dict[str, Any]) -> str:
@@ -82,10 +80,11 @@ def _message(rule: Mapping[str, Any], scope: dict[str, Any]) -> str:
     return str(rule.get("message") or f"failed rule: {rule.get('rule', '').strip()}")
 
 
-def _cause(reason: str, path: str, shown: str, message: str) -> Cause:
+def _cause(reason: str, path: str, value: Any, message: str) -> Cause:
+    shown = "" if isinstance(value, dict | list) else f"{quote(value)}: "
     text = {
         "FieldValueRequired": f"Required value: {message}",
         "FieldValueForbidden": f"Forbidden: {message}",
-        "FieldValueDuplicate": f'Duplicate value: "{shown}"',
-    }.get(reason, f'Invalid value: "{shown}": {message}')
+        "FieldValueDuplicate": f"Duplicate value: {quote(value)}",
+    }.get(reason, f"Invalid value: {shown}{message}")
     return Cause(reason, path, text)

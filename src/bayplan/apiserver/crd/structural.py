@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 INT_OR_STRING = "x-kubernetes-int-or-string"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
-LIST_TYPES = ("atomic", "map", "set")
+LIST_TYPES = ("atomic", "set", "map")
 MAP_TYPES = ("atomic", "granular")
 
 
@@ -34,8 +34,8 @@ def _validate(schema: Schema, path: str, *, root: bool = False) -> list[Cause]:
     causes = _validate_type(schema, path) + _validate_extensions(schema, path)
     if "default" in schema and not root:
         causes += [
-            invalid(f"{path}.default", schema["default"], cause.message)
-            for cause in validate_value(schema["default"], schema, f"{path}.default")
+            Cause(cause.reason, f"{path}.default", cause.message)
+            for cause in validate_value(schema["default"], schema)
         ]
     properties = schema.get("properties")
     other = schema.get("additionalProperties")

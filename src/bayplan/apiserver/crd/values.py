@@ -27,6 +27,8 @@ from bayplan.apiserver.validation.errors import (
 
 Schema = Mapping[str, Any]
 _ROOT = {"apiVersion", "kind", "metadata"}
+NO_FIELD = "<nil>"
+EMBEDDED = "x-kubernetes-embedded-resource"
 
 
 def validate_value(value: Any, schema: Schema, path: str = "") -> list[Cause]:
@@ -37,7 +39,7 @@ def validate_value(value: Any, schema: Schema, path: str = "") -> list[Cause]:
         if isinstance(value, bool) or not isinstance(value, int | str):
             return [_type_cause(path, value, "integer,string")]
     elif not _has_type(value, schema.get("type")):
-        return [_wrong_type(value, schema, path)]
+        return [_wrong_type(value, schema, path), *_not_whole(value, schema, path)]
     causes = _enum(value, schema, path)
     if isinstance(value, str):
         causes += _string(value, schema, path)
@@ -68,6 +70,14 @@ def _has_type(value: Any, wanted: str | None) -> bool:
     return True
 
 
+def _not_whole(value: Any, schema: Schema, path: str) -> list[Cause]:
+    """A second complaint of upstream's about numbers where integers belong."""
+    if schema.get("type") != "integer" or not isinstance(value, float):
+        return []
+    text = f"Checked value must be of type integer (default format) in {path}"
+    return [Cause("FieldValueInvalid", NO_FIELD, f'Invalid value: "": {text}')]
+
+
 def _wrong_type(value: Any, schema: Schema, path: str) -> Cause:
     return _type_cause(path, value, str(schema.get("type", "object")))
 
@@ -75,8 +85,7 @@ def _wrong_type(value: Any, schema: Schema, path: str) -> Cause:
 def _type_cause(path: str, value: Any, wanted: str) -> Cause:
     found = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
     name = "null" if value is None else found.get(type(value), "object")
-    where = path or '""'
-    text = f'Invalid value: "{name}": {where} in body must be of type {wanted}: "{name}"'
+    text = f'Invalid value: "{name}": {path} in body must be of type {wanted}: "{name}"'
     return Cause("FieldValueTypeInvalid", path, text)
 
 
@@ -179,6 +188,9 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> list[Cause]:
     prefix = f"{path}." if path else ""
     wanted = schema.get("required") or ()
     causes = [required(f"{prefix}{name}") for name in wanted if name not in value]
+    if schema.get(EMBEDDED):
+        missing = [name for name in ("apiVersion", "kind") if not value.get(name)]
+        causes += [required(f"{prefix}{name}") for name in missing]
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if most is not None and len(value) > most:
         causes.append(too_many(path, len(value), most))
@@ -196,28 +208,30 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> list[Cause]:
 
 
 def _combined(value: Any, schema: Schema, path: str) -> list[Cause]:
+    """allOf, anyOf, oneOf and not; upstream's complaints about the whole have no field."""
     causes: list[Cause] = []
     for inner in schema.get("allOf") or ():
         problems = validate_value(value, inner, path)
         if problems:
-            text = f'"{path}" must validate all the schemas (allOf)'
-            causes += [*problems, invalid(path, value, text)]
+            causes += [*problems, _whole(path, "must validate all the schemas (allOf)")]
     any_of = schema.get("anyOf")
-    if (
-        any_of
-        and not schema.get("x-kubernetes-int-or-string")
-        and not _passing(value, any_of, path)
-    ):
-        causes.append(invalid(path, value, f'"{path}" must validate at least one schema (anyOf)'))
+    if any_of and not schema.get("x-kubernetes-int-or-string"):
+        tried = [validate_value(value, inner, path) for inner in any_of]
+        if all(tried):
+            whole = _whole(path, "must validate at least one schema (anyOf)")
+            causes += [whole, *min(tried, key=len)]
     one_of = schema.get("oneOf")
-    if one_of and (passing := _passing(value, one_of, path)) != 1:
+    if one_of:
+        tried = [validate_value(value, inner, path) for inner in one_of]
+        passing = sum(not problems for problems in tried)
         found = "none valid" if not passing else f"{passing} valid alternatives"
-        text = f'"{path}" must validate one and only one schema (oneOf). Found {found}'
-        causes.append(invalid(path, value, text))
+        if passing != 1:
+            text = f"must validate one and only one schema (oneOf). Found {found}"
+            causes += [_whole(path, text), *([] if passing else min(tried, key=len))]
     if schema.get("not") is not None and not validate_value(value, schema["not"], path):
-        causes.append(invalid(path, value, f'"{path}" must not validate the schema (not)'))
+        causes.append(_whole(path, "must not validate the schema (not)"))
     return causes
 
 
-def _passing(value: Any, schemas: Any, path: str) -> int:
-    return sum(not validate_value(value, schema, path) for schema in schemas)
+def _whole(path: str, text: str) -> Cause:
+    return Cause("FieldValueInvalid", NO_FIELD, f'Invalid value: "": "{path}" {text}')

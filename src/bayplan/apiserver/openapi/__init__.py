@@ -21,6 +21,7 @@ from bayplan.apiserver.openapi.paths import Operations
 from bayplan.apiserver.openapi.schemas import Schema, Writer, custom_name
 
 JSON = "application/json"
+PLAIN = "text/plain; charset=utf-8"  # what the real server says of its index
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 INDEX = "/openapi/v3"
 
@@ -76,7 +77,7 @@ def document(registry: Registry, path: str, accept: str | None = None) -> Served
         documents = _known[registry] = _Documents(registry)
     path = path.rstrip("/")
     if path == INDEX:
-        return Served(documents.index(), JSON)
+        return Served(documents.index(), PLAIN)
     if path.startswith(f"{INDEX}/"):
         body = documents.v3(path.removeprefix(f"{INDEX}/"))
         return Served(body, JSON) if body is not None else None

@@ -134,7 +134,10 @@ def _report(request: Request, mode: str, obj: Object, found: list[str], body: An
 
 def _custom(request: Request, obj: Object) -> Object:
     mode = request.field_validation
-    out, found = crd.prune(request.kind, obj, None)
+    try:
+        out, found = crd.prune(request.kind, obj, None)
+    except FieldTypeError as error:
+        raise _invalid_patch(obj, str(error)) from error
     if found and mode != "Ignore":
         _report(request, mode, obj, found, obj)
     return out
