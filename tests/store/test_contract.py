@@ -71,6 +71,14 @@ async def test_put_at_a_stale_revision_conflicts_and_tells_the_current(store: St
     assert caught.value.current is None
 
 
+async def test_an_empty_value_is_a_value(store: Store) -> None:
+    first = await store.put("/a/x", b"")
+    second = await store.put("/a/x", b"", expect=first.mod_revision)
+
+    assert second == await store.get("/a/x")
+    assert b"" == (await store.delete("/a/x", expect=second.mod_revision)).value
+
+
 async def test_delete_returns_the_last_value_at_a_new_revision(store: Store) -> None:
     put = await store.put("/a/x", b"one")
 

@@ -2,9 +2,10 @@
 
 Many independent writes go in one etcd transaction, which has one revision. Objects that shared
 one would break clients that resume a watch between them, so each write in a transaction gets
-a place of its own: our revision is `etcd's revision << 7 | place`, and the place travels
-as the first byte of the value. etcd keeps no value for a delete, so a transaction holds at most one
-request with deletes, at the last place, which readers then know without being told.
+a place of its own: our revision is `etcd's revision << 7 | place`, and the place travels as the
+first byte of the value, before one that names the format. etcd keeps no value for a delete, so a
+transaction holds at most one request with deletes, at the last place, which readers then know
+without being told.
 
 A key's `create_revision` is only known to the transaction, not to the place in it.
 """
@@ -20,6 +21,8 @@ from bayplan.store.protocol import Check, Delete, Event, KeyValue, Op, Put
 
 PLACE_BITS = 7
 LAST_PLACE = (1 << PLACE_BITS) - 1
+FORMAT = 1  # the second byte of a value
+HEADER = 2
 
 Json = dict[str, Any]
 
@@ -101,7 +104,7 @@ class Keys:
         place = kv.value[0] if kv.value else 0
         return KeyValue(
             kv.key[len(self._root) :].decode(),
-            kv.value[1:],
+            kv.value[HEADER:],
             kv.create_revision << PLACE_BITS,
             kv.mod_revision << PLACE_BITS | place,
         )
@@ -128,7 +131,7 @@ class Keys:
             compare += _compare(key, op)
             failure.append({"requestRange": {"key": key}})
             if isinstance(op, Put):
-                value = b64encode(bytes((place,)) + op.value).decode()
+                value = b64encode(bytes((place, FORMAT)) + op.value).decode()
                 success.append({"requestPut": {"key": key, "value": value}})
                 if op.expect != 0:  # tells when the key was created
                     success.append({"requestRange": {"key": key, "keysOnly": True}})
@@ -179,7 +182,7 @@ def _compare(key: str, op: Op) -> list[Json]:
         {"key": key, "target": "MOD", "result": "EQUAL", "modRevision": str(etcd_revision)}
     )
     if op.expect:
-        # The value starts with the place, so it sorts between that byte and the next.
+        # A value is longer than its first byte, the place, so it sorts between that and the next.
         low, high = b64encode(bytes((place,))).decode(), b64encode(bytes((place + 1,))).decode()
         compare.append({"key": key, "target": "VALUE", "result": "GREATER", "value": low})
         compare.append({"key": key, "target": "VALUE", "result": "LESS", "value": high})
