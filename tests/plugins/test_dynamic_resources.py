@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayplan.framework import ClusterObjects, Code, CycleState, Handle, NodeTable
+from bayplan.framework import ClusterObjects, Code, CycleState, Depends, Handle, NodeTable
 from bayplan.plugins import dynamic_resources
+from bayplan.plugins.dynamic_resources.verdicts import Verdicts
 from bayplan.testing import (
     ZONE,
     make_device,
@@ -422,3 +423,64 @@ def test_a_solution_is_found_exactly_when_there_is_one(models, wants):
     )
 
     assert ("" if possible else CANNOT) == cluster.filter(pod_with("c"))[2]["a"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(("place", "undo", "slice", "class", "free")), st.integers(0, 3)),
+        max_size=12,
+    )
+)
+def test_kept_answers_equal_fresh_ones(steps):
+    counts = (1, 2, None)
+    cluster = Cluster(
+        make_slice("s0", "d0", "d1", node="a"),
+        make_slice("s1", "d0", "d1", "d2", node="b"),
+        nodes=("a", "b", "c"),
+    )
+    placed = []
+    for number, (what, choice) in enumerate(steps):
+        name = f"c{number}"
+        claim = make_resource_claim(name).exactly("r", request("gpu", count=counts[choice % 3]))
+        cluster.objects.put(claim.build())
+        pod = pod_with(name, name=f"p{number}")
+        state, _, nodes = cluster.filter(pod)
+        fresh = dynamic_resources.new(None, cluster.handle)
+        fresh._verdicts = Verdicts(fresh._books, fresh._pools, cluster.objects.device_classes)
+        kept, cluster.plugin = cluster.plugin, fresh
+
+        assert nodes == cluster.filter(pod)[2]
+        cluster.plugin = kept
+        fitting = [node for node, text in nodes.items() if not text]
+        if what == "place" and fitting:
+            kept.reserve(state, pod, fitting[choice % len(fitting)])
+            placed.append((state, pod, claim, fitting[choice % len(fitting)]))
+        elif what == "undo" and placed:
+            state, pod, _, node = placed.pop()
+            kept.unreserve(state, pod, node)
+        elif what == "slice":
+            devices = [f"d{i}" for i in range(choice)]
+            cluster.objects.put(make_slice("s2", *devices, node="c" if choice else "").build())
+        elif what == "class":
+            text = f'device.driver == "{DRIVER}" && {"true" if choice else "false"}'
+            cluster.objects.put(make_device_class("gpu", text).build())
+        elif what == "free" and placed:
+            cluster.objects.resource_claims.delete(placed.pop()[2].build().key)
+
+
+def test_answers_are_kept_for_resources_that_no_class_serves():
+    cluster = Cluster()
+    plugin = cluster.plugin
+    plain = make_pod().req(cpu=1).build()
+    unserved = make_pod().req({"example.com/card": 1}).build()
+    before = plugin.revision(unserved)
+
+    assert plugin.depends_on(plain) is Depends.NODE
+    assert plugin.depends_on(unserved) is Depends.CLUSTER
+    assert before is not None
+    assert plugin.revision(pod_with("c")) is None
+    cluster.objects.put(make_device_class("other").build())
+    assert plugin.revision(unserved) not in (None, before)
+    cluster.objects.put(make_device_class("card", resource="example.com/card").build())
+    assert plugin.revision(unserved) is None

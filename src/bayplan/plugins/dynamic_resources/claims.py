@@ -6,6 +6,7 @@ claims of pods that are on their way to a node. It follows the lister by its jou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -85,6 +86,9 @@ class ClaimBooks:
         self._users: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._pending: dict[str, tuple[str, AllocationResult, set[str]]] = {}
+        self.generation = 0
+        """How often a device was given away or came back."""
+        self._changed: deque[DeviceId] = deque(maxlen=4096)
 
     def refresh(self) -> None:
         """Catch up with the lister."""
@@ -118,7 +122,16 @@ class ClaimBooks:
         if new:
             self._by_claim[key] = new
 
+    def changes_since(self, generation: int) -> list[DeviceId] | None:
+        """Devices given away or back since then; None means too long ago to tell."""
+        count = self.generation - generation
+        if count > len(self._changed):
+            return None
+        return [self._changed[place] for place in range(-count, 0)]
+
     def _count(self, item: Taken, sign: int) -> None:
+        self.generation += 1
+        self._changed.append(item.device)
         if not item.shared:
             left = self._users.get(item.device, 0) + sign
             if left:

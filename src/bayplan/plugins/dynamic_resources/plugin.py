@@ -8,7 +8,7 @@ preemption is not tried for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -50,6 +50,7 @@ from bayplan.plugins.dynamic_resources.hints import events
 from bayplan.plugins.dynamic_resources.pools import Pools
 from bayplan.plugins.dynamic_resources.requests import class_problem
 from bayplan.plugins.dynamic_resources.results import bind_calls, deallocate_call, delete_calls
+from bayplan.plugins.dynamic_resources.verdicts import Verdicts
 from bayplan.plugins.dynamic_resources.work import Attempt, OnNode, binding_ready
 from bayplan.plugins.per_cluster import per_cluster
 
@@ -79,9 +80,22 @@ class DynamicResources:
         self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
         self._books = per_cluster(handle.objects, NAME, lambda: ClaimBooks(handle.objects))
         self._pools = per_cluster(handle.objects, f"{NAME}/pools", lambda: Pools(handle.objects))
+        self._verdicts = per_cluster(
+            handle.objects,
+            f"{NAME}/verdicts",
+            lambda: Verdicts(self._books, self._pools, handle.objects.device_classes),
+        )
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER if self._may_need_devices(pod) else Depends.NODE
+
+    def revision(self, pod: Pod) -> Hashable | None:
+        """Extended resources that no class serves stay so until a class changes."""
+        if pod.spec.resource_claims:
+            return None
+        scalars = self._handle.info(pod).traits.resources.fit
+        served = extended.served_names(scalars, self._objects.device_classes)
+        return None if served else self._objects.device_classes.revision
 
     def _may_need_devices(self, pod: Pod) -> bool:
         if pod.spec.resource_claims:
@@ -116,10 +130,13 @@ class DynamicResources:
             return None, SKIP
         self._books.refresh()
         self._pools.refresh()
+        self._verdicts.refresh()
         for claim in claims:
             if problem_text := self._claim_problem(claim):
                 return None, unresolvable(problem_text)
-        attempt = Attempt(pod, claims, special, scalars, self._objects, self._books, self._pools)
+        attempt = Attempt(
+            pod, claims, special, scalars, self._objects, self._books, self._pools, self._verdicts
+        )
         state.write(NAME, attempt)
         return None, None
 
@@ -143,13 +160,17 @@ class DynamicResources:
         outcomes: dict[Status, int] = {}
         shared: list[int] = []
         for place, name in enumerate(nodes.names()):
-            if shared and attempt.same_everywhere(name):
+            known = attempt.known.get(name)
+            if known is not None:
+                status = known[0]
+            elif shared and attempt.same_everywhere(name):
                 which[place] = shared[0]
                 continue
-            status = self._check(attempt, nodes.info(place))
+            else:
+                status = self._check(attempt, nodes.info(place))
             if status is not None:
                 which[place] = outcomes.setdefault(status, len(outcomes) + 1)
-            if attempt.same_everywhere(name):
+            if not shared and attempt.same_everywhere(name):
                 shared.append(int(which[place]))
         return Verdict.by_outcome(which, tuple(outcomes)) if outcomes else Verdict.all_pass(nodes)
 
@@ -187,13 +208,10 @@ class DynamicResources:
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
         attempt = state.read(NAME, Attempt)
-        known, shared = attempt.nodes, 0
-        for name, found in known.items():
-            if attempt.same_everywhere(name):
-                shared = found.score
-                break
+        known = attempt.known
+        shared = next((its[1] for n, its in known.items() if attempt.same_everywhere(n)), 0)
         return np.fromiter(
-            (known[n].score if n in known else shared for n in nodes.names()),
+            (known[n][1] if n in known else shared for n in nodes.names()),
             dtype=np.int64,
             count=nodes.count,
         )  # (N,)

@@ -92,6 +92,8 @@ class Pools:
         self._local: dict[str, list[Offer]] = {}
         self._global: list[Offer] = []
         self._order: dict[DeviceId, int] = {}
+        self._nodes: dict[DeviceId, str] = {}
+        self._answers: dict[tuple[str, ...], dict[int, bool]] = {}
         self.by_labels = False
         """Whether any device is tied to nodes by labels."""
 
@@ -105,15 +107,25 @@ class Pools:
         pools = [Pool(slices) for slices in groups.values()]
         pools.sort(key=lambda pool: (pool.binding_conditions, pool.driver, pool.name))
         self._local, self._global, self._order = {}, [], {}
+        self._nodes, self._answers = {}, {}
         self.by_labels = False
         for pool in pools:
             for offer in pool.offers:
                 self._order.setdefault(offer.id, len(self._order))
                 if offer.node_name:
+                    self._nodes[offer.id] = offer.node_name
                     self._local.setdefault(offer.node_name, []).append(offer)
                 else:
                     self._global.append(offer)
                     self.by_labels = self.by_labels or not offer.anywhere
+
+    def node_of(self, device: DeviceId) -> str:
+        """The only node that can use a device; empty if there may be others."""
+        return self._nodes.get(device, "")
+
+    def answers(self, expressions: tuple[str, ...]) -> dict[int, bool]:
+        """What selectors said about offers (by identity), for as long as the offers stay."""
+        return self._answers.setdefault(expressions, {})
 
     def has_local(self, name: str) -> bool:
         """Whether a node has devices of its own."""

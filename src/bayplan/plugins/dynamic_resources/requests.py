@@ -12,7 +12,7 @@ from bayplan.api import Device, DeviceClass, DeviceRequestDetail, ResourceClaim,
 from bayplan.api.devices import CapacityRequestPolicy, DeviceTaint, DeviceToleration
 from bayplan.framework import Lister
 from bayplan.plugins.dynamic_resources import cel
-from bayplan.plugins.dynamic_resources.pools import Offer
+from bayplan.plugins.dynamic_resources.pools import Offer, Pools
 
 ALL = "All"
 HARD_EFFECTS = frozenset(("NoSchedule", "NoExecute"))
@@ -24,7 +24,12 @@ class Alternative:
     __slots__ = ("_answers", "count", "detail", "expressions", "index", "label", "wants_all")
 
     def __init__(
-        self, label: str, index: int, detail: DeviceRequestDetail, device_class: DeviceClass
+        self,
+        label: str,
+        index: int,
+        detail: DeviceRequestDetail,
+        device_class: DeviceClass,
+        pools: Pools,
     ) -> None:
         self.label = label
         """`request`, or `request/subrequest`."""
@@ -34,7 +39,7 @@ class Alternative:
         self.count = detail.count or 1
         selectors = device_class.spec.selectors + detail.selectors
         self.expressions = tuple(s.cel.expression for s in selectors if s.cel is not None)
-        self._answers: dict[int, bool] = {}
+        self._answers = pools.answers(self.expressions)
 
     def selects(self, offer: Offer) -> bool:
         """Whether class and request select the device; raises CelError."""
@@ -88,7 +93,7 @@ def class_problem(claim: ResourceClaim, classes: Lister[DeviceClass]) -> str:
 
 
 def alternatives(
-    claim: ResourceClaim, classes: Lister[DeviceClass]
+    claim: ResourceClaim, classes: Lister[DeviceClass], pools: Pools
 ) -> list[tuple[Alternative, ...]]:
     """For each request of a claim its alternatives, in order."""
     found: list[tuple[Alternative, ...]] = []
@@ -101,7 +106,7 @@ def alternatives(
         for index, (label, detail) in enumerate(asked):
             device_class = classes.get(detail.device_class_name)
             if device_class is not None:
-                choices.append(Alternative(label, index, detail, device_class))
+                choices.append(Alternative(label, index, detail, device_class, pools))
         found.append(tuple(choices))
     return found
 

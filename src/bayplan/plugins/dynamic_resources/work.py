@@ -9,6 +9,7 @@ import msgspec
 from bayplan.api import AllocationResult, Pod, ResourceClaim, parse_time
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
 from bayplan.framework import ClusterObjects, NodeInfo, Status, failed, unresolvable
+from bayplan.framework.status import Code
 from bayplan.plugins.dynamic_resources import extended
 from bayplan.plugins.dynamic_resources.allocator import (
     AllocationError,
@@ -23,6 +24,7 @@ from bayplan.plugins.dynamic_resources.claims import ClaimBooks
 from bayplan.plugins.dynamic_resources.pools import Pools
 from bayplan.plugins.dynamic_resources.requests import alternatives
 from bayplan.plugins.dynamic_resources.results import allocation_of
+from bayplan.plugins.dynamic_resources.verdicts import Verdict, Verdicts
 
 REASON_ALL = "cannot allocate all claims"
 REASON_UNAVAILABLE = "resourceclaim not available on the node"
@@ -53,6 +55,7 @@ class Attempt:
         objects: ClusterObjects,
         books: ClaimBooks,
         pools: Pools,
+        verdicts: Verdicts,
     ) -> None:
         self.pod = pod
         self.claims = tuple(claims)
@@ -69,10 +72,13 @@ class Attempt:
         for claim in self.claims:
             allocation = claim.status.allocation
             if allocation is None:
-                choices = alternatives(claim, objects.device_classes)
+                choices = alternatives(claim, objects.device_classes, pools)
                 self._open.append(ClaimRequests(claim, choices))
             elif allocation.node_selector is not None:
                 self._where.append((claim, compile_node_selector(allocation.node_selector)))
+        keeps = special is None and not pools.by_labels and len(self._open) == len(self.claims)
+        self.known: dict[str, Verdict] = verdicts.of(self.claims) if keeps else {}
+        """What is known about nodes; what is found out is kept for pods to come if it holds."""
 
     @property
     def empty(self) -> bool:
@@ -91,6 +97,13 @@ class Attempt:
 
     def check(self, node: NodeInfo, now: float, timeout: float) -> Status | None:
         """Whether all claims can be had on a node; what they would get is kept in `nodes`."""
+        status = self._check(node, now, timeout)
+        found = self.nodes.get(node.name)
+        if status is None or status.code is not Code.ERROR:
+            self.known[node.name] = (status, 0 if found is None else found.score)
+        return status
+
+    def _check(self, node: NodeInfo, now: float, timeout: float) -> Status | None:
         special, mappings, status = self._extended(node)
         if status is not None or (special is None and not self.claims):
             return status
@@ -146,7 +159,7 @@ class Attempt:
     def _search(self, node: NodeInfo, special: ResourceClaim | None) -> list[Picked] | None:
         wanted = list(self._open)
         if special is not None:
-            choices = alternatives(special, self._objects.device_classes)
+            choices = alternatives(special, self._objects.device_classes, self._pools)
             wanted.append(ClaimRequests(special, choices))
         if not wanted:
             return []
