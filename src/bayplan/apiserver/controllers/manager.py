@@ -35,6 +35,7 @@ from bayplan.apiserver.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
 )
+from bayplan.apiserver.controllers.resourcequota import ResourceQuotaController
 from bayplan.apiserver.controllers.runtime import Kit
 from bayplan.apiserver.controllers.serviceaccount import ServiceAccountController
 from bayplan.apiserver.controllers.statefulset import StatefulSetController
@@ -68,6 +69,7 @@ CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "volume-protection": ProtectionController,
     "ephemeral-claims": EphemeralClaimController,
     "disruption": DisruptionController,
+    "resourcequota": ResourceQuotaController,
     "nodelifecycle": NodeLifecycleController,
     "podgc": PodGarbageCollector,
     "kubelet": Kubelet,
