@@ -1,0 +1,65 @@
+"""What happened, line by line, and the hash that says whether two runs were the same.
+
+Every write to the store is one line: when, what was written, and a digest of its content. Reading the
+log tells the story; comparing hashes tells whether two runs agree byte for byte.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from bayplan.store import Compacted, Event, Watcher
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One write."""
+
+    time: float
+    revision: int
+    action: str
+    key: str
+    value: bytes
+
+    def line(self) -> str:
+        digest = hashlib.sha256(self.value).hexdigest()[:16]
+        return f"{self.time:.6f} {self.revision} {self.action} {self.key} {digest}"
+
+
+class EventLog:
+    """Follows the store; memory grows with the run."""
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self.entries: list[Entry] = []
+        self._hash = hashlib.sha256()
+        self._listeners: list[Callable[[Entry], None]] = []
+        self.keep = True
+        """False: only the hash is kept, for very long runs."""
+
+    def on_entry(self, listener: Callable[[Entry], None]) -> None:
+        """Call with every entry as it happens."""
+        self._listeners.append(listener)
+
+    async def follow(self, watcher: Watcher) -> None:
+        """Write lines until the watcher is closed."""
+        try:
+            async for events in watcher:
+                for event in events:
+                    self._add(event)
+        except Compacted:  # a reader on the same loop keeps up; a world that ends closes it
+            return
+
+    def _add(self, event: Event) -> None:
+        action = "DELETED" if event.deleted else "ADDED" if event.prev is None else "MODIFIED"
+        entry = Entry(self._elapsed(), event.revision, action, event.kv.key, event.kv.value)
+        self._hash.update(entry.line().encode() + b"\n")
+        if self.keep:
+            self.entries.append(entry)
+        for listener in self._listeners:
+            listener(entry)
+
+    @property
+    def hash(self) -> str:
+        """The digest of all lines so far."""
+        return self._hash.hexdigest()
