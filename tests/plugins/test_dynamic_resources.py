@@ -474,13 +474,13 @@ def test_answers_are_kept_for_resources_that_no_class_serves():
     plugin = cluster.plugin
     plain = make_pod().req(cpu=1).build()
     unserved = make_pod().req({"example.com/card": 1}).build()
-    before = plugin.revision(unserved)
+    before = plugin.revision(CycleState(), unserved)
 
     assert plugin.depends_on(plain) is Depends.NODE
     assert plugin.depends_on(unserved) is Depends.CLUSTER
     assert before is not None
-    assert plugin.revision(pod_with("c")) is None
+    assert plugin.revision(CycleState(), pod_with("c")) is None
     cluster.objects.put(make_device_class("other").build())
-    assert plugin.revision(unserved) not in (None, before)
+    assert plugin.revision(CycleState(), unserved) not in (None, before)
     cluster.objects.put(make_device_class("card", resource="example.com/card").build())
-    assert plugin.revision(unserved) is None
+    assert plugin.revision(CycleState(), unserved) is None

@@ -89,7 +89,7 @@ class DynamicResources:
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER if self._may_need_devices(pod) else Depends.NODE
 
-    def revision(self, pod: Pod) -> Hashable | None:
+    def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
         """Extended resources that no class serves stay so until a class changes."""
         if pod.spec.resource_claims:
             return None
