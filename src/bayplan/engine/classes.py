@@ -14,9 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bayplan.engine.choice import ListOrder
 from bayplan.engine.kept import FailArray, Kept, SmallArray, to_numbers
+from bayplan.engine.records import Column, History
 from bayplan.framework import (
     BoolArray,
     Code,
@@ -42,6 +44,11 @@ from bayplan.framework.scoring import bad_score, call_normalize, call_pre_score,
 
 _FEW = 4
 """Up to this many changed rows are asked one by one; more are cheaper in one array pass."""
+
+_SMALL = 1 << 15
+
+_LONG = 4096
+"""After so many changes a history starts anew."""
 
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
@@ -89,6 +96,10 @@ class PodClass:
         self.masked: IntArray = np.zeros(0, dtype=np.int64)
         """Totals of candidates, -1 elsewhere."""
         self._masked_for = -1
+        for place, item in enumerate(self._usage):
+            item.slot = 2 * place
+        self._history: History | None = None
+        self._shared_columns: tuple[Column, ...] | None = None
         self._heap_keys: tuple[int, int, IntArray] | None = None
 
     def _keep(self, plugin: Any, info: PodInfo) -> Kept:
@@ -169,6 +180,7 @@ class PodClass:
             item.revision, item.scored_for = None, -1
         self.candidates, self.totals = self._stable_ok, None
         self._merged = False
+        self._history = None
         self.version += 1
         self._structure, self._nodes_revision = table.structure, table.nodes_revision
 
@@ -191,8 +203,10 @@ class PodClass:
                     fits = False
                     if item.fails is None:
                         item.fails = np.zeros(self._table.count, dtype=np.uint16)
+                        self._history = None
                 if item.fails is not None:
                     item.fails[row] = number
+                    self._log(item.slot + 1, row, number)
             if item.raw is not None:
                 self._score_row(item, row, info, node)
         self._set_fits(row, fits)
@@ -229,6 +243,7 @@ class PodClass:
             ) from problem
         if item.normalizes or item.normalized is None:
             item.raw = item.raw.copy()
+            self._forget_column(item)
             item.raw[row] = score
             item.scored_for = -1
             return
@@ -239,6 +254,12 @@ class PodClass:
             if self.masked[row] >= 0:
                 self.masked[row] = self.totals[row]
         item.normalized[row] = score
+        self._log(item.slot, row, score)
+
+    def _log(self, slot: int, rows: Any, values: Any) -> None:
+        """Note a change for records that were made before it."""
+        if self._history is not None:
+            self._history.changes.append((slot, rows, values))
 
     def _set_fits(self, row: int, fits: bool) -> None:
         if self._stable_ok[row] == fits:
@@ -260,8 +281,11 @@ class PodClass:
                 numbers = to_numbers(verdict, item.name, self._outcomes)
                 if numbers is not None and item.fails is None:
                     item.fails = np.zeros(self._table.count, dtype=np.uint16)
+                    self._history = None
                 if item.fails is not None:
-                    item.fails[rows] = 0 if numbers is None else numbers
+                    values = 0 if numbers is None else numbers
+                    item.fails[rows] = values
+                    self._log(item.slot + 1, rows, values)
                 if numbers is not None:
                     fits &= numbers == 0
             if item.raw is not None:
@@ -281,6 +305,7 @@ class PodClass:
             raise AttemptFailed(scores)
         if item.normalizes or item.normalized is None:
             item.raw = item.raw.copy()
+            self._forget_column(item)
             item.raw[rows] = scores
             item.scored_for = -1
             return
@@ -290,6 +315,7 @@ class PodClass:
         if self.totals is not None:
             self.totals[rows] += item.weight * (scores - item.normalized[rows])
         item.normalized[rows] = scores
+        self._log(item.slot, rows, scores)
 
     def _revise(self, info: PodInfo) -> CycleState:
         """Ask plugins that depend on anything again, unless their revision is the same."""
@@ -382,6 +408,38 @@ class PodClass:
         """Outcome numbers by row, one array per plugin that rejected any, in filter order."""
         return [item.fails for item in self._filters if item.fails is not None]
 
+    def for_record(
+        self, scored: bool
+    ) -> tuple[tuple[Column, ...], History, tuple[FailArray | int, ...], int]:
+        """What a record keeps: shared columns, the history of the others, parts of `fails`."""
+        history = self._history
+        size = 512
+        if history is None or len(history.changes) > _LONG:
+            arrays: list[npt.NDArray[Any] | None] = []
+            for item in self._usage:
+                score = item.normalized if item.in_place else None
+                arrays += [_copied(score), _copied(item.fails)]
+            history = History(arrays, [(item.name, item.weight) for item in self._usage])
+            self._history = history
+            size += sum(array.nbytes for array in arrays if array is not None)
+        shared: tuple[Column, ...] = ()
+        if scored:
+            if self._shared_columns is None:
+                columns = [
+                    item.column or _column(item)
+                    for item in self.scores
+                    if item.normalized is not None and not item.in_place
+                ]
+                self._shared_columns = tuple(columns)
+                size += 4 * len(self.candidates)
+            shared = self._shared_columns
+        parts = [
+            item.slot + 1 if item.slot >= 0 else item.fails
+            for item in self._filters
+            if item.fails is not None
+        ]
+        return shared, history, tuple(parts), size
+
     def heap_keys(self, order: ListOrder, start: int) -> IntArray:
         """Keys of rows in upstream's heap of candidates, kept while these stay the same."""
         known = self._heap_keys
@@ -422,6 +480,7 @@ class PodClass:
             if isinstance(raw, Status):
                 raise AttemptFailed(raw)
             item.raw, item.scored_for = raw, -1
+            self._forget_column(item)
         if item.scored_for == self.version or (not item.normalizes and item.scored_for >= 0):
             return False
         return self._normalize(item, base, info)
@@ -437,7 +496,12 @@ class PodClass:
         if isinstance(raw, Status):
             raise AttemptFailed(raw)
         item.raw = raw
+        self._forget_column(item)
         return self._normalize(item, own, info)
+
+    def _forget_column(self, item: Kept) -> None:
+        """What records show of this plugin is out of date."""
+        item.column = self._shared_columns = None
 
     def _pre_score(self, item: Kept, state: CycleState, info: PodInfo) -> None:
         item.skips_score = False
@@ -478,4 +542,21 @@ class PodClass:
             difference *= item.weight
             totals += difference
         item.normalized = column
+        self._forget_column(item)
+        if item.slot >= 0:
+            self._history = None
         return True
+
+
+def _copied(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    return None if array is None else array.copy()
+
+
+def _column(item: Kept) -> Column:
+    """A column for records; raw scores take a quarter of the space if they fit."""
+    assert item.normalized is not None
+    raw: npt.NDArray[Any] | None = item.raw if item.normalizes else None
+    if raw is not None and -_SMALL < raw.min() and raw.max() < _SMALL:
+        raw = raw.astype(np.int16)
+    item.column = Column(item.name, item.weight, item.normalized, raw)
+    return item.column

@@ -300,28 +300,24 @@ class Engine:
         own: Mapping[int, Status],
         scored: bool,
     ) -> None:
-        meta = decision.info.pod.metadata
+        shared, history, parts, size = kept.for_record(scored)
         record = AttemptRecord(
-            decision.info.pod.key, meta.uid, decision.profile.name, now, self.outcomes
+            decision.info.pod,
+            decision.profile.name,
+            now,
+            self.outcomes,
+            order.names,
+            decision.feasible_nodes,
+            decision.node_name,
+            shared,
+            history,
+            len(history.changes),
+            scored,
+            parts,
+            bytes=size,
         )
-        record.names = order.names
-        record.fails = [numbers.copy() for numbers in kept.fails()]
-        record.bytes += sum(numbers.nbytes for numbers in record.fails)
         if own:
-            record.own = dict(own)
-        record.feasible_count = decision.feasible_nodes
-        if scored:
-            for item in kept.scores:
-                if item.normalized is not None and not item.skips_score:
-                    # Columns that only rows change in are changed in place; others are replaced.
-                    in_place = item.stable and not item.normalizes
-                    column = item.normalized
-                    record.normalized[item.name] = column.copy() if in_place else column
-                    if item.normalizes and item.raw is not None:
-                        record.raw[item.name] = item.raw
-                    record.weights[item.name] = item.weight
-                    record.bytes += column.nbytes
-        record.node_name = decision.node_name
+            record.own = own
         if not decision.node_name:
             record.message = decision.message
             record.victims = decision.victims

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bayplan.engine.records import Column
 from bayplan.framework import Code, Depends, IntArray, Outcomes, PreFilterResult, Status, Verdict
 
 FailArray = npt.NDArray[np.uint16]
@@ -18,9 +19,11 @@ class Kept:
     """One plugin: what it answers for a class, and until when that is good."""
 
     __slots__ = (
+        "column",
         "depends",
         "fails",
         "filters",
+        "in_place",
         "name",
         "normalized",
         "normalizes",
@@ -38,6 +41,7 @@ class Kept:
         "scores",
         "skips_filter",
         "skips_score",
+        "slot",
         "stable",
         "status",
         "weight",
@@ -54,9 +58,15 @@ class Kept:
         self.scores = points["score"]
         self.weight = weight
         self.normalizes = hasattr(plugin, "normalize")
+        self.in_place = depends is Depends.USAGE and not self.normalizes
+        """Whether single rows of the normalised column are overwritten."""
         self.revised = not self.stable and hasattr(plugin, "revision")
         self.scalar_filter = hasattr(plugin, "filter_node")
         self.scalar_score = hasattr(plugin, "score_node")
+        self.column: Column | None = None
+        """What records show of `normalized` and `raw`, made when first asked for."""
+        self.slot = -1
+        """Where records find the columns in which rows are overwritten; -1 if there are none."""
         self.result: PreFilterResult | None = None
         self.status: Status | None = None
         """What pre_filter said."""
