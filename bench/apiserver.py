@@ -169,16 +169,22 @@ class Meter:
         return count / wall, cpu / count * 1000
 
 
-async def watch_events(cluster: Cluster, watchers: int, events: int) -> int:
-    """Open watches, create objects, wait until every watcher has seen them all."""
-    connections = []
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def open_watches(cluster: Cluster, watchers: int) -> list[Connection]:
+    connections: list[Connection] = []
     for start in range(0, watchers, 50):
         batch = [Connection(cluster).open() for _ in range(min(50, watchers - start))]
         connections += await asyncio.gather(*batch)
-    path = "/api/v1/namespaces/default/configmaps"
     for connection in connections:
-        connection.send("GET", f"{path}?watch=1&resourceVersion=0&labelSelector=bench%3Dyes")
+        connection.send("GET", f"{CONFIGMAPS}?watch=1&resourceVersion=0&labelSelector=bench%3Dyes")
         await connection.head()
+    return connections
+
+
+async def watch_events(cluster: Cluster, connections: list[Connection], events: int) -> int:
+    """Create objects and wait until every watcher has seen them all."""
 
     async def read(connection: Connection) -> None:
         seen = 0
@@ -188,17 +194,15 @@ async def watch_events(cluster: Cluster, watchers: int, events: int) -> int:
     async def write() -> None:
         writer = await Connection(cluster).open()
         for number in range(events):
-            body = {
-                "metadata": {"name": f"w{number}", "labels": {"bench": "yes"}},
-                "data": {"a": "b"},
-            }
-            await writer.ask("POST", path, json.dumps(body).encode())
+            metadata = {"name": f"w{number}", "labels": {"bench": "yes"}}
+            body = {"metadata": metadata, "data": {"a": "b"}}
+            await writer.ask("POST", CONFIGMAPS, json.dumps(body).encode())
         writer.close()
 
     await asyncio.gather(write(), *map(read, connections))
     for connection in connections:
         connection.close()
-    return watchers * events
+    return len(connections) * events
 
 
 async def measure(cluster: Cluster, options: argparse.Namespace) -> dict[str, float]:
@@ -212,9 +216,8 @@ async def measure(cluster: Cluster, options: argparse.Namespace) -> dict[str, fl
     binds = [("POST", f"{PODS}/{name}/binding", binding(name, "n1")) for name in names]
     rate, cost = await meter.per_operation(lambda: run_all(cluster, binds))
     found |= {"binds/s": rate, "bind CPU ms": cost}
-    rate, cost = await meter.per_operation(
-        lambda: watch_events(cluster, options.watchers, options.events)
-    )
+    watches = await open_watches(cluster, options.watchers)
+    rate, cost = await meter.per_operation(lambda: watch_events(cluster, watches, options.events))
     found |= {"watch events/s": rate, "watch event CPU µs": cost * 1000}
     await fill(cluster, options)
     found |= await lists(cluster, meter)
