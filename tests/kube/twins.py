@@ -43,13 +43,16 @@ class Connection:
         body: Json = None,
         media: str = "application/json",
         extra: dict[str, str] | None = None,
+        *,
+        plain: bool = False,
     ) -> tuple[int, Json]:
-        """Send one request; return the status and the decoded answer."""
+        """Send one request; return the status and the answer, decoded unless `plain`."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media, **(extra or {})}
         data = None if body is None else json.dumps(body).encode()
         self._http.request(method, path, data, headers)
         answer = self._http.getresponse()
-        return answer.status, json.loads(answer.read())
+        text = answer.read()
+        return answer.status, text if plain else json.loads(text)
 
     def patch(self, kind: str, path: str, body: Json, query: str = "") -> tuple[int, Json]:
         return self.ask("PATCH", path + query, body, MEDIA[kind])

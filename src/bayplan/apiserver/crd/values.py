@@ -8,7 +8,7 @@ reported. Rules in CEL (`x-kubernetes-validations`) are in `rules.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -33,14 +33,15 @@ EMBEDDED = "x-kubernetes-embedded-resource"
 
 def validate_value(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     """All problems of a value; `path` is the field it is in (empty for a whole object)."""
-    if value is None:
-        return [] if schema.get("nullable") or not path else [_wrong_type(value, schema, path)]
+    if value is None and (schema.get("nullable") or not path):
+        return []
+    causes: list[Cause] = []
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not isinstance(value, int | str):
-            return [_type_cause(path, value, "integer,string")]
-    elif not _has_type(value, schema.get("type")):
-        return [_wrong_type(value, schema, path), *_not_whole(value, schema, path)]
-    causes = _enum(value, schema, path)
+            causes = [_type_cause(path, value, "integer,string")]
+    elif not _has_type(value, schema.get("type")) or value is None:
+        causes = [_wrong_type(value, schema, path), *_not_whole(value, schema, path)]
+    causes += _enum(value, schema, path)
     if isinstance(value, str):
         causes += _string(value, schema, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -166,18 +167,24 @@ def _list(value: list[Any], schema: Schema, path: str) -> list[Cause]:
 
 def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
     list_type = schema.get("x-kubernetes-list-type")
-    if schema.get("uniqueItems") or list_type == "set":
-        shown: Callable[[Any], Any] = lambda item: item  # noqa: E731  # two small views of one loop
-    elif list_type == "map":
-        names = schema.get("x-kubernetes-list-map-keys") or ()
-        shown = lambda item: {name: item.get(name) for name in names}  # noqa: E731
-        value = [item for item in value if isinstance(item, dict)]
-    else:
-        return []
+    if list_type != "map":
+        unique = schema.get("uniqueItems") or list_type == "set"
+        return _repeated(list(enumerate(value)), path) if unique else []
+    names = schema.get("x-kubernetes-list-map-keys") or ()
+    text = "must be an object for an array of list-type map"
+    keys, causes = [], []
+    for index, item in enumerate(value):
+        if isinstance(item, dict):
+            keys.append((index, {name: item.get(name) for name in names}))
+        else:
+            causes.append(invalid(f"{path}[{index}]", item, text))
+    return causes + _repeated(keys, path)
+
+
+def _repeated(keys: list[tuple[int, Any]], path: str) -> list[Cause]:
     causes = []
     seen: list[Any] = []
-    for index, item in enumerate(value):
-        key = shown(item)
+    for index, key in keys:
         if any(same(key, other) for other in seen):
             causes.append(duplicate(f"{path}[{index}]", key))
         seen.append(key)
