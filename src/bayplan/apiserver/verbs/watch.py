@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -151,21 +151,27 @@ class _Watch:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout
         marks = self._mark_times(loop.time(), deadline)
-        while True:
-            batch = await _next(watcher, marks[0] if marks else deadline)
-            if batch is None:
-                return
-            chunk = self._batch(batch)
-            if chunk:
-                yield chunk
-            now = loop.time()
-            if marks and now >= marks[0]:
-                del marks[0]
-                if watcher.progress > self.known:
-                    self.known = watcher.progress
-                    yield self._bookmark(self.known, None)
-            if now >= deadline:
-                return
+        alarm = _Alarm(loop)
+        try:
+            while True:
+                alarm.set(marks[0] if marks else deadline)
+                batch = await alarm.next(watcher)
+                if batch is None:
+                    return
+                chunk = self._batch(batch)
+                if chunk:
+                    yield chunk
+                if not alarm.rang:
+                    continue
+                if marks:
+                    del marks[0]
+                    if watcher.progress > self.known:
+                        self.known = watcher.progress
+                        yield self._bookmark(self.known, None)
+                if loop.time() >= deadline:
+                    return
+        finally:
+            alarm.clear()
 
     def _mark_times(self, now: float, deadline: float) -> list[float]:
         if not self.bookmarks:
@@ -288,14 +294,53 @@ def _meta_kind(output: Output) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{output.version}"}
 
 
-async def _next(watcher: Watcher, until: float) -> list[Event] | None:
-    """Return the next batch, an empty one at that time, None when the watcher has ended."""
-    if batch := watcher.take():
-        return batch
-    try:
-        async with asyncio.timeout_at(until):
+class _Alarm:
+    """Wakes a waiting watch at a time, with one timer for many waits.
+
+    `asyncio.timeout` would set and cancel a timer for each event of each watcher.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.rang = False
+        self._loop = loop
+        self._at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+
+    def set(self, at: float) -> None:
+        """Ring at this time; nothing to do if it was set to that already."""
+        if at != self._at or self._timer is None:
+            self.clear()
+            self.rang = False
+            self._at = at
+            self._timer = self._loop.call_at(at, self._ring)
+
+    def clear(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self.rang = True
+        self._timer = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _was_cancelled_by_others(self, task: asyncio.Task[Any] | None) -> bool:
+        return not self.rang or task is None or task.uncancel() > 0
+
+    async def next(self, watcher: Watcher) -> list[Event] | None:
+        """Return the next batch, what there is when it rings, None when the watcher has ended."""
+        if self.rang:
+            return watcher.take()
+        self._waiting = task = asyncio.current_task()
+        try:
             return await watcher.__anext__()
-    except TimeoutError:
-        return watcher.take()
-    except StopAsyncIteration:
-        return None
+        except StopAsyncIteration:
+            return None
+        except asyncio.CancelledError:
+            if self._was_cancelled_by_others(task):
+                raise
+            return watcher.take()
+        finally:
+            self._waiting = None
