@@ -12,6 +12,7 @@ suggests: objects field by field, lists as a whole.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from bayplan.api.schema import Type
@@ -292,44 +293,40 @@ def _merge_lists(old: list[Any], new: list[Any], type_: Type) -> Any:
     for key, item in zip(ours, old, strict=True):
         mine[key] = MISSING if key in mine else item  # duplicates are not merged with
     wanted = dict(zip(theirs, new, strict=True))
-    out: list[Any] = []
-
-    def take(key: str, left: Any, right: Any) -> None:
-        value = merge(left, right, elem)
+    out = []
+    for key, index in _woven(ours, theirs):
+        left = old[index] if index is not None else mine.get(key, MISSING)
+        value = merge(left, wanted.get(key, MISSING), elem)
         if value is not MISSING:
             out.append(value)
+    return out or MISSING
 
+
+def _woven(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, int | None]]:
+    """The keys of a merged list in order; with the index of the old item where only that is."""
+    mine, wanted = set(ours), set(theirs)
     shared = [key for key in theirs if key in mine]
     done: set[str] = set()
-    at_old = at_new = 0
+    at_old = at_new = turn = 0
     while at_old < len(ours) or at_new < len(theirs):
-        if at_old < len(ours) and at_new < len(theirs):
-            key = ours[at_old]
-            if key == theirs[at_new]:
-                done.add(key)
-                take(key, mine[key], wanted[key])
-                at_old, at_new = at_old + 1, at_new + 1
-                shared = shared[1:]
-                continue
-            if key in wanted and shared and shared[0] != key:
-                at_old += 1  # shared, but its turn comes later
-                continue
-        if at_old < len(ours):
-            key = ours[at_old]
-            if key not in wanted:
-                take(key, old[at_old], MISSING)
-                at_old += 1
-                continue
-            if key in done:
-                at_old += 1
-        if at_new < len(theirs):
-            key = theirs[at_new]
-            done.add(key)
-            take(key, mine.get(key, MISSING), wanted[key])
+        key = ours[at_old] if at_old < len(ours) else None
+        if key is not None and key not in wanted:
+            yield key, at_old
+            at_old += 1
+        elif at_new == len(theirs):
+            at_old += 1  # merged already
+        elif key == theirs[at_new]:
+            yield theirs[at_new], None
+            done.add(theirs[at_new])
+            at_old, at_new, turn = at_old + 1, at_new + 1, turn + 1
+        elif key is not None and turn < len(shared) and shared[turn] != key:
+            at_old += 1  # its turn comes later
+        else:
+            at_old += key in done
+            turn += turn < len(shared) and shared[turn] == theirs[at_new]
+            yield theirs[at_new], None
+            done.add(theirs[at_new])
             at_new += 1
-            if shared and shared[0] == key:
-                shared = shared[1:]
-    return out or MISSING
 
 
 # -- removing ------------------------------------------------------------------------------------
