@@ -1,0 +1,111 @@
+"""Queueing hints: an event is worth another try only if it can change the plugin's mind."""
+
+import pytest
+
+from bayplan.framework import ActionType, ClusterEvent, Handle, QueueingHint, Resource
+from bayplan.plugins import in_tree_registry
+from bayplan.testing import ZONE, make_namespace, make_node, make_pod
+
+NODE, POD = Resource.NODE, Resource.POD
+GATES = ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+TAINT, LABEL = ActionType.UPDATE_NODE_TAINT, ActionType.UPDATE_NODE_LABEL
+ADD, DELETE = ActionType.ADD, ActionType.DELETE
+
+
+def ask(plugin, resource, action, pod, old, new):
+    """What the plugin answers, None if it does not wait for such events."""
+    handle = Handle()
+    handle.objects.put(make_namespace("default", {}).build())
+    made = in_tree_registry()[plugin](None, handle)
+    incoming = ClusterEvent(resource, action)
+    for item in made.events_to_register():
+        if item.event.matches(incoming):
+            hint = item.hint(pod, old, new) if item.hint else QueueingHint.QUEUE
+            return hint is QueueingHint.QUEUE
+    return None
+
+
+def pod(name="waiting"):
+    return make_pod(name)
+
+
+def placed(name="other"):
+    return make_pod(name).node("n")
+
+
+CASES = [
+    ("SchedulingGates", POD, GATES, pod(), pod(), pod(), True, "its own gates are gone"),
+    ("SchedulingGates", POD, GATES, pod(), pod("x"), pod("x"), False, "another pod's gates"),
+    ("SchedulingGates", NODE, ADD, pod(), None, make_node("n"), None, "does not wait for nodes"),
+    ("NodeName", NODE, ADD, pod(), None, make_node("n"), True, "any new node"),
+    ("NodeUnschedulable", NODE, ADD, pod(), None, make_node("n"), True, "an open node"),
+    ("NodeUnschedulable", NODE, ADD, pod(), None, make_node("n").cordon(), False, "a closed node"),
+    ("NodeUnschedulable", NODE, TAINT, pod(), make_node("n").cordon(), make_node("n"), True,
+     "a node was uncordoned"),
+    ("NodeUnschedulable", NODE, TAINT, pod(), make_node("n"), make_node("n"), False,
+     "it was open before"),
+    ("TaintToleration", NODE, TAINT, pod(), make_node("n").taint("k", "NoSchedule"),
+     make_node("n"), True, "the taint is gone"),
+    ("TaintToleration", NODE, TAINT, pod(), make_node("n").taint("k", "NoSchedule"),
+     make_node("n").taint("j", "NoExecute"), False, "another taint came"),
+    ("NodeAffinity", NODE, ADD, pod().node_selector({"a": "b"}), None,
+     make_node("n").label({"a": "b"}), True, "the new node matches"),
+    ("NodeAffinity", NODE, LABEL, pod().node_selector({"a": "b"}),
+     make_node("n").label({"a": "b"}), make_node("n").label({"a": "b", "c": "d"}), False,
+     "the node matched before"),
+    ("NodePorts", POD, DELETE, pod().host_port(80), placed().host_port(80), None, True,
+     "the port is free"),
+    ("NodePorts", POD, DELETE, pod().host_port(80), placed().host_port(81), None, False,
+     "another port"),
+    ("NodePorts", POD, DELETE, pod().host_port(80), pod("x").host_port(80), None, False,
+     "that pod was nowhere"),
+    ("NodeResourcesFit", POD, DELETE, pod(), placed(), None, True, "a placed pod went"),
+    ("NodeResourcesFit", POD, DELETE, pod(), pod("x"), None, False, "a waiting pod went"),
+    ("NodeResourcesFit", POD, ActionType.UPDATE_POD_SCALE_DOWN, pod().req({"cpu": "1"}),
+     placed().req({"cpu": "2"}), placed().req({"cpu": "1"}), True, "a pod gave up cpu"),
+    ("NodeResourcesFit", POD, ActionType.UPDATE_POD_SCALE_DOWN, pod().req({"cpu": "1"}),
+     placed().req({"memory": "2Gi"}), placed().req({"memory": "1Gi"}), False,
+     "a pod gave up what this one does not need"),
+    ("NodeResourcesFit", NODE, ADD, pod().req({"cpu": "1"}), None,
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=1), True, "the new node is large enough"),
+    ("NodeResourcesFit", NODE, ADD, pod().req({"cpu": "4"}), None,
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=1), False, "too small even if empty"),
+    ("NodeResourcesFit", NODE, ActionType.UPDATE_NODE_ALLOCATABLE, pod().req({"cpu": "1"}),
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=1),
+     make_node("n").capacity(cpu="2", memory="2Gi", pods=1), False, "grew elsewhere"),
+    ("PodTopologySpread", POD, DELETE, pod().spread(1, ZONE, "app=x"),
+     placed().label({"app": "x"}), None, True, "a counted pod went"),
+    ("PodTopologySpread", POD, DELETE, pod().spread(1, ZONE, "app=x"),
+     placed().label({"app": "y"}), None, False, "an uncounted pod went"),
+    ("PodTopologySpread", NODE, ADD, pod().spread(1, ZONE, "app=x"), None,
+     make_node("n").zone("z"), True, "a node with the key"),
+    ("PodTopologySpread", NODE, ADD, pod().spread(1, ZONE, "app=x"), None,
+     make_node("n"), False, "a node without the key"),
+    ("PodTopologySpread", NODE, LABEL, pod().spread(1, ZONE, "app=x"),
+     make_node("n").zone("a"), make_node("n").zone("b"), True, "a node moved"),
+    ("InterPodAffinity", POD, ADD, pod().near("app=x", ZONE), None,
+     placed().label({"app": "x"}), True, "a pod to be near to"),
+    ("InterPodAffinity", POD, ADD, pod().near("app=x", ZONE), None,
+     placed().label({"app": "y"}), False, "some other pod"),
+    ("InterPodAffinity", POD, DELETE, pod().apart("app=x", ZONE),
+     placed().label({"app": "x"}), None, True, "the pod to avoid went"),
+    ("InterPodAffinity", POD, DELETE, pod().label({"app": "me"}),
+     placed().apart("app=me", ZONE), None, True, "a pod that kept us away went"),
+    ("InterPodAffinity", NODE, LABEL, pod().near("app=x", ZONE), make_node("n"),
+     make_node("n").zone("z"), True, "a node got the key"),
+    ("InterPodAffinity", NODE, LABEL, pod().near("app=x", ZONE), make_node("n").zone("z"),
+     make_node("n").zone("z").label({"a": "b"}), False, "the key stayed"),
+    ("DefaultPreemption", POD, DELETE, pod(), placed(), None, False, "others decide"),
+]  # fmt: skip
+
+
+def build(item):
+    return item.build() if item is not None else None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "resource", "action", "waiting", "old", "new", "queue"),
+    [pytest.param(*case[:-1], id=f"{case[0]}: {case[-1]}") for case in CASES],
+)
+def test_hints(plugin, resource, action, waiting, old, new, queue):
+    assert queue == ask(plugin, resource, action, build(waiting), build(old), build(new))
