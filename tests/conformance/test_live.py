@@ -27,7 +27,7 @@ RECORDED = Path(__file__).parent / "live" / "recorded.json.gz"
 SCENARIOS = json.loads(gzip.decompress(RECORDED.read_bytes()))["scenarios"]
 IDS = [scenario["id"] for scenario in SCENARIOS]
 COMMAND = shlex.join([*bayplan_command("scheduler"), "--config", "{config}", "--secure-port=0"])
-AT_ONCE = 4
+AT_ONCE = 3
 
 
 def replay(start: Callable[[], Cluster], scenarios: list[dict]) -> dict[str, list[str]]:
@@ -39,6 +39,8 @@ def replay(start: Callable[[], Cluster], scenarios: list[dict]) -> dict[str, lis
                 s["id"]: differences(s["expected"], runner.run(s, s["expected"])) for s in scenarios
             }
         finally:
+            runner.stop()
+            cluster.stop()
             runner.close()
 
 

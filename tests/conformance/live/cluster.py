@@ -88,13 +88,21 @@ class Api:
             **({"Authorization": f"Bearer {token.group(1)}"} if token else {}),
         }
         self.local = threading.local()
+        self.opened: list[http.client.HTTPConnection] = []
 
     def connect(self, timeout: float | None = 60.0) -> http.client.HTTPConnection:
         if self.url.scheme == "http":
-            return http.client.HTTPConnection(self.url.netloc, timeout=timeout)
-        return http.client.HTTPSConnection(
-            self.url.netloc, timeout=timeout, context=ssl._create_unverified_context()
-        )
+            connection = http.client.HTTPConnection(self.url.netloc, timeout=timeout)
+        else:
+            connection = http.client.HTTPSConnection(
+                self.url.netloc, timeout=timeout, context=ssl._create_unverified_context()
+            )
+        self.opened.append(connection)
+        return connection
+
+    def close(self) -> None:
+        for connection in self.opened:
+            connection.close()
 
     def request(
         self,
@@ -119,6 +127,7 @@ class Api:
                 text = answer.read()
                 break
             except (OSError, http.client.HTTPException):
+                self.local.connection.close()
                 self.local.connection = None
                 if attempt == 2:
                     raise

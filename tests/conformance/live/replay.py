@@ -68,10 +68,16 @@ class Runner:
         self.scheduler: SchedulerProcess | None = None
         self.namespaces: list[str] = []
 
-    def close(self) -> None:
-        """End the threads; call it before the API server goes away."""
+    def stop(self) -> None:
+        """Tell the threads to end, which they do when the API server goes away."""
         for thread in (*self.watchers, self.kubelet):
             thread.stopping = True
+
+    def close(self) -> None:
+        """Wait for the threads and close all connections."""
+        for thread in (*self.watchers, self.kubelet):
+            thread.join(10)
+        self.api.close()
 
     # -- life of a scenario
 
