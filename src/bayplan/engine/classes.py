@@ -40,7 +40,7 @@ from bayplan.framework.filtering import (
     run_pre_filters,
 )
 from bayplan.framework.points import MAX_SCORE, MIN_SCORE
-from bayplan.framework.scoring import bad_score, call_normalize, call_pre_score, call_score
+from bayplan.framework.scoring import call_normalize, call_pre_score, call_score
 
 _FEW = 4
 """Up to this many changed rows are asked one by one; more are cheaper in one array pass."""
@@ -125,7 +125,7 @@ class PodClass:
         table = self._table
         self._base.info = info
         changes = None
-        if self._structure == table.structure and self._nodes_revision == table.nodes_revision:
+        if self._structure == table.structure:
             changes = table.changes_since(self._generation)
         try:
             if changes is None:
@@ -185,13 +185,41 @@ class PodClass:
         self._structure, self._nodes_revision = table.structure, table.nodes_revision
 
     def _follow(self, changes: list[int], info: PodInfo) -> None:
-        """Ask plugins that depend on usage about changed rows again."""
+        """Ask about changed rows again: about nodes that changed, all that depends on them."""
         rows = {change >> 1 for change in changes}
+        if self._nodes_revision != self._table.nodes_revision:
+            self._nodes_revision = self._table.nodes_revision
+            changed = {change >> 1 for change in changes if change & 1}
+            self._follow_nodes(np.fromiter(changed, dtype=np.int64, count=len(changed)), info)
         if len(rows) <= _FEW:
             for row in rows:
                 self._follow_row(row, info)
         else:
             self._follow_rows(np.fromiter(rows, dtype=np.int64, count=len(rows)), info)
+
+    def _follow_nodes(self, rows: IntArray, info: PodInfo) -> None:
+        """Node objects changed: ask what depends on them alone, and everything volatile anew."""
+        view = self._table.select(rows)
+        fits = np.ones(len(rows), dtype=bool)
+        for item in self._stable:
+            if item.depends is not Depends.NODE:
+                continue
+            if item.filters and not item.skips_filter and not item.rejects:
+                verdict = self._verdict(item, self._base, info.pod, view)
+                numbers = to_numbers(verdict, item.name, self._outcomes)
+                if numbers is not None or item.fails is not None:
+                    old = item.fails
+                    fails = np.zeros(len(self._node_ok), np.uint16) if old is None else old.copy()
+                    fails[rows] = 0 if numbers is None else numbers
+                    item.fails = fails
+                if numbers is not None:
+                    fits &= numbers == 0
+            if item.raw is not None:
+                # Columns of this kind may be shared with records, so they are made anew.
+                item.raw, item.scored_for = None, -1
+        self._node_ok[rows] = fits
+        for item in self._volatile:
+            item.revision, item.scored_for = None, -1
 
     def _follow_row(self, row: int, info: PodInfo) -> None:
         node = self._table.info(row)
@@ -248,7 +276,9 @@ class PodClass:
             item.scored_for = -1
             return
         if not MIN_SCORE <= score <= MAX_SCORE:
-            raise AttemptFailed(bad_score(item.name, score))
+            # Wrong only if the row fits; a whole pass finds out.
+            item.raw, item.scored_for = None, -1
+            return
         if self.totals is not None:
             self.totals[row] += item.weight * (score - int(item.normalized[row]))
             if self.masked[row] >= 0:
@@ -310,7 +340,7 @@ class PodClass:
             item.scored_for = -1
             return
         if scores.min() < MIN_SCORE or scores.max() > MAX_SCORE:
-            item.raw = None
+            item.raw, item.scored_for = None, -1
             return
         if self.totals is not None:
             self.totals[rows] += item.weight * (scores - item.normalized[rows])

@@ -227,7 +227,9 @@ class PodInfos:
         key = signature(pod)
         node = node_name or pod.spec.node_name
         if _has_own_resources(pod):
-            return PodInfo(pod, PodTraits(pod), key, node)
+            status = pod.status
+            own = (status.resources, status.allocated_resources, status.container_statuses)
+            key += _ENCODER.encode((*own, status.init_container_statuses, status.conditions))
         known = self._traits.get(key)
         if known is None:
             if len(self._traits) >= self._limit:

@@ -308,6 +308,8 @@ class NodeTable:
                 self._restructure()
         self.nodes_revision += 1
         self._note(row, node_changed=True)
+        if len(self.taints) > 2 * self.count + 1024:
+            self._forget_unused_codes()
         return True
 
     def remove_node(self, name: str) -> Node | None:
@@ -335,6 +337,7 @@ class NodeTable:
         self.pods.pop()
         self.count = last
         self._order.remove(node)
+        self._forget_unused_codes()
         self._restructure()
         for info in stay:
             self._place(info, row)
@@ -359,15 +362,30 @@ class NodeTable:
             self._allocatable[number, row] = amount
         self._numbers[2, row] = allocatable.get("pods", 0)
         self._unschedulable[row] = node.spec.unschedulable
-        taints = node.spec.taints
+        self._taint_sets[row] = self._taint_set(node.spec.taints)
+        labels = node.metadata.labels
+        for key, column in self._labels.items():
+            column.set(row, labels.get(key))
+
+    def _forget_unused_codes(self) -> None:
+        """Number taints and label values anew once most numbers stand for what is gone."""
+        limit = 2 * self.count + 1024
+        if len(self.taints) > limit:
+            self.taints, self._taint_ids = [], {}
+            for row, node in enumerate(self.nodes):
+                self._taint_sets[row] = self._taint_set(node.spec.taints)
+            self.structure += 1
+        for key, column in list(self._labels.items()):
+            if len(column.values) > limit:
+                del self._labels[key]
+                self.label_column(key)
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         number = self._taint_ids.get(taints, -1)
         if number < 0:
             number = self._taint_ids[taints] = len(self.taints)
             self.taints.append(taints)
-        self._taint_sets[row] = number
-        labels = node.metadata.labels
-        for key, column in self._labels.items():
-            column.set(row, labels.get(key))
+        return number
 
     def _restructure(self) -> None:
         self.structure += 1
