@@ -142,11 +142,15 @@ class Informer(Generic[T]):
         jitter: Callable[[], float] = lambda: 0.0,
         optional: bool = False,
         keep_texts: bool = False,
+        transform: Callable[[T], T] | None = None,
     ) -> None:
         """`optional`: a server without this resource (404, 403) counts as synced and empty.
 
         `keep_texts`: also keep the JSON of each object, for those who pass whole objects on.
+        `transform`: what is kept and told instead of an object, to save memory, say; it must keep
+        name, namespace and version.
         """
+        self._transform = transform
         self.texts: dict[str, bytes] | None = {} if keep_texts else None
         self.resource = resource
         self.store: dict[str, T] = {}
@@ -237,7 +241,7 @@ class Informer(Generic[T]):
             )
             meta, items = self._read_list(raw)
             for item in items:
-                fresh[_key(item)] = item
+                fresh[_key(item)] = item if self._transform is None else self._transform(item)
             version = version or meta.resource_version
             token = meta.continue_
             if not token:
@@ -378,6 +382,8 @@ class Informer(Generic[T]):
             return
         if version > _number(self.last_version):
             self.last_version = item.metadata.resource_version
+        if self._transform is not None:
+            item = self._transform(item)
         if type_ == "DELETED":
             self._bury(key, version)
             if old is not None:

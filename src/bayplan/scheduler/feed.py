@@ -11,9 +11,11 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from bayplan import api
 from bayplan.api import Object
+from bayplan.api.sharing import PodSharing
 from bayplan.client import Change, Client, Informer, Resource
 from bayplan.client import resources as r
 from bayplan.config import FeatureGates
@@ -65,6 +67,9 @@ class Feed:
         optional = (*OPTIONAL, *GANG) if gates["GenericWorkload"] else OPTIONAL
         self.informers: dict[str, Informer[Object]] = {}
         for resource, kind in (*ALWAYS, *optional):
+            transform: Callable[[Object], Object] | None = None
+            if kind is api.Pod:
+                transform = cast("Callable[[Object], Object]", PodSharing())
             informer = Informer(
                 client,
                 resource,
@@ -73,6 +78,7 @@ class Feed:
                 jitter=jitter,
                 optional=(resource, kind) in optional,
                 keep_texts=keep_texts and kind in (api.Node, api.Pod),
+                transform=transform,
             )
             informer.add_handler(deliver)
             self.informers[kind.KIND] = informer
