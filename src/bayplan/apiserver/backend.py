@@ -17,7 +17,7 @@ from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.reader import CachedReader
-from bayplan.store import Compacted, Event, KeyValue, Store
+from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
 
 # The letters of generated name endings: no vowels and no look-alikes, so no words come out.
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -59,6 +59,7 @@ class Backend:
         self._second = (0, "")
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)
+        self.watchers: set[Watcher] = set()  # of open watches
         self.reader = CachedReader(store, self.codec_of)
 
     def codec(self, kind: Kind) -> Codec:

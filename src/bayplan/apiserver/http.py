@@ -96,8 +96,9 @@ def plain_text(status: int, text: str) -> Answer:
 
 
 def _warning(text: str) -> tuple[bytes, bytes]:
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-    return b"warning", f'299 - "{quoted}"'.encode("latin-1", "replace")
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    printable = "".join(char if " " <= char < "\x7f" else "?" for char in quoted)
+    return b"warning", f'299 - "{printable}"'.encode("ascii")
 
 
 def _head(connection: Connection, status: int, content_type: bytes) -> list[tuple[bytes, bytes]]:

@@ -105,8 +105,14 @@ class ApiServer:
         await bootstrap.write_system_objects(self.backend)
         await self._dispatcher.start()
 
+    def end_watches(self) -> None:
+        """End all open watches, so that their connections can close."""
+        for watcher in list(self.backend.watchers):
+            watcher.close()
+
     async def close(self) -> None:
         """End what this server runs; the store belongs to whoever opened it."""
+        self.end_watches()
         await self._dispatcher.close()
         await self.backend.reader.close()
 

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ import uvicorn
 
 from bayplan.apiserver import tls
 from bayplan.apiserver.auth import load_tokens, new_token
+from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.kubeconfig import write_kubeconfig, write_private
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.web import WebServer, is_loopback, server_context
@@ -51,6 +52,7 @@ class Settings(msgspec.Struct, kw_only=True):
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
     max_request_bytes: int = 3 * 1024 * 1024
+    event_ttl: float = 3600.0  # seconds; 0 keeps events for ever
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -134,8 +136,6 @@ def _url(settings: Settings, listener: socket.socket, secure: bool) -> str:
 
 def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
     """Make the server that the settings describe, on an open store."""
-    if settings.authorization_mode not in MODES:
-        raise ConfigError(f"--authorization-mode must be one of {', '.join(MODES)}")
     server = ApiServer(
         store,
         admin_token=token,
@@ -155,28 +155,30 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """Run a server while the block runs; it accepts connections when the block begins."""
+    if settings.authorization_mode not in MODES:
+        raise ConfigError(f"--authorization-mode must be one of {', '.join(MODES)}")
     files = _tls_files(settings)
-    listener = _listen(settings)
-    try:
+    async with AsyncExitStack() as stack:
+        if files is not None and settings.data is None and settings.tls_certificate is None:
+            stack.callback(shutil.rmtree, files.key.parent.parent, ignore_errors=True)
+        listener = stack.enter_context(_listen(settings))
         store = await open_store(settings)
-    except BaseException:
-        listener.close()
-        raise
-    server = build_server(settings, store, _admin_token(settings))
-    try:
+        stack.push_async_callback(store.close)
+        server = build_server(settings, store, _admin_token(settings))
+        stack.push_async_callback(server.close)
         await server.start()
+        if settings.event_ttl > 0:
+            expiry = asyncio.create_task(keep_expiring(server.backend, settings.event_ttl))
+            stack.callback(expiry.cancel)
         gc.freeze()  # what is loaded by now stays; the collector need not look at it again
         web = _web_server(settings, server, files)
         task = asyncio.create_task(web.serve(sockets=[listener]))
-        yield await _ready(settings, server, listener, files, web, task)
-        web.should_exit = True
-        await task
-    finally:
-        await server.close()
-        await store.close()
-        listener.close()
-        if files is not None and settings.data is None and settings.tls_certificate is None:
-            shutil.rmtree(files.key.parent.parent, ignore_errors=True)
+        try:
+            yield await _ready(settings, server, listener, files, web, task)
+        finally:
+            server.end_watches()
+            web.should_exit = True
+            await task
 
 
 def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | None) -> WebServer:

@@ -73,6 +73,12 @@ READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
     is_flag=True,
     help="Refuse a binding that the node has no room for.",
 )
+@click.option(
+    "--event-ttl",
+    default=3600.0,
+    show_default=True,
+    help="Seconds after which events go; 0 keeps them for ever.",
+)
 @click.option("--max-requests-inflight", default=400, show_default=True)
 @click.option("--max-mutating-requests-inflight", default=200, show_default=True)
 @click.option("--max-request-bytes", default=3 * 1024 * 1024, show_default=True)
@@ -98,5 +104,6 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         max_requests_inflight=int(str(options["max_requests_inflight"])),
         max_mutating_requests_inflight=int(str(options["max_mutating_requests_inflight"])),
         max_request_bytes=int(str(options["max_request_bytes"])),
+        event_ttl=float(str(options["event_ttl"])),
     )
     run(settings, controllers, click.echo)

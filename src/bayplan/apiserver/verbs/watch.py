@@ -111,6 +111,7 @@ class _Watch:
                 if initial and self.bookmarks:
                     self.first.append(self._bookmark(self.known, INITIAL_EVENTS_END))
             self.watcher = self.backend.store.watch(self.exact or self.prefix, after=self.known)
+            self.backend.watchers.add(self.watcher)
         except Compacted as error:
             self.first = [self._error(gone(error))]
 
@@ -118,6 +119,7 @@ class _Watch:
         """Stop watching. May be called twice."""
         if self.watcher is not None:
             self.watcher.close()
+            self.backend.watchers.discard(self.watcher)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the stream; every chunk holds whole lines."""
