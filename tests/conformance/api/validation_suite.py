@@ -18,6 +18,7 @@ from tests.conformance.api.validation_cases import (
     batch,
     bounds,
     core,
+    networking,
     nodes,
     others,
     pods,
@@ -39,7 +40,19 @@ def namespace_step(name: str) -> Step:
 def steps() -> list[Step]:
     """Return all steps, in the order in which they must run."""
     out = [namespace_step(name) for name in (NAMESPACE, "limits", "bounded")]
-    for module in (pods, core, nodes, services, apps, batch, storage, others, bounds, updates):
+    for module in (
+        pods,
+        core,
+        nodes,
+        services,
+        apps,
+        batch,
+        storage,
+        networking,
+        others,
+        bounds,
+        updates,
+    ):
         out += module.steps(NAMESPACE)
     for step in out:
         # Endpoints warn of their own age on every request, which is not about what is sent.

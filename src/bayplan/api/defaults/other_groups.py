@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.quantities import round_resources
 
 _RBAC = "rbac.authorization.k8s.io"
 _CSI_DRIVER: dict[str, object] = {
@@ -80,6 +81,29 @@ def default_resource_slice(obj: Object) -> None:
             if taint.get("timeAdded") is None:
                 now = datetime.datetime.now(datetime.UTC)
                 taint["timeAdded"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def default_network_policy(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for direction in ("ingress", "egress"):
+        for rule in spec.get(direction) or ():
+            for port in rule.get("ports") or ():
+                if port.get("protocol") is None:
+                    port["protocol"] = "TCP"
+
+
+def default_ingress_class(obj: Object) -> None:
+    parameters = obj.setdefault("spec", {}).get("parameters")
+    if parameters is not None and parameters.get("scope") is None:
+        parameters["scope"] = "Cluster"
+
+
+def default_runtime_class(obj: Object) -> None:
+    overhead = (obj.get("overhead") or {}).get("podFixed")
+    if overhead:
+        round_resources(overhead)
 
 
 def default_endpoint_slice(obj: Object) -> None:

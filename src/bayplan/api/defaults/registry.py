@@ -38,6 +38,9 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     (_DRA, "resourceclaims"): other_groups.default_resource_claim,
     (_DRA, "resourceclaimtemplates"): other_groups.default_resource_claim_template,
     (_DRA, "resourceslices"): other_groups.default_resource_slice,
+    ("networking.k8s.io", "networkpolicies"): other_groups.default_network_policy,
+    ("networking.k8s.io", "ingressclasses"): other_groups.default_ingress_class,
+    ("node.k8s.io", "runtimeclasses"): other_groups.default_runtime_class,
     ("discovery.k8s.io", "endpointslices"): other_groups.default_endpoint_slice,
 }
 

@@ -13,8 +13,9 @@ _DEFAULT = (
 )
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _PROTECTION = {
-    "persistentvolumes": "kubernetes.io/pv-protection",
-    "persistentvolumeclaims": "kubernetes.io/pvc-protection",
+    ("", "persistentvolumes"): "kubernetes.io/pv-protection",
+    ("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
+    ("storage.k8s.io", "volumeattributesclasses"): "kubernetes.io/vac-protection",
 }
 
 
@@ -54,8 +55,8 @@ def _is_new(attrs: Attributes, resource: str) -> bool:
 
 def protect(attrs: Attributes, reader: Reader) -> None:
     """Add the finalizer that keeps a volume or claim while it is used."""
-    finalizer = _PROTECTION.get(attrs.resource)
-    if finalizer is None or not _is_new(attrs, attrs.resource):
+    finalizer = _PROTECTION.get((attrs.group, attrs.resource))
+    if finalizer is None or attrs.operation != CREATE or attrs.subresource:
         return
     metadata: dict[str, Any] = attrs.obj["metadata"]
     finalizers = metadata.get("finalizers") or []

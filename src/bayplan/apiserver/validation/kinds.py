@@ -6,6 +6,7 @@ from bayplan.apiserver.validation import (
     batch,
     configs,
     devices,
+    networking,
     nodes,
     policies,
     services,
@@ -315,21 +316,50 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     ),
 }
 
-# Served so that manifests with them can be applied; only their metadata is validated.
-_GENERIC: dict[tuple[str, str], Strategy] = {
-    ("networking.k8s.io", "ingressclasses"): Strategy(namespaced=False, generation=True),
-    ("networking.k8s.io", "ingresses"): Strategy(generation=True, new_status={"loadBalancer": {}}),
-    ("networking.k8s.io", "networkpolicies"): Strategy(generation=True),
-    ("discovery.k8s.io", "endpointslices"): Strategy(generation=True),
-    ("node.k8s.io", "runtimeclasses"): Strategy(
-        namespaced=False, create_on_update=True, unconditional=False
+# Served so that manifests with them can be applied; nothing here acts on them.
+_APART: dict[tuple[str, str], Strategy] = {
+    ("networking.k8s.io", "ingressclasses"): Strategy(
+        namespaced=False,
+        validate=networking.validate_ingress_class,
+        update=networking.ingress_controller_is_immutable,
+        revalidate_meta=True,
+        update_first=True,
+        generation=True,
     ),
-    (_STORAGE, "volumeattributesclasses"): Strategy(namespaced=False),
+    ("networking.k8s.io", "ingresses"): Strategy(
+        validate=networking.validate_ingress, generation=True, new_status={"loadBalancer": {}}
+    ),
+    ("networking.k8s.io", "networkpolicies"): Strategy(
+        validate=networking.validate_network_policy, generation=True
+    ),
+    ("discovery.k8s.io", "endpointslices"): Strategy(
+        validate=networking.validate_endpoint_slice,
+        update=networking.validate_endpoint_slice_update,
+        revalidate=False,
+        meta_update=False,
+        generation=True,
+    ),
+    ("node.k8s.io", "runtimeclasses"): Strategy(
+        namespaced=False,
+        validate=networking.validate_runtime_class,
+        update=networking.handler_is_immutable,
+        revalidate=False,
+        standard_finalizers=False,
+        create_on_update=True,
+        unconditional=False,
+    ),
+    (_STORAGE, "volumeattributesclasses"): Strategy(
+        namespaced=False,
+        validate=networking.validate_attributes_class,
+        update=networking.attributes_class_is_immutable,
+        revalidate_meta=True,
+        update_first=True,
+    ),
 }
 
 STRATEGIES: dict[tuple[str, str], Strategy] = {
     **_CORE,
     **_WORKLOADS,
     **_OTHERS,
-    **_GENERIC,
+    **_APART,
 }
