@@ -24,7 +24,8 @@ import httptools
 from bayplan.client.errors import RequestTimeout, TransportError
 from bayplan.client.transport import Response
 
-KEPT_HEADERS = {b"retry-after", b"content-encoding", b"content-type", b"warning"}
+KEPT_HEADERS = {b"retry-after", b"content-encoding"}
+KEPT_LENGTHS = {len(name) for name in KEPT_HEADERS}
 WRITE_LIMIT = 1 << 20
 
 
@@ -58,8 +59,7 @@ class _Exchange(asyncio.Protocol):
         self._parts = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        lower = name.lower()
-        if lower in KEPT_HEADERS:
+        if len(name) in KEPT_LENGTHS and (lower := name.lower()) in KEPT_HEADERS:
             self._headers[lower.decode()] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:

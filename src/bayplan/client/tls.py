@@ -39,7 +39,10 @@ def client_context(
 
 
 def _authorities(connection: Connection) -> ssl.SSLContext:
-    if connection.insecure or not (connection.ca_data or connection.ca_file):
+    if connection.insecure:
+        # Reading the system's authorities takes longer than all else at start; nobody asks them.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not (connection.ca_data or connection.ca_file):
         return ssl.create_default_context()
     data = connection.ca_data or _file(connection.ca_file, "certificate-authority")
     where = connection.ca_file or "certificate-authority-data"

@@ -38,7 +38,7 @@ from bayplan.scheduler.events import EventRecorder, Reference
 
 log = structlog.get_logger(__name__)
 
-BINDERS = 64
+BINDERS = 32
 STATUS_PATCH = "application/strategic-merge-patch+json"
 
 
