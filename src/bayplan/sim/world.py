@@ -2,15 +2,15 @@
 
 Nothing here reads the wall clock or a global random number: time is the loop's, uids and name
 endings come from the seed. So the same scenario and seed write the same objects in the same order,
-and the log of what was written has the same hash, on any machine. `real_time` runs the same world
-on an ordinary loop.
+and the log of what was written has the same hash, on any machine. The same world runs on an
+ordinary loop too, only slower.
 """
 
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,17 +18,25 @@ import msgspec
 from bayplan.apiserver.controllers.manager import ControllerManager, select
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
+from bayplan.client.resources import NODES
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
 from bayplan.framework import Extender, Registry
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
-from bayplan.sim.faults import FaultyTransport
-from bayplan.sim.log import EventLog
+from bayplan.sim.errors import ScenarioError
+from bayplan.sim.extender import SimulatedExtender
+from bayplan.sim.faults import GRACE, FaultyTransport
+from bayplan.sim.log import Entry, EventLog
+from bayplan.sim.objects import SIMULATED
+from bayplan.sim.schedulers import SchedulerProcess, SimulatedScheduler, hold_lease
+from bayplan.sim.tracker import Tracker
 from bayplan.store import MemoryStore
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+# Leases would be most of all writes of a long run, and nothing would be learned from them.
+OPTIONS: dict[str, object] = {"kubelet": {"lease-seconds": 0}}
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -40,14 +48,18 @@ class Settings(msgspec.Struct, frozen=True):
     registry: Registry | None = None
     controllers: str = "*"
     extenders: tuple[Extender, ...] = ()
-    scheduler: bool = True
-    """False: the scenario brings its own, as the lessons do."""
+    schedulers: int = 1
+    """0: the scenario brings its own, as the lessons do; 2: two that know nothing of each other."""
+    elect: bool = False
+    """Whether schedulers elect a leader among themselves."""
     options: dict[str, object] = {}
     """Of the controllers, by controller name."""
+    keep: bool = True
+    """False: the log keeps only its hash and the past is forgotten, for very long runs."""
 
 
 class World:
-    """A running cluster; `client` is what scenarios use."""
+    """A running cluster; `client` is what scenarios use. It is the `Faults` of its scenario."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -62,10 +74,25 @@ class World:
             check_capacity=False,
         )
         self.log = EventLog(self.elapsed)
-        self.faults = FaultyTransport(self._transport(), random.Random(settings.seed + 1))
+        self.log.keep = settings.keep
+        self.tracker = Tracker(keep=settings.keep)
+        self.log.on_entry(self._track)
+        self.transport = FaultyTransport(self._transport(), random.Random(settings.seed + 1))
         self.client = Client(self._transport(), timeout=None)
-        self.scheduler: LiveScheduler | None = None
+        self.processes = [
+            SchedulerProcess(
+                self._make_scheduler,
+                self._faulty_client,
+                self.now,
+                elect=settings.elect,
+                identity=f"scheduler-{i}",
+            )
+            for i in range(settings.schedulers)
+        ]
         self._begin = 0.0
+        self._background: set[asyncio.Task[None]] = set()
+
+    # -- time and chance
 
     def now(self) -> float:
         """The simulated time of day, in seconds since 1970."""
@@ -78,56 +105,135 @@ class World:
         except RuntimeError:  # before the loop runs
             return 0.0
 
+    def begin(self) -> None:
+        """Let the scenario's clock start now."""
+        self._begin = asyncio.get_running_loop().time()
+
     def _uid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
     def _suffix(self) -> str:
         return "".join(self.rng.choice(SUFFIX_LETTERS) for _ in range(5))
 
+    # -- parts
+
+    @property
+    def scheduler(self) -> LiveScheduler | None:
+        """The (first) scheduler, if it runs."""
+        return self.processes[0].scheduler if self.processes else None
+
     def _transport(self) -> AsgiTransport:
         return AsgiTransport(self.api, token=self.api.admin_token)
-
-    def begin(self) -> None:
-        """Let the scenario's clock start now."""
-        self._begin = asyncio.get_running_loop().time()
 
     def new_client(self) -> Client:
         """A client of its own for another part of the cluster."""
         return Client(self._transport(), timeout=None)
 
-    @asynccontextmanager
-    async def scheduling(self) -> AsyncIterator[LiveScheduler]:
-        """Run a scheduler while the block runs; its requests pass the faults."""
-        recorder = EventRecorder(
-            self.new_client(),
-            hostname="simulation",
-            wall=lambda: datetime.fromtimestamp(self.now(), UTC),
-        )
+    def _faulty_client(self) -> Client:
+        return Client(self.transport, timeout=None)
+
+    def _make_scheduler(self, recorder: EventRecorder) -> LiveScheduler:
         settings = self.settings
-        scheduler = LiveScheduler(
+        return SimulatedScheduler(
             config=settings.config or default_config(),
             gates=settings.gates,
             registry=settings.registry or in_tree_registry(),
-            client=Client(self.faults, timeout=None),
+            client=self._faulty_client(),
             recorder=recorder,
             extenders=settings.extenders,
             wall=self.now,
             jitter=lambda: 0.0,
         )
-        tasks = [
-            asyncio.create_task(recorder.run()),
-            asyncio.create_task(scheduler.run_informers()),
+
+    def _track(self, entry: Entry) -> None:
+        resource = entry.key.split("/", 2)[1]
+        if resource in ("pods", "nodes", "events"):
+            self.tracker.see(entry.time, entry.action, resource, entry.value)
+
+    def queue_sizes(self) -> dict[str, int]:
+        """Return the lengths of the schedulers' queues."""
+        sizes = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+        for process in self.processes:
+            if process.scheduler is not None:
+                for name, size in process.scheduler.core.queue.pending().items():
+                    sizes[name] += size
+        return sizes
+
+    # -- faults
+
+    async def lose_node(self, name: str, *, after: float = GRACE) -> None:
+        """Let a node's kubelet fall silent; `after` seconds later the node counts as lost."""
+        await self.client.patch(NODES, name, {"metadata": {"annotations": {SIMULATED: "lost"}}})
+        self.tracker.note(self.elapsed(), f"fault: kubelet of node {name} falls silent", "fault")
+        self._spawn(self._mark_lost(name, after))
+
+    async def _mark_lost(self, name: str, after: float) -> None:
+        await asyncio.sleep(after)
+        await self._set_ready(
+            name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
+        )
+
+    async def bring_back(self, name: str) -> None:
+        """Let a lost node's kubelet speak again."""
+        await self.client.patch(NODES, name, {"metadata": {"annotations": {SIMULATED: "true"}}})
+        await self._set_ready(name, "True", "KubeletReady", "simulated")
+
+    async def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
+        ready = {"type": "Ready", "status": status, "reason": reason, "message": message}
+        await self.client.patch(
+            NODES, name, {"status": {"conditions": [ready]}}, kind="strategic", subresource="status"
+        )
+
+    def api_errors(self, rate: float) -> None:
+        """Let that share of the schedulers' requests fail from now on."""
+        self.transport.rate = rate
+        self.tracker.note(self.elapsed(), f"fault: {rate:.0%} of requests fail", "fault")
+
+    def slow_api(self, delay: float) -> None:
+        """Let every request of the schedulers take that long from now on."""
+        self.transport.delay = delay
+        self.tracker.note(self.elapsed(), f"fault: requests take {delay:g} s", "fault")
+
+    def slow_extender(self, delay: float, name: str = "") -> None:
+        """Let extenders (or the named one) take that long to answer from now on."""
+        found = [
+            extender
+            for extender in self.settings.extenders
+            if isinstance(extender, SimulatedExtender) and name in ("", extender.name)
         ]
-        try:
-            await scheduler.wait_synced()
-            tasks.append(asyncio.create_task(scheduler.run()))
-            self.scheduler = scheduler
-            yield scheduler
-            await recorder.drain(1.0)
-        finally:
-            for task in reversed(tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        if not found:
+            raise ScenarioError(f'no simulated extender "{name}"; give the scenario one')
+        for extender in found:
+            extender.delay = delay
+            text = f"fault: extender {extender.name} takes {delay:g} s"
+            self.tracker.note(self.elapsed(), text, "fault")
+
+    async def restart_scheduler(self, down: float = 0.0) -> None:
+        """End the schedulers without warning and start them again `down` seconds later."""
+        self.tracker.note(self.elapsed(), "fault: scheduler ends", "fault")
+        for process in self.processes:
+            await process.stop()
+        await asyncio.sleep(down)
+        for process in self.processes:
+            await process.start()
+        self.tracker.note(self.elapsed(), "scheduler started again", "fault")
+
+    async def lose_lease(self, duration: float = 15.0) -> None:
+        """Let somebody else hold the scheduler's lease for that long."""
+        if not any(process.elects for process in self.processes):
+            raise ScenarioError("losing a lease needs an election; set `elect: true`")
+        self.tracker.note(self.elapsed(), "fault: another holds the scheduler's lease", "fault")
+        self._spawn(hold_lease(self.client, duration, self.now))
+
+    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def stop_background(self) -> None:
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -143,20 +249,19 @@ async def running(settings: Settings) -> AsyncIterator[World]:
         select(settings.controllers),
         clock=world.now,
         seed=settings.seed,
-        options=settings.options or None,
+        options={**OPTIONS, **settings.options},
     )
     try:
-        async with manager.running():
-            if settings.scheduler:
-                async with world.scheduling():
-                    yield world
-            else:
-                yield world
+        async with manager.running(), AsyncExitStack() as stack:
+            for process in world.processes:
+                await process.start()
+                stack.push_async_callback(process.stop, drain=True)
+            world.tracker.measure_queues(world.queue_sizes if world.processes else None)
+            stack.push_async_callback(world.stop_background)
+            yield world
     finally:
+        world.tracker.measure_queues(None)
         await asyncio.sleep(0)
         watcher.close()
         await following
         await world.store.close()
-
-
-Clock = Callable[[], float]

@@ -9,8 +9,8 @@ A bound pod becomes Running `start-seconds` later. Pods say by annotations what 
     bayplan.dev/ready         "false": runs but never gets ready
 
 A pod being deleted is taken away `stop-seconds` later, at most its grace period. Options, by key
-`kubelet`: start-seconds 0.1, stop-seconds 0.1, lease-seconds 10 (0: no leases; beyond 1,000 nodes
-they are renewed less often, at least every 30 s), all-nodes False.
+`kubelet`: start-seconds 0.1, stop-seconds 0.1, lease-seconds 10 (beyond 1,000 nodes they are
+renewed less often, at least every 30 s; 0: neither leases nor heartbeats), all-nodes False.
 No image is pulled, no container run, no volume mounted.
 """
 
@@ -102,12 +102,14 @@ class Kubelet:
                 await self._kit.delete(LEASES, f"{LEASE_NAMESPACE}/{name}")
             return None
         ready = condition(node.status, "Ready")
+        if not self._lease:  # says once that it is there, and then only if somebody denies it
+            if ready.get("status") != "True" or not node.status.get("addresses"):
+                await self._post_status(node)
+            return None
         age = self._kit.clock() - seconds_of(ready.get("lastHeartbeatTime"))
         # One that was made ready by hand has no heartbeat, so it gets the rest here as well.
         if ready.get("status") != "True" or age >= HEARTBEAT_SECONDS:
             await self._post_status(node)
-        if not self._lease:
-            return HEARTBEAT_SECONDS
         await self._renew(node)
         # Many nodes renew less often, but well within the time after which they count as lost.
         return max(self._lease, min(len(self._leases) / RENEWALS_PER_SECOND, SLOWEST_RENEWAL))
@@ -123,7 +125,8 @@ class Kubelet:
         ):
             status = {"conditions": conditions}
             conditions = with_condition(status, type_, value, reason, message, now)
-            conditions[-1]["lastHeartbeatTime"] = now
+            if self._lease:
+                conditions[-1]["lastHeartbeatTime"] = now
         body: Json = {"conditions": conditions}
         if not (node.status.get("nodeInfo") or {}).get("kubeletVersion"):
             body["nodeInfo"] = _node_info(node)

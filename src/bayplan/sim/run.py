@@ -1,0 +1,138 @@
+"""Runs a scenario written in Python and says how it ended.
+
+    result = run_scenario(scenario, seed=1)
+    assert result.ok, result.problems()
+
+In virtual time (the default) hours pass in seconds and nothing depends on the machine; with
+`real_time` the same world runs on an ordinary loop. A scenario that does not end is stopped at its
+limit, which is a failure that says what it was waiting for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from bayplan.config import KubeSchedulerConfiguration
+from bayplan.errors import BayplanError
+from bayplan.sim.client import ScenarioClient
+from bayplan.sim.errors import ExpectationFailed
+from bayplan.sim.expect import Outcome
+from bayplan.sim.tracker import Moment, Tracker
+from bayplan.sim.world import Settings, World, running
+from bayplan.testing.loop import run_virtual
+
+Scenario = Callable[[ScenarioClient], Awaitable[None]]
+LIMIT = 24 * 3600.0
+
+
+class Result(msgspec.Struct):
+    """How a scenario ended."""
+
+    name: str
+    seed: int
+    hash: str
+    """Equal for two runs that wrote the same objects at the same times in the same order."""
+    seconds: float
+    """Simulated."""
+    outcomes: list[Outcome]
+    failures: list[str]
+    placements: dict[str, str]
+    """Every pod that ever was, by namespace and name, and its last node ("": never bound)."""
+    tracker: Tracker
+    lines: list[str]
+    """The event log, if it was kept."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def timeline(self) -> list[Moment]:
+        return self.tracker.timeline
+
+    def problems(self) -> str:
+        """All failures, a line each."""
+        return "\n".join(self.failures)
+
+
+def run_scenario(
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    config: KubeSchedulerConfiguration | None = None,
+    limit: float = LIMIT,
+    settings: Settings | None = None,
+    real_time: bool = False,
+    name: str = "",
+    echo: Callable[[str], None] | None = None,
+) -> Result:
+    """Run a scenario in a world of its own; `seed` and `config` override those of `settings`."""
+    base = settings or Settings(seed=seed, config=config)
+    if settings is not None:
+        chosen = config or settings.config
+        base = msgspec.structs.replace(settings, seed=seed or settings.seed, config=chosen)
+    title = name or getattr(scenario, "__name__", "scenario")
+    work = _in_world(scenario, base, limit, title, echo)
+    return asyncio.run(work) if real_time else run_virtual(work)
+
+
+async def _in_world(
+    scenario: Scenario,
+    settings: Settings,
+    limit: float,
+    name: str,
+    echo: Callable[[str], None] | None,
+) -> Result:
+    async with running(settings) as world:
+        client = ScenarioClient(world.client, world.tracker, world.elapsed, world, echo=echo)
+        failures = await play(scenario, client, limit)
+        seconds = world.elapsed()
+        result = _result(world, client, failures, name, seconds)
+    result.hash = world.log.hash
+    result.lines = [entry.line() for entry in world.log.entries]
+    return result
+
+
+async def play(scenario: Scenario, client: ScenarioClient, limit: float) -> list[str]:
+    """Run a scenario on a client; return its failures."""
+    failures: list[str] = []
+    try:
+        async with asyncio.timeout(limit) as timer:
+            await scenario(client)
+    except TimeoutError:
+        if not timer.expired():
+            raise
+        doing = client.expect.waiting_for or client.doing or "it did not say what it waits for"
+        failures.append(f"stopped at its limit of {limit:g} s: {doing}")
+    except ExpectationFailed:
+        pass  # it is among the outcomes
+    except BayplanError as problem:
+        failures.append(str(problem))
+    expected = [
+        f"expected {outcome.text}; seen instead: {outcome.seen}"
+        for outcome in client.expect.outcomes
+        if not outcome.ok
+    ]
+    for text in failures:
+        client.tracker.note(client.elapsed(), f"FAIL {text}", "failed")
+    return expected + failures
+
+
+def _result(
+    world: World, client: ScenarioClient, failures: list[str], name: str, seconds: float
+) -> Result:
+    tracker = world.tracker
+    return Result(
+        name=name,
+        seed=world.settings.seed,
+        hash="",
+        seconds=seconds,
+        outcomes=client.expect.outcomes,
+        failures=failures,
+        placements={life.key: life.node for life in tracker.every_pod()},
+        tracker=tracker,
+        lines=[],
+    )

@@ -1,0 +1,115 @@
+"""A scheduler of a simulated cluster that can be stopped, started again, and lose its lease.
+
+What runs is the live driver itself. Two things differ: extenders are asked without a thread, and the
+virtual time that their answers take passes before the decision takes effect; and an election,
+where a scenario wants one, begins again after a loss, as a restarted process would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from bayplan.client import Client, LeaderElector
+from bayplan.client.resources import LEASES
+from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.live import LiveScheduler
+from bayplan.sim.extender import SimulatedExtender
+
+Make = Callable[[EventRecorder], LiveScheduler]
+
+
+class SimulatedScheduler(LiveScheduler):
+    """The live driver on virtual time."""
+
+    async def _turn_aside(self) -> None:
+        self._aside = True
+        try:
+            actions = self.core.step(self._wall(), limit=1 if self._has_room else 0)
+            extenders = self.core.engine.extenders
+            owed = sum(e.owed() for e in extenders if isinstance(e, SimulatedExtender))
+            if owed:
+                await asyncio.sleep(owed)
+        finally:
+            self._aside = False
+            held, self._held = self._held, []
+            for apply in held:
+                apply()
+        if actions:
+            self._performer.perform(actions, 0.0)
+
+
+class SchedulerProcess:
+    """Starts and stops one scheduler, as often as a scenario likes."""
+
+    def __init__(
+        self,
+        make: Make,
+        client: Callable[[], Client],
+        now: Callable[[], float],
+        *,
+        elect: bool = False,
+        identity: str = "scheduler-0",
+    ) -> None:
+        self._make = make
+        self._client = client
+        self._now = now
+        self._elect = elect
+        self._identity = identity
+        self._tasks: list[asyncio.Task[None]] = []
+        self._recorder: EventRecorder | None = None
+        self.scheduler: LiveScheduler | None = None
+        self.starts = 0
+
+    @property
+    def elects(self) -> bool:
+        return self._elect
+
+    async def start(self) -> None:
+        """Start it; returns when its caches are filled."""
+        recorder = EventRecorder(self._client(), hostname="simulation", wall=self._wall)
+        scheduler = self._make(recorder)
+        self._recorder, self.scheduler = recorder, scheduler
+        self._tasks = [
+            asyncio.create_task(recorder.run()),
+            asyncio.create_task(scheduler.run_informers()),
+        ]
+        self.starts += 1
+        await scheduler.wait_synced()
+        work = self._elected(scheduler) if self._elect else scheduler.run()
+        self._tasks.append(asyncio.create_task(work))
+
+    async def _elected(self, scheduler: LiveScheduler) -> None:
+        while True:
+            elector = LeaderElector(self._client(), self._identity, wall=self._wall)
+            if await elector.run(scheduler.run):
+                return
+
+    async def stop(self, *, drain: bool = False) -> None:
+        """End it at once; `drain` lets events be written first."""
+        if drain and self._recorder is not None:
+            await self._recorder.drain(1.0)
+        for task in reversed(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        self.scheduler = None
+
+    def _wall(self) -> datetime:
+        return datetime.fromtimestamp(self._now(), UTC)
+
+
+async def hold_lease(
+    client: Client, duration: float, wall: Callable[[], float], *, identity: str = "intruder"
+) -> None:
+    """Be another holder of the scheduler's lease for a while, then renew no more."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + duration
+    while True:
+        stamp = datetime.fromtimestamp(wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": identity, "leaseDurationSeconds": 15, "renewTime": stamp}
+        await client.patch(LEASES, "kube-scheduler", {"spec": spec}, "kube-system")
+        if loop.time() >= end:
+            return
+        await asyncio.sleep(min(2.0, end - loop.time()))
