@@ -1,6 +1,6 @@
 """The contract that plugin authors import: extension points, statuses, tables, registry, profile.
 
-Start with `points` (what a plugin may do) and `node_table.Nodes` (what it sees).
+Start with `points` (what a plugin may do) and `nodes.Nodes` (what it sees).
 """
 
 from bayplan.framework.counts import CountColumn, OwnedTerm, PodCounts, PodQuery, QueryPart
@@ -19,7 +19,8 @@ from bayplan.framework.events import (
 from bayplan.framework.extender import Extender, ExtenderError, ExtenderFilterResult
 from bayplan.framework.handle import Handle
 from bayplan.framework.info import AffinityTerm, NodeInfo, PodInfo, PodInfos, PodTraits, signature
-from bayplan.framework.node_table import Nodes, NodeSelection, NodeTable
+from bayplan.framework.node_table import NodeTable
+from bayplan.framework.nodes import Nodes, NodeSelection
 from bayplan.framework.nominator import Nominator
 from bayplan.framework.objects import ClusterObjects, Lister
 from bayplan.framework.points import (

@@ -22,7 +22,7 @@ from bayplan.api.node_selectors import (
 )
 from bayplan.api.taints import first_untolerated
 from bayplan.framework.info import NodeInfo
-from bayplan.framework.node_table import Nodes
+from bayplan.framework.nodes import Nodes
 from bayplan.framework.verdict import BoolArray
 
 
