@@ -64,10 +64,10 @@ def server_side_apply(
     """
     _check(applied, kind)
     base = _bare(live) if live is not None else _new_object(applied, kind)
-    owners = _owners(live, base, kind, now, has_status)
     who = managed.identity(manager, APPLY, "", subresource)
-    step = _Step(base, applied, owners, who, kind, has_status)
     try:
+        owners = _owners(live, base, kind, now, has_status)
+        step = _Step(base, applied, owners, who, kind, has_status)
         try:
             result, owners = step.run(force)
         except ApplyConflict as conflict:
