@@ -22,6 +22,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## run the main job on a small example and print where each pod went and why
 	$(BIN)/bayplan demo
 
+start: $(STAMP) ## start the control plane and run the scenario of mini-kube-scheduler on it
+	$(BIN)/python examples/minisched_scenario.py
+
 test: $(STAMP) ## run the tests (under ten minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not kube" tests
 

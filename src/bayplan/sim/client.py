@@ -31,6 +31,12 @@ from bayplan.sim.tracker import Tracker
 AT_ONCE = 32
 NAMESPACE = "default"
 
+# `list` is a verb here, so the type needs other names inside the class.
+Objects = list[Object]
+Names = list[str]
+Keys = list[tuple[str, str]]
+JsonPatch = list[object]
+
 
 def _table() -> dict[str, Resource]:
     found: dict[str, Resource] = {}
@@ -85,15 +91,13 @@ class ScenarioClient:
                 return self._kinds[key]
         raise ScenarioError(f'apiVersion "{api_version}" has no kind "{kind}"')
 
-    async def create(
-        self, *items: Object | str | Sequence[Object], namespace: str = ""
-    ) -> list[Object]:
+    async def create(self, *items: Object | str | Sequence[Object], namespace: str = "") -> Objects:
         """Create objects, given as dictionaries, lists of them, or YAML of any number."""
-        made: list[Object] = []
+        made: Objects = []
         for item in items:
             parts = parse_objects(item) if isinstance(item, str) else item
-            for body in [parts] if isinstance(parts, Mapping) else parts:
-                made.append(await self._create(body, namespace))
+            bodies = [parts] if isinstance(parts, dict) else parts
+            made += [await self._create(body, namespace) for body in bodies]
         return made
 
     async def _create(self, body: Object, namespace: str) -> Object:
@@ -111,7 +115,7 @@ class ScenarioClient:
         resource = await self.resource(kind)
         return _decoded(await self.client.get(resource, name, _where(resource, namespace)))
 
-    async def list(self, kind: str, namespace: str = NAMESPACE, selector: str = "") -> list[Object]:
+    async def list(self, kind: str, namespace: str = NAMESPACE, selector: str = "") -> Objects:
         """Return the objects of a kind."""
         resource = await self.resource(kind)
         body = await self.client.list(
@@ -124,7 +128,7 @@ class ScenarioClient:
         self,
         kind: str,
         name: str,
-        patch: Mapping[str, object] | list[object],
+        patch: Mapping[str, object] | JsonPatch,
         namespace: str = NAMESPACE,
         *,
         type: PatchType = "merge",
@@ -179,7 +183,7 @@ class ScenarioClient:
         first: int = 0,
         zones: Sequence[str] = (),
         **shape: object,
-    ) -> list[str]:
+    ) -> Names:
         """Create `node0`, `node1` …; zones in turn."""
         names = [f"{prefix}{i}" for i in range(first, first + count)]
         await self._many(
@@ -190,7 +194,7 @@ class ScenarioClient:
 
     async def pods(
         self, count: int, prefix: str = "pod", *, first: int = 0, **shape: object
-    ) -> list[str]:
+    ) -> Names:
         """Create `pod0`, `pod1` …"""
         names = [f"{prefix}{i}" for i in range(first, first + count)]
         await self._many(self.pod(name, **shape) for name in names)
@@ -241,9 +245,9 @@ class ScenarioClient:
                 )
             await asyncio.sleep(retry)
 
-    async def _to_drain(self, node: str) -> list[tuple[str, str]]:
+    async def _to_drain(self, node: str) -> Keys:
         body = await self.client.list(PODS, field_selector=f"spec.nodeName={node}")
-        found: list[tuple[str, str]] = []
+        found: Keys = []
         for item in msgspec.json.decode(body).get("items") or ():
             meta = item["metadata"]
             owners = meta.get("ownerReferences") or ()
@@ -272,7 +276,7 @@ class ScenarioClient:
 
     async def wait_until_bound(
         self, *pods: str, namespace: str = NAMESPACE, timeout: float = 60.0
-    ) -> list[str]:
+    ) -> Names:
         """Wait until pods are bound and return their nodes, in order."""
         keys = [name if "/" in name else f"{namespace}/{name}" for name in pods]
         lives = self.tracker.pods

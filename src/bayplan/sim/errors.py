@@ -3,7 +3,7 @@
 BayplanError
 └── ScenarioError
     ├── ScenarioSyntaxError   a file is wrong; the text names file, line and field
-    └── ExpectationFailed     the cluster did not do what was expected; the text says what it did
+    └── ExpectationFailed     the cluster did something else; the text says what
 """
 
 from bayplan.errors import BayplanError

@@ -1,7 +1,7 @@
 """What happened, line by line, and the hash that says whether two runs were the same.
 
-Every write to the store is one line: when, what was written, and a digest of its content. Reading the
-log tells the story; comparing hashes tells whether two runs agree byte for byte.
+Every write to the store is one line: when, what was written, and a digest of its content. Reading
+the log tells the story; comparing hashes tells whether two runs agree byte for byte.
 """
 
 import hashlib

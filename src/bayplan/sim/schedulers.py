@@ -1,7 +1,7 @@
 """A scheduler of a simulated cluster that can be stopped, started again, and lose its lease.
 
-What runs is the live driver itself. Two things differ: extenders are asked without a thread, and the
-virtual time that their answers take passes before the decision takes effect; and an election,
+What runs is the live driver itself. Two things differ: extenders are asked without a thread, and
+the virtual time that their answers take passes before the decision takes effect; and an election,
 where a scenario wants one, begins again after a loss, as a restarted process would.
 """
 

@@ -9,7 +9,7 @@ ordinary loop too, only slower.
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
@@ -225,7 +225,7 @@ class World:
         self.tracker.note(self.elapsed(), "fault: another holds the scheduler's lease", "fault")
         self._spawn(hold_lease(self.client, duration, self.now))
 
-    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
