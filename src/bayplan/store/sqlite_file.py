@@ -9,8 +9,8 @@ the same key. So a create writes its value once, an update writes old and new, a
 rebuilds the whole kept history after a restart: watches resume and past revisions stay readable.
 
 Rows live in insertion order with an index of keys beside them, and an update keeps its row: with
-values of kilobytes that takes a third of the CPU of a table clustered by key, whose pages split
-at random places, and half of its bytes.
+values of kilobytes SQLite then needs less CPU and less room than with a table clustered by key,
+whose rows overflow their pages (figures in docs/design/store.md).
 
 A batch becomes three statements with many rows each, not many statements: each statement
 gives up the interpreter lock once, and getting it back from a busy event loop is what costs.
