@@ -285,3 +285,13 @@ def test_an_impossible_quantity_in_a_pod_is_refused_by_name():
     with pytest.raises(BayplanError, match="1Zi"):
         engine.place(make_pod("p").req({"cpu": "1Zi"}).build(), NOW)
     assert engine.place(make_pod("q").build(), NOW).placed
+
+
+def test_reasons_that_quote_values_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr("bayplan.framework.diagnosis._CROWD", 20)
+    asked = iter(range(10_000))
+    engine = broken(filter_node=lambda s, p, n: unschedulable(f"try {next(asked)}"))
+    for number in range(40):
+        decision = engine.place(make_pod(f"p{number}").build(), NOW)
+        assert decision.message.startswith(f"0/2 nodes are available: 1 try {2 * number}, 1 try ")
+    assert len(engine.outcomes.statuses) < 30

@@ -61,6 +61,9 @@ def test_a_verdict_tells_the_status_of_each_row():
         pytest.param(
             Verdict.by_outcome(np.array([0, 0, 1]), ()), "without a status", id="no such outcome"
         ),
+        pytest.param(
+            Verdict.by_outcome(np.array([0, -1, 0]), ()), "without a status", id="negative outcome"
+        ),
     ],
 )
 def test_a_verdict_of_the_wrong_shape_names_the_plugin(verdict, text):

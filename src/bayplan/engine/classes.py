@@ -209,7 +209,7 @@ class PodClass:
                 numbers = to_numbers(verdict, item.name, self._outcomes)
                 if numbers is not None or item.fails is not None:
                     old = item.fails
-                    fails = np.zeros(len(self._node_ok), np.uint16) if old is None else old.copy()
+                    fails = np.zeros(len(self._node_ok), np.uint32) if old is None else old.copy()
                     fails[rows] = 0 if numbers is None else numbers
                     item.fails = fails
                 if numbers is not None:
@@ -230,7 +230,7 @@ class PodClass:
                 if number:
                     fits = False
                     if item.fails is None:
-                        item.fails = np.zeros(self._table.count, dtype=np.uint16)
+                        item.fails = np.zeros(self._table.count, dtype=np.uint32)
                         self._history = None
                 if item.fails is not None:
                     item.fails[row] = number
@@ -310,7 +310,7 @@ class PodClass:
                 verdict = self._verdict(item, self._base, info.pod, view)
                 numbers = to_numbers(verdict, item.name, self._outcomes)
                 if numbers is not None and item.fails is None:
-                    item.fails = np.zeros(self._table.count, dtype=np.uint16)
+                    item.fails = np.zeros(self._table.count, dtype=np.uint32)
                     self._history = None
                 if item.fails is not None:
                     values = 0 if numbers is None else numbers

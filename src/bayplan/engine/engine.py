@@ -230,6 +230,10 @@ class Engine:
             return decision
 
     def _attempt(self, info: PodInfo, profile: Profile, now: float, post_filter: bool) -> Decision:
+        if self.outcomes.crowded:
+            # Records keep the old numbers' meaning; classes start anew.
+            self.outcomes = self._shared.outcomes = Outcomes()
+            self._classes.clear()
         order = self._order.sync(self.cache.table)
         kept = self._class_for(info, profile)
         state = kept.refresh(info)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bayplan.engine.records import Column
 from bayplan.framework import Code, Depends, IntArray, Outcomes, PreFilterResult, Status, Verdict
 
-FailArray = npt.NDArray[np.uint16]
+FailArray = npt.NDArray[np.uint32]
 SmallArray = npt.NDArray[np.uint8]
 
 
@@ -110,9 +110,9 @@ def to_numbers(verdict: Verdict, plugin: str, outcomes: Outcomes) -> FailArray |
     if verdict.which is not None:
         if not np.count_nonzero(verdict.which):
             return None
-        fails = np.array([0, *numbers], dtype=np.uint16).take(verdict.which)
+        fails = np.array([0, *numbers], dtype=np.uint32).take(verdict.which)
     else:
         if np.count_nonzero(verdict.mask) == verdict.count:
             return None
-        fails = np.multiply(~verdict.mask, numbers[0], dtype=np.uint16)
+        fails = np.multiply(~verdict.mask, numbers[0], dtype=np.uint32)
     return fails

@@ -78,7 +78,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
     end: int = 0
     """How many of the history's changes had happened."""
     scored: bool = False
-    fail_parts: tuple[npt.NDArray[np.uint16] | int, ...] = ()
+    fail_parts: tuple[npt.NDArray[np.uint32] | int, ...] = ()
     """In filter order: an array, or a slot of the history."""
     own: Mapping[int, Status] = {}
     """Nodes that were looked at on their own (nominated pods, extenders)."""
@@ -102,9 +102,9 @@ class AttemptRecord(msgspec.Struct, gc=False):
         return (*self.shared, *own)
 
     @property
-    def fails(self) -> list[npt.NDArray[np.uint16]]:
+    def fails(self) -> list[npt.NDArray[np.uint32]]:
         """One array per plugin that rejected a node, in the order in which they ran."""
-        found: list[npt.NDArray[np.uint16]] = []
+        found: list[npt.NDArray[np.uint32]] = []
         for part in self.fail_parts:
             if not isinstance(part, int):
                 found.append(part)

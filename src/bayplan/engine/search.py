@@ -205,7 +205,7 @@ class Search:
         absent, plugins = NOT_EVALUATED, set()
         looked_at = self._within if self._seen is None else self._seen
         if looked_at is not None and numbers is not None:
-            numbers = np.where(looked_at, numbers, 0).astype(np.uint16)
+            numbers = np.where(looked_at, numbers, 0).astype(np.uint32)
         narrowed = self._kept.narrowed
         if narrowed is not None:
             names = " ".join(sorted(narrowed.narrowed_by))

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from bayplan.framework.status import Code, Status
 from bayplan.framework.verdict import BoolArray, IntArray
 
+_CROWD = 50_000
+
 NOT_EVALUATED = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 """The status of nodes that were not looked at, unless a PreFilter gave a reason."""
 
@@ -29,16 +31,14 @@ class Outcomes:
     def number(self, plugin: str, status: Status) -> int:
         found = self._numbers.get((plugin, status))
         if found is None:
-            if len(self.statuses) >= 60000:
-                # Reasons that quote values could grow without end; the oldest tell least.
-                self._numbers.clear()
-                found = 1 + len(self.statuses) % 59999
-                self.statuses[found] = status.with_plugin(plugin)
-            else:
-                found = len(self.statuses)
-                self.statuses.append(status.with_plugin(plugin))
-            self._numbers[(plugin, status)] = found
+            found = self._numbers[(plugin, status)] = len(self.statuses)
+            self.statuses.append(status.with_plugin(plugin))
         return found
+
+    @property
+    def crowded(self) -> bool:
+        """Whether reasons that quote values made so many statuses that a new start is due."""
+        return len(self.statuses) > _CROWD
 
 
 class Diagnosis:
@@ -51,7 +51,7 @@ class Diagnosis:
         names: Sequence[str],
         rows: Mapping[str, int],
         outcomes: Outcomes,
-        numbers: npt.NDArray[np.uint16] | None = None,
+        numbers: npt.NDArray[np.uint32] | None = None,
         absent: Status = NOT_EVALUATED,
         own: Mapping[int, Status] | None = None,
     ) -> None:

@@ -305,7 +305,7 @@ def _nominates(result: PostFilterResult) -> bool:
 
 def _loop(plugin: Any, state: CycleState, pod: Any, nodes: Any) -> Verdict:
     """Give a scalar filter the table form."""
-    which = np.zeros(nodes.count, dtype=np.uint16)
+    which = np.zeros(nodes.count, dtype=np.int64)
     outcomes: dict[Status, int] = {}
     for place in range(nodes.count):
         status = plugin.filter_node(state, pod, nodes.info(place))

@@ -104,5 +104,6 @@ class Verdict:
             raise PluginError(
                 f'plugin "{plugin}" returned a mask of {self._mask.dtype}; it must be bool'
             )
-        if self.which is not None and rows and int(self.which.max()) > len(self.outcomes):
+        which = self.which
+        if which is not None and rows and (which.max() > len(self.outcomes) or which.min() < 0):
             raise PluginError(f'plugin "{plugin}" returned an outcome number without a status')

@@ -185,7 +185,7 @@ class NodeResourcesFit:
     def _verdict(self, lacks: npt.NDArray[np.int64], hopeless: BoolArray, asked: Asked) -> Verdict:
         kinds, which = np.unique(lacks * 2 + hopeless, return_inverse=True)
         outcomes: list[Status] = []
-        numbers = np.zeros(len(kinds), dtype=np.uint16)
+        numbers = np.zeros(len(kinds), dtype=np.int64)
         for place, kind in enumerate(kinds.tolist()):
             bits, worse = kind >> 1, bool(kind & 1)
             if bits:
