@@ -23,6 +23,7 @@ from bayplan.testing.servers import start_embedded
 NAMESPACE = "default"
 # What other people's libraries leave open or think of this Kubernetes version is not our business.
 pytestmark = [
+    pytest.mark.xdist_group("foreign-clients"),
     pytest.mark.filterwarnings("ignore:Kubernetes version"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

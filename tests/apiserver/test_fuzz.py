@@ -1,4 +1,4 @@
-"""A short run of the fuzzers; `make fuzz` has the long one."""
+"""A short run of the fuzzers; `python -m tests.apiserver.fuzz` is the long one."""
 
 import pytest
 

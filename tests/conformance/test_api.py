@@ -8,16 +8,19 @@ that is gone.
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bayplan.testing.etcd import find_etcd, start_etcd
 from bayplan.testing.servers import start_embedded
 from tests.conformance.api.replay import check, load
 
 HERE = Path(__file__).parent / "api"
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "reference" / "api-differences.md"
 SUITES = ("recorded", "kinds", "edges")
+pytestmark = pytest.mark.xdist_group("api-conformance")  # one run of the suites serves all tests
 TOKEN = "tok"  # one step sends it in a TokenReview
 
 
@@ -26,10 +29,10 @@ def listed_differences() -> set[str]:
     return set(re.findall(r"^\| `([\w./-]+)` \|", DIFFERENCES.read_text("utf-8"), re.MULTILINE))
 
 
-def differing_steps(suite: str, folder: Path, store: str) -> dict[str, list[str]]:
+def differing_steps(suite: str, folder: Path, *store: str) -> dict[str, list[str]]:
     tokens = folder / "tokens.csv"
     tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
-    arguments = (f"--store={store}", "--anonymous-auth=false", f"--token-file={tokens}")
+    arguments = ("--anonymous-auth=false", f"--token-file={tokens}", *store)
     steps = load(HERE / f"{suite}.json.gz")
     with start_embedded(folder, *arguments) as cluster:
         # Plain HTTP, which loopback also answers, saves a thousand handshakes.
@@ -37,28 +40,36 @@ def differing_steps(suite: str, folder: Path, store: str) -> dict[str, list[str]
     return {step["id"]: lines for step, lines in results if lines}
 
 
+def on_etcd(folder: Path) -> dict[str, list[str]]:
+    if find_etcd() is None:
+        return {}
+    with start_etcd(folder / "etcd") as server:
+        return differing_steps("recorded", folder, "--store=etcd", f"--etcd-servers={server.url}")
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
     """Every suite on its own server, all at once: most steps wait for something."""
-    runs = [(suite, "sqlite") for suite in SUITES] + [("recorded", "memory")]
+    runs = {suite: partial(differing_steps, suite) for suite in SUITES}
+    runs["memory"] = lambda folder: differing_steps("recorded", folder, "--store=memory")
+    runs["etcd"] = on_etcd
     with ThreadPoolExecutor(len(runs)) as pool:
-        found = pool.map(
-            lambda run: differing_steps(run[0], tmp_path_factory.mktemp(run[0]), run[1]), runs
-        )
-        return {
-            f"{suite} {store}": lines for (suite, store), lines in zip(runs, found, strict=True)
+        started = {
+            name: pool.submit(run, tmp_path_factory.mktemp(name)) for name, run in runs.items()
         }
+        return {name: future.result() for name, future in started.items()}
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_answers_agree_with_the_recorded_ones(suite, results):
     steps = {step["id"] for step in load(HERE / f"{suite}.json.gz")}
 
-    differing = results[f"{suite} sqlite"]
+    differing = results[suite]
 
     assert listed_differences() & steps == set(differing), differing
     assert len(differing) <= 0.03 * len(steps)
 
 
-def test_answers_do_not_depend_on_the_store(results):
-    assert results["recorded sqlite"] == results["recorded memory"]
+@pytest.mark.parametrize("store", ["memory", "etcd"])
+def test_answers_do_not_depend_on_the_store(store, results):
+    assert results["recorded"] == results[store]

@@ -186,6 +186,7 @@ _WORKLOADS: dict[tuple[str, str], Strategy] = {
         new_status={},
         generation=True,
         prepare_create=s.prepare_job_create,
+        canonicalize=s.label_job,
         status=batch.validate_job_status,
     ),
     ("batch", "cronjobs"): Strategy(

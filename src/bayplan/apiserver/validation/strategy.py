@@ -160,9 +160,16 @@ def prepare_job_create(obj: Object) -> None:
         spec["selector"] = {}
     match = spec["selector"].setdefault("matchLabels", {})
     match.setdefault(CONTROLLER_LABELS[0], meta.get("uid") or "")
-    if not meta.get("labels"):
-        # Upstream's defaults run once more when the stored job is read.
-        meta["labels"] = dict(labels)
+
+
+def label_job(obj: Object) -> None:
+    """Give a job without labels those of its template.
+
+    Upstream's defaults do it, once more when the stored job is read, so after validation.
+    """
+    labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
 
 
 def keep_labels(obj: Object, old: Object) -> None:
