@@ -159,7 +159,18 @@ def _ordered_lists(original: Map, patch: Map, type_: Type | None) -> None:
             merged = _merge_field(list(ours), theirs, type_, key, False)
         _element_kind(ours, theirs, demand=True)
         patch.pop(key, None)
-        original[key] = _arrange(merged, order, ours, field.merge_key)
+        original[key] = _arrange(merged, order, _not_deleted(ours, theirs, field), field.merge_key)
+
+
+def _not_deleted(ours: Items, theirs: Items, field: Field) -> Items:
+    """The server's items without those that the patch deletes, for what comes back is new."""
+    key = field.merge_key
+    gone = [item[key] for item in theirs if _deletes(item) and key in item]
+    return [item for item in ours if not any(same(_key_of(item, key), other) for other in gone)]
+
+
+def _deletes(item: Any) -> bool:
+    return isinstance(item, dict) and item.get(DIRECTIVE) == "delete"
 
 
 def _check_order(theirs: Items, order: Items, merge_key: str) -> None:

@@ -113,8 +113,6 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
     kind = request.kind
     if not isinstance(result, dict):
         raise _invalid_patch(body, "couldn't get version/kind; the result is not an object")
-    if not isinstance(result.get("metadata", {}), dict | None):
-        raise _invalid_patch(body, "the metadata of the result is not an object")
     if result.get("kind") not in (None, "", kind.kind):
         raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
     if result.get("apiVersion") in (None, ""):
@@ -124,6 +122,8 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
         )
     if result["apiVersion"] != kind.api_version:
         raise _invalid_patch(body, f"the API version of a {kind.kind} cannot change")
+    if not isinstance(result.get("metadata", {}), dict | None):
+        raise _invalid_patch(body, "the metadata of the result is not an object")
 
 
 def _report(request: Request, mode: str, obj: Object, found: list[str], body: Any) -> None:
