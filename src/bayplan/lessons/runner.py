@@ -67,7 +67,7 @@ async def _run(module: Lesson, say: Say, seed: int, scenario: Scenario) -> Outco
     settings = Settings(
         seed=seed,
         controllers="",
-        scheduler=full,
+        schedulers=1 if full else 0,
         config=module.config() if full else None,
         registry=in_tree_registry() | module.PLUGINS if full else None,
     )
