@@ -50,8 +50,6 @@ _SMALL = 1 << 15
 _LONG = 4096
 """After so many changes a history starts anew."""
 
-_POINTS = ("preFilter", "filter", "preScore", "score")
-
 
 class AttemptFailed(Exception):
     """A plugin failed; carries the Error status that ends the attempt."""
@@ -70,11 +68,7 @@ class PodClass:
         self._profile = profile
         self._table = table
         self._outcomes = outcomes
-        kept = {
-            plugin.name: self._keep(plugin, info)
-            for point in _POINTS
-            for plugin in profile.at[point]
-        }
+        kept = {plugin.name: self._keep(plugin, points, info) for plugin, points in profile.cycle}
         self._pre_filters = [kept[plugin.name] for plugin in profile.pre_filter]
         self._filters = [kept[plugin.name] for plugin in profile.filter]
         self.scores = [kept[plugin.name] for plugin in profile.score]
@@ -102,9 +96,8 @@ class PodClass:
         self._shared_columns: tuple[Column, ...] | None = None
         self._heap_keys: tuple[int, int, IntArray] | None = None
 
-    def _keep(self, plugin: Any, info: PodInfo) -> Kept:
+    def _keep(self, plugin: Any, points: dict[str, bool], info: PodInfo) -> Kept:
         profile = self._profile
-        points = {point: plugin in profile.at[point] for point in _POINTS}
         depends = Depends.CLUSTER
         if hasattr(plugin, "depends_on"):
             try:

@@ -76,6 +76,12 @@ class Profile:
         self.pre_bind = at["preBind"]
         self.bind = at["bind"]
         self.post_bind = at["postBind"]
+        cycle = ("preFilter", "filter", "preScore", "score")
+        self.cycle = tuple(
+            (plugin, {point: plugin in at[point] for point in cycle})
+            for plugin in {plugin.name: plugin for point in cycle for plugin in at[point]}.values()
+        )
+        """Plugins that say something about nodes, each with the points at which it does."""
         self.extensions = tuple(p for p in self.pre_filter if hasattr(p, "add_pod"))
         """PreFilter plugins that follow pods being added and removed in dry runs."""
 
