@@ -135,6 +135,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("scheduler-name", used=False),
         Flag("algorithm-provider", used=False),
         Flag("policy-config-file", help="old Policy file; use --config", used=True),
+        Flag("policy-configmap", help="ConfigMap with an old Policy; use --config", used=True),
+        Flag("policy-configmap-namespace", default="kube-system", help="where that ConfigMap is"),
+        Flag("use-legacy-policy-config", "bool", "false", used=False),
         Flag("hard-pod-affinity-symmetric-weight", "int", "1", used=False),
     ),
 }

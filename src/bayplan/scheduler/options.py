@@ -7,11 +7,14 @@ line override it; without it the deprecated flags fill in a default configuratio
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
-from bayplan.client import Connection, load_kubeconfig
+from bayplan.client import ClientError, Connection, connect, load_kubeconfig
+from bayplan.client.resources import CONFIG_MAPS
 from bayplan.config import (
     ClientConnectionConfiguration,
     FeatureGates,
@@ -23,6 +26,7 @@ from bayplan.config import (
     parse_duration,
     parse_gates,
 )
+from bayplan.config.load import ConfigMapReader, Loaded, load
 from bayplan.errors import ConfigError
 from bayplan.scheduler.flags import Values
 
@@ -66,8 +70,13 @@ def load_options(values: Values) -> Options:
     gates = parse_gates(values.text("feature-gates"))
     file = values.text("config") or values.text("policy-config-file")
     warnings = [f"--{name} has no meaning here and is ignored" for name in values.without_meaning()]
-    if file:
-        loaded = load_file(file, gates)
+    read = _config_map_reader(values)
+    map_name = "" if file else values.text("policy-configmap")
+    if file or map_name:
+        if map_name:
+            loaded = _from_config_map(map_name, values, gates, read)
+        else:
+            loaded = load_file(file, gates, read)
         config = loaded.config
         warnings += loaded.warnings
         ignored = ("kubeconfig", "kube-api-qps", "kube-api-burst", "profiling")
@@ -85,6 +94,47 @@ def load_options(values: Values) -> Options:
         config_file=file,
         warnings=tuple(warnings),
     )
+
+
+def _config_map_reader(values: Values) -> ConfigMapReader:
+    """Return what reads a ConfigMap of the cluster, for the old forms that keep their Policy there.
+
+    Options are loaded before and beside the event loop, so the request has a loop of its own.
+    """
+
+    async def fetch(namespace: str, name: str) -> bytes:
+        connection = load_kubeconfig(
+            values.text("kubeconfig") or None, master=values.text("master")
+        )
+        client = connect(connection)
+        try:
+            return await client.get(CONFIG_MAPS, name, namespace)
+        finally:
+            await client.close()
+
+    def read(namespace: str, name: str) -> dict[str, str]:
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                body = pool.submit(lambda: asyncio.run(fetch(namespace, name))).result()
+            except ClientError as problem:
+                raise ConfigError(f'reading ConfigMap "{namespace}/{name}": {problem}') from problem
+        data: dict[str, str] = msgspec.json.decode(body).get("data") or {}
+        return data
+
+    return read
+
+
+def _from_config_map(
+    name: str, values: Values, gates: FeatureGates, read: ConfigMapReader
+) -> Loaded:
+    data = read(values.text("policy-configmap-namespace"), name)
+    document = {"kind": "ConfigMap", "apiVersion": "v1", "data": dict(data)}
+    loaded = load(msgspec.json.encode(document), gates)
+    settings = msgspec.structs.replace(
+        loaded.config.client_connection, kubeconfig=values.text("kubeconfig")
+    )
+    config = msgspec.structs.replace(loaded.config, client_connection=settings)
+    return Loaded(config, loaded.warnings)
 
 
 def _from_flags(values: Values, gates: FeatureGates) -> KubeSchedulerConfiguration:
