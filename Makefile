@@ -47,5 +47,8 @@ format: $(STAMP) ## let ruff rewrite the sources
 bench: $(STAMP) ## decide-only benchmark of the engine
 	$(BIN)/python bench/decide.py
 
+bench-e2e: $(STAMP) ## kube-scheduler and Bayplan on a real kube-apiserver with 5,000 nodes
+	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python bench/e2e.py $(ARGS)
+
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
