@@ -61,7 +61,7 @@ class Result(msgspec.Struct):
 def run_scenario(
     scenario: Scenario,
     *,
-    seed: int = 0,
+    seed: int | None = None,
     config: KubeSchedulerConfiguration | None = None,
     limit: float = LIMIT,
     settings: Settings | None = None,
@@ -70,10 +70,10 @@ def run_scenario(
     echo: Callable[[str], None] | None = None,
 ) -> Result:
     """Run a scenario in a world of its own; `seed` and `config` override those of `settings`."""
-    base = settings or Settings(seed=seed, config=config)
-    if settings is not None:
-        chosen = config or settings.config
-        base = msgspec.structs.replace(settings, seed=seed or settings.seed, config=chosen)
+    base = settings or Settings()
+    base = msgspec.structs.replace(
+        base, seed=base.seed if seed is None else seed, config=config or base.config
+    )
     title = name or getattr(scenario, "__name__", "scenario")
     work = _in_world(scenario, base, limit, title, echo)
     return asyncio.run(work) if real_time else run_virtual(work)

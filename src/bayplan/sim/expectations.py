@@ -1,0 +1,191 @@
+"""The `expect:` items of YAML scenarios: read, checked, and turned into calls of `Expect`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bayplan.client import NotFound
+from bayplan.sim.client import ScenarioClient
+from bayplan.sim.expect import WITHIN
+from bayplan.sim.located import Located
+
+Run = Callable[[ScenarioClient], Awaitable[object]]
+
+TIMES = ("within", "for", "namespace")
+POD = ("bound", "boundTo", "pending", "pendingBecause", "gone", "phase", "evicted", "neverEvicted")
+PODS = ("count", "bound", "pending", "running", "by", "byNode", "byZone", "neverEvicted")
+SPREAD = ("key", "exactly", "most", "least", "skew")
+POLL = 0.5
+
+
+def expectation(at: Located) -> Run:
+    """Read one item; raises ScenarioSyntaxError."""
+    subject = next((name for name in READERS if name in at), "")
+    if not subject:
+        at.fields((*READERS, *TIMES))
+        raise at.error(f"needs one of {', '.join(READERS)}")
+    return READERS[subject](at)
+
+
+class _Common:
+    """What all expectations can say."""
+
+    def __init__(self, at: Located) -> None:
+        self.within = at["within"].duration(WITHIN)
+        self.hold = at["for"].duration(0.0)
+        self.namespace = at["namespace"].text("default")
+
+
+def _only(at: Located, names: tuple[str, ...]) -> str:
+    found = [name for name in names if name in at]
+    if len(found) != 1:
+        raise at.error(f"needs exactly one of {', '.join(names)}")
+    return found[0]
+
+
+def _pod(at: Located) -> Run:
+    at.fields(("pod", *POD, *TIMES))
+    name, common, what = at["pod"].text(), _Common(at), _only(at, POD)
+    if what in ("bound", "pending", "gone", "neverEvicted") and not at[what].flag():
+        raise at[what].error("must be true; say the opposite with another field")
+    if what in ("bound", "boundTo"):
+        to = at["boundTo"].texts() if what == "boundTo" else None
+        return lambda client: client.expect.bound(
+            name, to, namespace=common.namespace, within=common.within, hold=common.hold
+        )
+    if what in ("pending", "pendingBecause"):
+        why = at["pendingBecause"].text("")
+        return lambda client: client.expect.pending(
+            name, why, namespace=common.namespace, within=common.within, hold=common.hold
+        )
+    if what == "gone":
+        return lambda client: client.expect.gone(
+            name, namespace=common.namespace, within=common.within
+        )
+    if what == "phase":
+        phase = at["phase"].choice(("Pending", "Running", "Succeeded", "Failed"))
+        return lambda client: client.expect.phase(
+            name, phase, namespace=common.namespace, within=common.within
+        )
+    if what == "neverEvicted":
+        return lambda client: client.expect.never_evicted(name, namespace=common.namespace)
+    reason = "" if at["evicted"].value is True else at["evicted"].text()
+    return lambda client: client.expect.evicted(
+        name, reason, namespace=common.namespace, within=common.within
+    )
+
+
+def _pods(at: Located) -> Run:
+    at.fields(("pods", *PODS, *TIMES))
+    pods, common = at["pods"].text(), _Common(at)
+    runs: list[Run] = []
+    numbers = {
+        name: at[name].integer() for name in ("count", "bound", "pending", "running") if name in at
+    }
+    if numbers:
+        runs.append(lambda client: client.expect.count(pods, namespace=common.namespace,
+            within=common.within, hold=common.hold, **numbers))  # fmt: skip
+    groupings = [name for name in ("byNode", "byZone", "by") if name in at]
+    runs += [_spread(at[name], pods, common, name) for name in groupings]
+    if "neverEvicted" in at and at["neverEvicted"].flag():
+        runs.append(lambda client: client.expect.never_evicted(pods, namespace=common.namespace))
+    if not runs:
+        raise at.error(f"needs one of {', '.join(PODS)}")
+
+    async def run(client: ScenarioClient) -> None:
+        for each in runs:
+            await each(client)
+
+    return run
+
+
+def _spread(at: Located, pods: str, common: _Common, name: str) -> Run:
+    at.fields(SPREAD, required=("key",) if name == "by" else ())
+    by = at["key"].text({"byNode": "node", "byZone": "zone"}.get(name))
+    exactly = None
+    if "exactly" in at:
+        exactly = {key: at["exactly"][key].integer() for key in at["exactly"].map()}
+    limits = {key: at[key].integer() for key in ("most", "least", "skew") if key in at}
+    if exactly is None and not limits:
+        raise at.error("needs one of exactly, most, least, skew")
+    return lambda client: client.expect.spread(
+        pods,
+        by,
+        exactly=exactly,
+        most=limits.get("most"),
+        least=limits.get("least"),
+        skew=limits.get("skew"),
+        namespace=common.namespace,
+        within=common.within,
+        hold=common.hold,
+    )
+
+
+def _node(at: Located) -> Run:
+    at.fields(("node", "ready", "exists", "pods", *TIMES))
+    name, common = at["node"].text(), _Common(at)
+    ready = at["ready"].flag() if "ready" in at else None
+    pods = at["pods"].integer() if "pods" in at else None
+    exists = at["exists"].flag(True)
+    return lambda client: client.expect.node(
+        name, ready=ready, exists=exists, pods=pods, within=common.within
+    )
+
+
+def _event(at: Located) -> Run:
+    at.fields(("event", "object", "message", *TIMES))
+    reason, common = at["event"].text(), _Common(at)
+    about, message = at["object"].text(""), at["message"].text("")
+    return lambda client: client.expect.event(reason, about, message=message, within=common.within)
+
+
+def _object(at: Located) -> Run:
+    """Any field of any object, by path: `{object: {kind: Deployment, name: web}, fields: …}`."""
+    at.fields(("object", "fields", *TIMES), required=("fields",))
+    spec = at["object"].fields(("kind", "name", "apiVersion"), required=("kind", "name"))
+    kind, name, version = spec["kind"].text(), spec["name"].text(), spec["apiVersion"].text("")
+    wanted, common = at["fields"].map(), _Common(at)
+
+    async def run(client: ScenarioClient) -> None:
+        await client.resource(kind, version)
+        end = client.elapsed() + common.within
+        while True:
+            try:
+                found: object = await client.get(kind, name, common.namespace)
+            except NotFound:
+                found = None
+            seen = {path: _at(found, path) for path in wanted}
+            if seen == wanted or client.elapsed() >= end:
+                break
+            await asyncio.sleep(POLL)
+        wrong = {path: value for path, value in seen.items() if value != wanted[path]}
+        said = (
+            "no such object" if found is None else ", ".join(f"{k}: {v}" for k, v in wrong.items())
+        )
+        rule = ", ".join(f"{path} = {value}" for path, value in wanted.items())
+        text = f"{kind} {common.namespace}/{name} with {rule}"
+        await client.expect.that(text, lambda: said if wrong else "", within=0.0)
+
+    return run
+
+
+def _at(value: object, path: str) -> object:
+    for part in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+# The first that is there is the subject: events have an object, nodes a number of pods.
+READERS: dict[str, Callable[[Located], Run]] = {
+    "event": _event,
+    "node": _node,
+    "pod": _pod,
+    "pods": _pods,
+    "object": _object,
+}

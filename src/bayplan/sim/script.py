@@ -1,0 +1,287 @@
+"""Scenarios in YAML: read, checked, and played step by step.
+
+    apiVersion: bayplan.dev/v1alpha1
+    kind: Scenario
+    metadata: {name: two-nodes}
+    steps:
+      - nodes: {count: 2, name: "node-{i}", cpu: 4}
+      - after: 5s
+        pods: {count: 3, name: "web-{i}", cpu: 1}
+        expect:
+          - pods: "*"
+            bound: 3
+
+Steps run in order; `at` waits until that time of the scenario, `after` that long after the step
+before. Expectations wait (10 s unless `within` says otherwise) and their failures are collected,
+so one run shows all of them. `done` ends the scenario; without it, it ends when all steps are done
+and all workloads have left. The fields are described in docs/reference/scenarios.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from bayplan.config import DEFAULT_GATES, KubeSchedulerConfiguration, from_data, parse_gates
+from bayplan.errors import BayplanError
+from bayplan.sim import kep140
+from bayplan.sim.actions import ACTIONS, Run, workload
+from bayplan.sim.client import ScenarioClient
+from bayplan.sim.errors import ScenarioSyntaxError
+from bayplan.sim.expectations import expectation
+from bayplan.sim.extender import SimulatedExtender
+from bayplan.sim.located import Located, load, parse, wrap
+from bayplan.sim.run import LIMIT, Result, run_scenario
+from bayplan.sim.workload import Workload, run_workload
+from bayplan.sim.world import Settings
+
+API_VERSION = "bayplan.dev/v1alpha1"
+TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config", "featureGates",
+       "controllers", "options", "schedulers", "elect", "extenders", "steps")  # fmt: skip
+STEP = ("at", "after", "name", *ACTIONS, "workload", "repeat", "expect", "done")
+REPEAT = ("times", "every", "as", "steps")
+
+
+class Step(msgspec.Struct):
+    """One step, ready to be played."""
+
+    name: str
+    line: int
+    at: float | None
+    after: float
+    runs: list[Run]
+    workloads: list[Workload]
+    expects: list[Run]
+    done: bool = False
+
+
+class Script(msgspec.Struct):
+    """A scenario file, ready to be run."""
+
+    name: str
+    description: str
+    settings: Settings
+    limit: float
+    player: Player | kep140.Player
+    path: str = ""
+
+    def run(
+        self,
+        *,
+        seed: int | None = None,
+        config: KubeSchedulerConfiguration | None = None,
+        real_time: bool = False,
+        limit: float | None = None,
+        echo: Callable[[str], None] | None = None,
+    ) -> Result:
+        """Run it in a world of its own; arguments override what the file says."""
+        chosen = self.settings.seed if seed is None else seed
+        self.player.seed = chosen
+        return run_scenario(
+            self.player,
+            seed=chosen,
+            config=config,
+            settings=self.settings,
+            limit=self.limit if limit is None else limit,
+            real_time=real_time,
+            name=self.name,
+            echo=echo,
+        )
+
+
+class _Done(Exception):
+    """A step said that the scenario is over."""
+
+
+def load_script(path: Path) -> Script:
+    """Read a scenario file; raises ScenarioSyntaxError that names file, line and field."""
+    return _from_documents(load(path), str(path))
+
+
+def parse_script(text: str, name: str = "scenario") -> Script:
+    """Read a scenario from a text."""
+    return _from_documents(parse(text, name), name)
+
+
+def _from_documents(documents: list[Located], name: str) -> Script:
+    if len(documents) != 1:
+        raise ScenarioSyntaxError(f"{name}: must hold one scenario, not {len(documents)} documents")
+    top = documents[0]
+    if kep140.is_scenario(top):
+        scenario, title = kep140.read(top)
+        return Script(title, "", Settings(), LIMIT, scenario, name)
+    return _read(top, name)
+
+
+def _read(top: Located, name: str) -> Script:
+    top.fields(TOP, required=("apiVersion", "kind", "steps"))
+    top["apiVersion"].choice((API_VERSION,))
+    top["kind"].choice(("Scenario",))
+    meta = top["metadata"]
+    title = Path(name).name.removesuffix(".yaml").removesuffix(".scenario")
+    if "metadata" in top:
+        title = meta.fields(("name", "labels", "annotations"))["name"].text(title)
+    settings = _settings(top)
+    steps = read_steps(top["steps"])
+    limit = top["limit"].duration(LIMIT)
+    return Script(title, top["description"].text(""), settings, limit, Player(steps), name)
+
+
+def _settings(top: Located) -> Settings:
+    gates = DEFAULT_GATES
+    if "featureGates" in top:
+        words = [f"{key}={str(value).lower()}" for key, value in top["featureGates"].map().items()]
+        try:
+            gates = parse_gates(",".join(words))
+        except BayplanError as problem:
+            raise wrap(problem, top["featureGates"]) from problem
+    config: KubeSchedulerConfiguration | None = None
+    if "config" in top:
+        try:
+            config = from_data(top["config"].map(), gates)
+        except BayplanError as problem:
+            raise wrap(problem, top["config"]) from problem
+    extenders = [_extender(item) for item in top["extenders"].items()] if "extenders" in top else []
+    return Settings(
+        seed=top["seed"].integer(0),
+        config=config,
+        gates=gates,
+        controllers=top["controllers"].text("*"),
+        options=top["options"].map() if "options" in top else {},
+        schedulers=top["schedulers"].integer(1),
+        elect=top["elect"].flag(False),
+        extenders=tuple(extenders),
+    )
+
+
+def _extender(at: Located) -> SimulatedExtender:
+    at.fields(("name", "ignorable", "delay", "timeout", "rejects"), required=("name",))
+    rejects: Mapping[str, object] = at["rejects"].map() if "rejects" in at else {}
+    return SimulatedExtender(
+        at["name"].text(),
+        filter=lambda pod, node: str(rejects.get(node.metadata.name, "")),
+        ignorable=at["ignorable"].flag(False),
+        delay=at["delay"].duration(0.0),
+        timeout=at["timeout"].duration(5.0),
+    )
+
+
+def read_steps(at: Located) -> list[Step]:
+    """Read the steps of a scenario or of a repetition."""
+    steps: list[Step] = []
+    last = 0.0
+    for item in at.items():
+        item.fields(STEP)
+        if "repeat" in item:
+            steps += _repeated(item)
+            continue
+        step = _step(item)
+        if step.at is not None and step.at < last:
+            raise item["at"].error(f"is before the step above, which is at {last:g} s")
+        last = step.at if step.at is not None else last
+        steps.append(step)
+    return steps
+
+
+def _step(item: Located) -> Step:
+    if "at" in item and "after" in item:
+        raise item["after"].error('cannot stand beside "at"')
+    return Step(
+        name=item["name"].text(""),
+        line=item.line,
+        at=item["at"].duration() if "at" in item else None,
+        after=item["after"].duration(0.0),
+        runs=[reader(item[name]) for name, reader in ACTIONS.items() if name in item],
+        workloads=[workload(each) for each in item["workload"].one_or_more()]
+        if "workload" in item
+        else [],
+        expects=[expectation(each) for each in item["expect"].one_or_more()]
+        if "expect" in item
+        else [],
+        done=item["done"].flag(False) if isinstance(item["done"].value, bool) else "done" in item,
+    )
+
+
+def _repeated(item: Located) -> list[Step]:
+    others = [name for name in item.map() if name not in ("repeat", "at", "after", "name")]
+    if others:
+        raise item[others[0]].error('cannot stand beside "repeat"; put it into its steps')
+    repeat = item["repeat"].fields(REPEAT, required=("times", "steps"))
+    every = repeat["every"].duration(0.0)
+    variable = "{" + repeat["as"].text("n") + "}"
+    steps: list[Step] = []
+    for number in range(repeat["times"].integer(least=1)):
+        body = Located(
+            _filled(repeat["steps"].value, variable, str(number)),
+            repeat.source,
+            (*repeat.path, "steps"),
+        )
+        turn = read_steps(body)
+        if turn and number == 0:
+            turn[0].at = item["at"].duration() if "at" in item else turn[0].at
+            turn[0].after += item["after"].duration(0.0)
+        elif turn:
+            turn[0].after += every
+        steps += turn
+    return steps
+
+
+def _filled(value: object, variable: str, text: str) -> object:
+    """Put a number in the place of a variable, in all texts; a text that is nothing else becomes
+    a number."""
+    if isinstance(value, str):
+        return int(text) if value == variable else value.replace(variable, text)
+    if isinstance(value, list):
+        return [_filled(item, variable, text) for item in value]
+    if isinstance(value, dict):
+        return {
+            str(_filled(key, variable, text)): _filled(item, variable, text)
+            for key, item in value.items()
+        }
+    return value
+
+
+class Player:
+    """Plays steps on a client."""
+
+    def __init__(self, steps: list[Step], seed: int = 0) -> None:
+        self._steps = steps
+        self.seed = seed
+
+    async def __call__(self, client: ScenarioClient) -> None:
+        client.expect.collect = True
+        workloads: list[asyncio.Task[None]] = []
+        try:
+            for step in self._steps:
+                await self._play(client, step, workloads)
+            client.doing = "waiting for workloads to end"
+            await asyncio.gather(*workloads)
+        except _Done:
+            return
+        finally:
+            for task in workloads:
+                task.cancel()
+            await asyncio.gather(*workloads, return_exceptions=True)
+
+    async def _play(
+        self, client: ScenarioClient, step: Step, workloads: list[asyncio.Task[None]]
+    ) -> None:
+        wait = step.after if step.at is None else step.at - client.elapsed()
+        if wait > 0:
+            await client.sleep(wait)
+        if step.name:
+            client.log(f"step: {step.name}")
+        client.doing = step.name or f"the step of line {step.line}"
+        for run in step.runs:
+            await run(client)
+        workloads += [
+            asyncio.create_task(run_workload(client, work, self.seed)) for work in step.workloads
+        ]
+        for run in step.expects:
+            await run(client)
+        client.doing = ""
+        if step.done:
+            raise _Done
