@@ -295,3 +295,12 @@ def test_reasons_that_quote_values_do_not_fill_the_memory(monkeypatch):
         decision = engine.place(make_pod(f"p{number}").build(), NOW)
         assert decision.message.startswith(f"0/2 nodes are available: 1 try {2 * number}, 1 try ")
     assert len(engine.outcomes.statuses) < 30
+
+
+def test_narrow_integers_are_fine_as_scores():
+    wide = np.iinfo(np.int64).max
+    engine = broken(score=lambda s, p, nodes: np.full(nodes.count, 100, dtype=np.int8))
+    chosen = [engine.place(make_pod(f"p{i}").req({"cpu": "1"}).build(), NOW) for i in range(6)]
+
+    assert all(decision.placed for decision in chosen)
+    assert wide > chosen[0].record.total_of("a") > 100

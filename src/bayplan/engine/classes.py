@@ -332,7 +332,8 @@ class PodClass:
             item.raw[rows] = scores
             item.scored_for = -1
             return
-        if scores.min() < MIN_SCORE or scores.max() > MAX_SCORE:
+        # Seen as unsigned, negative scores are far above the maximum too.
+        if np.count_nonzero(scores.view(np.uint64) > MAX_SCORE):
             item.raw, item.scored_for = None, -1
             return
         if self.totals is not None:

@@ -61,7 +61,7 @@ def call_score(
         _check(scores, nodes.count, plugin.name, "score")
     except Exception as problem:
         return _failed(plugin.name, profile.problem(plugin.name, "score", problem))
-    result: IntArray = scores
+    result: IntArray = scores.astype(np.int64, copy=False)
     return result
 
 

@@ -62,16 +62,20 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
         wanted: Wanted = state.read(_WANTED)
-        before: list[FloatArray] = []
-        after: list[FloatArray] = []
-        for resource, amount in wanted:
-            offered = nodes.allocatable(resource)
-            used = nodes.requested(resource)
-            if not offered.all():
-                return self._by_row(state, pod, nodes)
-            before.append(np.minimum(used / offered, 1.0))
-            after.append(np.minimum((used + amount) / offered, 1.0))
-        return 50 + (50 + _balance(after, nodes.count) - _balance(before, nodes.count)) // 2
+        if not wanted:
+            return np.full(nodes.count, 75, dtype=np.int64)
+        offered = np.array([nodes.allocatable(resource) for resource, _ in wanted])  # (R, N)
+        if np.count_nonzero(offered) < offered.size:
+            return self._by_row(state, pod, nodes)
+        used = np.array([nodes.requested(resource) for resource, _ in wanted])  # (R, N)
+        shares = np.empty((2, *used.shape))  # (before and after, R, N)
+        np.divide(used, offered, out=shares[0])
+        used += np.array([[amount] for _, amount in wanted], dtype=np.int64)
+        np.divide(used, offered, out=shares[1])
+        np.minimum(shares, 1.0, out=shares)
+        balance = _balance(shares)  # (2, N)
+        change: IntArray = balance[1] - balance[0]
+        return 50 + (50 + change) // 2
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         wanted: Wanted = state.read(_WANTED)
@@ -92,20 +96,22 @@ class NodeResourcesBalancedAllocation:
         return np.fromiter(scores, dtype=np.int64, count=nodes.count)
 
 
-def _balance(fractions: Sequence[FloatArray], count: int) -> IntArray:
-    if len(fractions) < 2:
-        return np.full(count, MAX_SCORE, dtype=np.int64)
-    if len(fractions) == 2:
-        deviation: FloatArray = np.abs((fractions[0] - fractions[1]) / 2)
+def _balance(shares: FloatArray) -> IntArray:
+    """One minus the standard deviation over resources, in percent; (variants, R, N) to (.., N)."""
+    variants, resources, rows = shares.shape
+    if resources < 2:
+        return np.full((variants, rows), MAX_SCORE, dtype=np.int64)
+    if resources == 2:
+        deviation: FloatArray = np.abs((shares[:, 0] - shares[:, 1]) / 2)
     else:
-        total = np.zeros(count)
-        for fraction in fractions:
-            total = total + fraction
-        mean = total / len(fractions)
-        squares = np.zeros(count)
-        for fraction in fractions:
-            squares = squares + (fraction - mean) * (fraction - mean)
-        deviation = np.sqrt(squares / len(fractions))
+        total = np.zeros((variants, rows))
+        for place in range(resources):
+            total = total + shares[:, place]
+        mean = total / resources
+        squares = np.zeros((variants, rows))
+        for place in range(resources):
+            squares = squares + (shares[:, place] - mean) * (shares[:, place] - mean)
+        deviation = np.sqrt(squares / resources)
     return ((1 - deviation) * MAX_SCORE).astype(np.int64)
 
 

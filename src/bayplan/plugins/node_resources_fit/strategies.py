@@ -116,6 +116,29 @@ def make_strategy(args: NodeResourcesFitArgs) -> Strategy:
 
 def score_table(strategy: Strategy, wanted: Sequence[Wanted], nodes: Nodes) -> IntArray:
     """The weighted mean over resources, for every row."""
+    if wanted and not strategy.skip_zero:
+        offers = np.array([nodes.allocatable(item.resource) for item in wanted])  # (R, N)
+        if np.count_nonzero(offers) == offers.size:
+            return _score_plain(strategy, wanted, nodes, offers)
+    return _score_with_gaps(strategy, wanted, nodes)
+
+
+def _score_plain(
+    strategy: Strategy, wanted: Sequence[Wanted], nodes: Nodes, offers: IntArray
+) -> IntArray:
+    """All nodes offer all resources: one pass over a stack of columns."""
+    asked = np.array([_used(nodes, item.resource) for item in wanted])  # (R, N)
+    asked += np.array([[item.request] for item in wanted], dtype=np.int64)
+    scores = strategy.column(asked, offers)  # (R, N)
+    weights = [item.weight for item in wanted]
+    if any(weight != 1 for weight in weights):
+        scores = scores * np.array(weights, dtype=np.int64)[:, None]
+    total: IntArray = np.add.reduce(scores)  # (N,)
+    return total // sum(weights)
+
+
+def _score_with_gaps(strategy: Strategy, wanted: Sequence[Wanted], nodes: Nodes) -> IntArray:
+    """Some node lacks a resource, or zero scores are left out: weights differ by row."""
     total: IntArray | None = None
     weights: IntArray | int = 0
     for item in wanted:
