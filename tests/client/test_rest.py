@@ -85,6 +85,24 @@ def test_busy_answers_without_a_time_and_an_endless_series_are_raised():
     assert (429, 503, 12, True) == run_virtual(main())
 
 
+def test_every_request_is_observed_with_its_code_and_time():
+    async def main():
+        seen = []
+
+        async def app(scope, receive, send):
+            await asyncio.sleep(2)
+            await send({"type": "http.response.start", "status": 201, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+        client = Client(AsgiTransport(app), observe=lambda *call: seen.append(call), timeout=3)
+        await client.create(PODS, {}, "ns")
+        with pytest.raises(RequestTimeout):
+            await client.request("POST", "/x", timeout=1)
+        return seen
+
+    assert [("POST", 201, 2.0), ("POST", 0, 1.0)] == run_virtual(main())
+
+
 def test_bind_posts_a_binding():
     async def main():
         bodies = []

@@ -22,6 +22,9 @@ from bayplan.observe.metrics import SchedulerMetrics, exponential
         "scheduler_cache_size",
         "scheduler_unschedulable_pods",
         "scheduler_plugin_evaluation_total",
+        "rest_client_requests_total",
+        "rest_client_request_duration_seconds",
+        "leader_election_master_status",
     ],
 )
 def test_metric_exists(name):

@@ -213,7 +213,8 @@ class Informer(Generic[T]):
                     self._watching.set()
                 if isinstance(problem, msgspec.DecodeError):
                     self.last_version = ""  # what was lost in between is found by a list
-                log.debug("watch failed", resource=self.resource.plural, err=str(problem))
+                tell = log.debug if self.has_synced else log.warning
+                tell("list or watch failed", resource=self.resource.plural, err=str(problem))
                 backoff = min(max(backoff * 2, BACKOFF_FIRST), BACKOFF_LIMIT)
             if backoff:
                 await asyncio.sleep(backoff * (1.0 + self._jitter()))

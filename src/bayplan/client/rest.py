@@ -14,7 +14,7 @@ It does not cache (informers do) and does not ask discovery (see `resources`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Literal
 from urllib.parse import quote, urlencode
 
@@ -29,6 +29,7 @@ from bayplan.client.transport import Response, Transport
 PatchType = Literal["json", "merge", "strategic", "apply"]
 Body = bytes | Mapping[str, object] | list[object] | msgspec.Struct
 Lines = list[bytes]
+Observer = Callable[[str, int, float], None]
 Query = Mapping[str, str | int | bool | None]
 
 PATCH_CONTENT_TYPES: dict[PatchType, str] = {
@@ -56,7 +57,9 @@ class Client:
         user_agent: str = f"bayplan/{__version__}",
         headers: Mapping[str, str] | None = None,
         timeout: float | None = 60.0,
+        observe: Observer | None = None,
     ) -> None:
+        """`observe` is told method, HTTP code (0: no answer) and seconds of every request."""
         self.transport = transport
         self.namespace = namespace
         self.timeout = timeout
@@ -64,6 +67,8 @@ class Client:
         base = {"accept": JSON, "user-agent": user_agent, **(headers or {})}
         self._headers = base
         self._json_headers = {**base, "content-type": JSON}
+        self._by_type: dict[tuple[str, str], dict[str, str]] = {}
+        self._observe = observe
 
     # -- one request
 
@@ -90,14 +95,20 @@ class Client:
         return response.body
 
     def _headers_for(self, raw: bytes | None, content_type: str, accept: str) -> dict[str, str]:
-        if raw is None:
-            return self._headers if not accept else {**self._headers, "accept": accept}
+        if raw is None and not accept:
+            return self._headers
         if content_type == JSON and not accept:
             return self._json_headers
-        headers = {**self._headers, "content-type": content_type}
-        if accept:
-            headers["accept"] = accept
-        return headers
+        key = ("" if raw is None else content_type, accept)
+        known = self._by_type.get(key)
+        if known is None:
+            # The same object each time: transports keep its encoding.
+            known = self._by_type[key] = dict(self._headers)
+            if raw is not None:
+                known["content-type"] = content_type
+            if accept:
+                known["accept"] = accept
+        return known
 
     async def _send(
         self,
@@ -113,7 +124,7 @@ class Client:
             if self._limiter is not None:
                 await self._limiter.acquire()
             try:
-                response = await self.transport.request(method, target, headers, raw, timeout)
+                response = await self._observed(method, target, headers, raw, timeout)
             except TransportError:
                 broken += 1
                 if method != "GET" or broken > BROKEN_READ_RETRIES:
@@ -134,6 +145,25 @@ class Client:
                     await asyncio.sleep(pause)
                     continue
             return response
+
+    async def _observed(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        raw: bytes | None,
+        timeout: float | None,
+    ) -> Response:
+        if self._observe is None:
+            return await self.transport.request(method, target, headers, raw, timeout)
+        clock = asyncio.get_running_loop().time
+        begin, code = clock(), 0
+        try:
+            response = await self.transport.request(method, target, headers, raw, timeout)
+            code = response.status
+            return response
+        finally:
+            self._observe(method, code, clock() - begin)
 
     # -- reading
 

@@ -18,7 +18,7 @@ from bayplan.client.auth import Credential, Credentials
 from bayplan.client.http1 import Http1Pool
 from bayplan.client.kubeconfig import Connection
 from bayplan.client.limiter import RateLimiter
-from bayplan.client.rest import Client
+from bayplan.client.rest import Client, Observer
 from bayplan.client.tls import client_context
 from bayplan.client.transport import Response, StreamResponse
 
@@ -127,6 +127,7 @@ def connect(
     compression: bool | None = None,
     max_connections: int = MAX_CONNECTIONS,
     timeout: float | None = 60.0,
+    observe: Observer | None = None,
 ) -> Client:
     """Return a client for a connection; call it on the loop that will use it."""
     transport = SocketTransport(
@@ -139,4 +140,5 @@ def connect(
         namespace=connection.namespace,
         user_agent=user_agent,
         timeout=timeout,
+        observe=observe,
     )

@@ -7,7 +7,7 @@ types are upstream's (v1.36). A metric of upstream that has no meaning here (gor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -150,6 +150,19 @@ class SchedulerMetrics:
         self.pending_api_calls = self._gauge(
             "pending_async_api_calls", "Writes that wait or are under way.", "call_type"
         )
+        self.requests = Counter(
+            "rest_client_requests",
+            "Requests to the API server by code, method and host.",
+            ["code", "method", "host"],
+            registry=self.registry,
+        )
+        self.request_duration = Histogram(
+            "rest_client_request_duration_seconds",
+            "Time of requests to the API server.",
+            ["verb", "host"],
+            buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+            registry=self.registry,
+        )
         self.leader = Gauge(
             "leader_election_master_status",
             "1 while this process leads.",
@@ -223,6 +236,23 @@ class SchedulerMetrics:
             child = self.extension_point.labels("Bind", status, profile)
             self._binding[profile, failed] = child
         child.observe(seconds)
+
+    def request_observer(self, host: str) -> Callable[[str, int, float], None]:
+        """Return what a client calls after each request."""
+        known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
+        def observe(method: str, code: int, seconds: float) -> None:
+            pair = known.get((method, code))
+            if pair is None:
+                shown = str(code) if code else "<error>"
+                pair = known[method, code] = (
+                    self.requests.labels(shown, method, host),
+                    self.request_duration.labels(method, host),
+                )
+            pair[0].inc()
+            pair[1].observe(seconds)
+
+        return observe
 
     def raise_to(self, counter: Counter, labels: tuple[str, ...], value: float) -> None:
         """Bring a counter up to a total that is counted elsewhere."""

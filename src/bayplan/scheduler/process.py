@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -112,6 +113,7 @@ class SchedulerProcess:
             burst=settings.burst,
             user_agent=USER_AGENT,
             compression=False,
+            observe=self._metrics.request_observer(urlsplit(connection.server).netloc),
         )
         self._clients.append(client)
         return client
