@@ -108,7 +108,9 @@ class ScenarioClient:
         meta = body.get("metadata")
         where = str(meta.get("namespace") or "") if isinstance(meta, Mapping) else ""
         where = (where or namespace or NAMESPACE) if resource.namespaced else ""
-        return _decoded(await self.client.create(resource, body, where))
+        made = _decoded(await self.client.create(resource, body, where))
+        await asyncio.sleep(0)  # in one process nothing else would let the others see it
+        return made
 
     async def get(self, kind: str, name: str, namespace: str = NAMESPACE) -> Object:
         """Return one object."""

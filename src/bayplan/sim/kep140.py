@@ -64,7 +64,6 @@ class Player:
     def __init__(self, operations: list[Operation]) -> None:
         self._operations = sorted(operations, key=lambda operation: operation.major)
         self.status: Object = {"phase": "Pending"}
-        self.seed = 0
 
     async def __call__(self, client: ScenarioClient) -> None:
         timeline: dict[str, list[Object]] = {}

@@ -34,7 +34,7 @@ from bayplan.sim.errors import ScenarioSyntaxError
 from bayplan.sim.expectations import expectation
 from bayplan.sim.extender import SimulatedExtender
 from bayplan.sim.located import Located, load, parse, wrap
-from bayplan.sim.run import LIMIT, Result, run_scenario
+from bayplan.sim.run import LIMIT, Result, Scenario, run_scenario
 from bayplan.sim.workload import Workload, run_workload
 from bayplan.sim.world import Settings
 
@@ -65,7 +65,7 @@ class Script(msgspec.Struct):
     description: str
     settings: Settings
     limit: float
-    player: Player | kep140.Player
+    player: Scenario
     path: str = ""
 
     def run(
@@ -79,7 +79,8 @@ class Script(msgspec.Struct):
     ) -> Result:
         """Run it in a world of its own; arguments override what the file says."""
         chosen = self.settings.seed if seed is None else seed
-        self.player.seed = chosen
+        if isinstance(self.player, Player):
+            self.player.seed = chosen
         return run_scenario(
             self.player,
             seed=chosen,

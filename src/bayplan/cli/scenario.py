@@ -1,0 +1,181 @@
+"""`bayplan scenario`: run scenarios and recordings, record a cluster, list the ones that teach."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bayplan.errors import BayplanError
+
+if TYPE_CHECKING:
+    from bayplan.sim.run import Result
+    from bayplan.sim.script import Script
+
+FORMATS = ("text", "json", "junit", "html")
+
+
+@click.group("scenario")
+def command() -> None:
+    """Run a cluster's life in virtual time."""
+
+
+@command.command("run")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--seed", type=int, help="Of all chance; default: the file's, else 0.")
+@click.option("--config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration.")
+@click.option("--real-time", is_flag=True, help="Do not skip the time in which nothing happens.")
+@click.option("--against", metavar="KUBECONFIG", help="Run on this cluster instead.")
+@click.option("--limit", help="Stop after this much (simulated) time, e.g. 10m.")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="text")
+@click.option("--out", type=click.Path(path_type=Path), help="Write to this file.")
+@click.option("--timeline", type=click.Choice(("none", "short", "all")), default="short")
+def run(
+    files: tuple[str, ...],
+    seed: int | None,
+    config: Path | None,
+    real_time: bool,
+    against: str | None,
+    limit: str | None,
+    output: str,
+    out: Path | None,
+    timeline: str,
+) -> None:
+    """Run scenarios (YAML, Python or recordings); exit 1 if one fails.
+
+    FILE may be the name of a built-in scenario; see `bayplan scenario list`.
+    """
+    from bayplan.config import load_file
+    from bayplan.observe import logs
+    from bayplan.sim.objects import seconds
+
+    logs.configure(0)
+    given = load_file(config).config if config else None
+    most = seconds(limit) if limit else None
+    scripts = [_find(name) for name in files]
+    results = []
+    for script in scripts:
+        if output == "text" and out is None:
+            click.echo(f"=== {script.name} ({script.path})")
+        if against is not None:
+            results.append(_against(script, against, most))
+        else:
+            results.append(script.run(seed=seed, config=given, real_time=real_time, limit=most))
+        if output == "text" and out is None:
+            click.echo(_text(results[-1], timeline))
+    if output != "text" or out is not None:
+        _write(scripts, results, output, out, timeline)
+    failed = [result.name for result in results if not result.ok]
+    if len(results) > 1 and output == "text":
+        click.echo(f"{len(results) - len(failed)} of {len(results)} scenarios passed")
+    if failed:
+        raise SystemExit(1)
+
+
+def _find(name: str) -> Script:
+    from bayplan.sim.library import path_of
+    from bayplan.sim.load import load_scenario
+
+    path = Path(name)
+    if not path.exists() and (built_in := path_of(name)) is not None:
+        path = built_in
+    return load_scenario(path)
+
+
+def _against(script: Script, kubeconfig: str, limit: float | None) -> Result:
+    from bayplan.client import connect, load_kubeconfig
+    from bayplan.sim.against import play_on
+
+    async def work() -> Result:
+        client = connect(load_kubeconfig(kubeconfig))
+        try:
+            return await play_on(
+                client, script.player, limit=limit or script.limit, name=script.name
+            )
+        finally:
+            await client.close()
+
+    return asyncio.run(work())
+
+
+def _text(result: Result, timeline: str) -> str:
+    from bayplan.sim.report import text
+
+    lines: list[str] = []
+    if timeline != "none":
+        lines += text.timeline(result, 0 if timeline == "all" else text.MANY)
+    lines += text.summary(result)
+    lines.append("passed" if result.ok else "FAILED")
+    return "\n".join(lines)
+
+
+def _write(
+    scripts: list[Script], results: list[Result], output: str, out: Path | None, timeline: str
+) -> None:
+    from bayplan.sim.report import data, html, junit
+
+    if output == "json":
+        statuses = [getattr(script.player, "status", None) for script in scripts]
+        extra = [{"status": status} if status else {} for status in statuses]
+        body = data.encode(results, extra)
+    elif output == "junit":
+        body = junit.encode(results)
+    elif output == "html":
+        body = html.page(results)
+    else:
+        body = "\n".join(_text(result, timeline) for result in results) + "\n"
+    if out is None:
+        click.echo(body)
+        return
+    try:
+        out.write_text(body)
+    except OSError as problem:
+        raise BayplanError(f"writing {out}: {problem.strerror}") from problem
+    click.echo(f"wrote {out}", err=True)
+
+
+@command.command("list")
+def list_() -> None:
+    """List the scenarios that come with Bayplan."""
+    from bayplan.sim.library import names, path_of
+    from bayplan.sim.load import load_scenario
+
+    for name in names():
+        path = path_of(name)
+        assert path is not None
+        first = " ".join(load_scenario(path).description.split()).partition(". ")[0]
+        click.echo(f"{name:24}{first.rstrip('.')}.")
+
+
+@command.command("record")
+@click.argument("file")
+@click.option("--kubeconfig", help="Of the cluster to record; default: as kubectl's.")
+@click.option("--context", default="", help="A context of the kubeconfig.")
+@click.option("--duration", help="Stop after this long, e.g. 10m; default: until Ctrl-C.")
+def record_(file: str, kubeconfig: str | None, context: str, duration: str | None) -> None:
+    """Record what happens on a cluster into FILE (JSON lines); `run` replays it."""
+    from bayplan.observe import logs
+    from bayplan.sim.objects import seconds
+
+    logs.configure(0)
+    lines = asyncio.run(_record(file, kubeconfig, context, seconds(duration) if duration else None))
+    click.echo(f"recorded {lines} lines", err=True)
+
+
+async def _record(file: str, kubeconfig: str | None, context: str, duration: float | None) -> int:
+    from bayplan.client import connect, load_kubeconfig
+    from bayplan.sim.recording import open_recording, record
+
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    client = connect(load_kubeconfig(kubeconfig, context=context))
+    try:
+        with open_recording(file) as out:
+            return await record(client, out, duration, stopped)
+    finally:
+        await client.close()

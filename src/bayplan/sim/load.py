@@ -1,0 +1,47 @@
+"""Finds out what a file is: a scenario in YAML, one in Python, or a recording."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from bayplan.sim.errors import ScenarioError
+from bayplan.sim.recording import Replay, load_recording
+from bayplan.sim.run import LIMIT
+from bayplan.sim.script import Script, load_script
+from bayplan.sim.world import Settings
+
+# Recorded pods bring their own ends; their controllers were left behind.
+REPLAY_LIMIT = 30 * LIMIT
+
+
+def load_scenario(path: Path) -> Script:
+    """Read a scenario of any form; raises ScenarioError that names the file."""
+    if not path.is_file():
+        raise ScenarioError(f"scenario {path} does not exist")
+    if path.suffix == ".jsonl":
+        replay = Replay(load_recording(path))
+        return Script(path.stem, "a recording", Settings(), REPLAY_LIMIT, replay, str(path))
+    if path.suffix == ".py":
+        return _from_python(path)
+    return load_script(path)
+
+
+def _from_python(path: Path) -> Script:
+    spec = importlib.util.spec_from_file_location(f"bayplan_scenario_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:  # any code may run at import
+        raise ScenarioError(f"loading scenario {path}: {problem}") from problem
+    scenario = getattr(module, "scenario", None)
+    if not callable(scenario):
+        raise ScenarioError(
+            f"scenario {path} has no `scenario`; define `async def scenario(client): …`"
+        )
+    settings = getattr(module, "SETTINGS", Settings())
+    limit = float(getattr(module, "LIMIT", LIMIT))
+    name = path.stem
+    return Script(name, (module.__doc__ or "").strip(), settings, limit, scenario, str(path))
