@@ -81,7 +81,8 @@ async def rbac():
         pytest.param("carol", "GET", f"{PODS}/x", 404, id="by name"),
         pytest.param("carol", "GET", f"{PODS}/y", 403, id="another name"),
         pytest.param("carol", "GET", PODS, 403, id="a list has no name"),
-        pytest.param("bob", "GET", "/apis", 403, id="other paths need a grant too"),
+        pytest.param("bob", "GET", "/apis", 200, id="everyone may discover"),
+        pytest.param("bob", "GET", "/metrics", 403, id="other paths need a grant"),
     ],
 )
 async def test_rbac_decides(rbac, user, method, path, status):
@@ -122,6 +123,17 @@ async def test_groups_and_cluster_roles_grant_everywhere(rbac):
     answer = await rbac.call("GET", "/api/v1/configmaps", headers=as_user("carol-token"))
 
     assert 200 == answer.status
+
+
+async def test_a_scheduler_has_a_role_to_start_with(rbac):
+    rbac.server.authenticator.add("s", User("system:kube-scheduler"))
+    await rbac.ok("POST", PODS, pod("p"))
+    binding = {"metadata": {"name": "p"}, "target": {"name": "n"}}
+
+    bound = await rbac.call("POST", f"{PODS}/p/binding", binding, headers=as_user("s"))
+    made = await rbac.call("POST", PODS, pod("q"), headers=as_user("s"))
+
+    assert (201, 403) == (bound.status, made.status)
 
 
 async def test_a_service_account_token_is_known_until_the_end(api):

@@ -7,7 +7,7 @@ duplicate fields are refused, reported as warnings or ignored, as `fieldValidati
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -110,7 +110,7 @@ def identify(raw: Any, api_version: str, kind: str, *, defaulted: bool) -> Objec
         raise _mismatch(raw, api_version, kind)
     if not isinstance(raw.get("metadata", {}), dict | None):
         raise bad_request(f"{kind} in version cannot be handled: metadata must be an object")
-    return raw
+    return cast("Object", raw)
 
 
 def _mismatch(raw: Object, api_version: str, kind: str) -> Exception:

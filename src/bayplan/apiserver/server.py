@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from bayplan.apiserver import bootstrap
+from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action, AlwaysAllow, Authorizer, Rbac
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
@@ -103,6 +103,8 @@ class ApiServer:
         """Write what every cluster starts with and learn the definitions in the store."""
         await self.backend.reader.start(bootstrap.MIRRORED)
         await bootstrap.write_system_objects(self.backend)
+        if not self._always_allow:
+            await bootstrap_rbac.write_roles(self.backend)
         await self._dispatcher.start()
 
     def end_watches(self) -> None:

@@ -186,7 +186,7 @@ def _check(budget: Object) -> None:
 def _why_not(name: str, status: Object) -> str:
     desired, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     conditions = status.get("conditions") or ()
-    found = next((c for c in conditions if c.get("type") == "DisruptionAllowed"), {})
+    found: Object = next((c for c in conditions if c.get("type") == "DisruptionAllowed"), {})
     refused = found.get("status") == "False" and found.get("message")
     if refused and found.get("reason") == "SyncFailed":
         return (

@@ -6,6 +6,7 @@ ordinary update of the object, so validation, admission and versions are the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from bayplan.api.patch import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_merge
@@ -90,7 +91,7 @@ def _shown(request: Request, found: Object) -> Answer:
     return plain_answer(request, tables.render(TABLE_KIND, [found], version))
 
 
-def _change_of(request: Request):  # type: ignore[no-untyped-def]
+def _change_of(request: Request) -> Callable[[Object], Object]:
     """Return a function from the present Scale to the wanted one."""
     if request.verb == "update":
         given = read_as(request, API_VERSION, "Scale")
@@ -159,7 +160,7 @@ def scale_of(obj: Object, paths: Paths) -> Object:
     }
 
 
-def _at(obj: Object, path: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _at(obj: Object, path: tuple[str, ...]) -> object:
     value: object = obj
     for key in path:
         if not isinstance(value, dict):

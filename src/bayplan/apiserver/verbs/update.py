@@ -8,6 +8,7 @@ not depend on the version it had seen, and is a 409 otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from bayplan.api.patch import clone
 from bayplan.apiserver import managed, pipeline, validation
@@ -37,7 +38,7 @@ async def update(backend: Backend, request: Request) -> Answer:
         return await _create_by_update(backend, request, obj)
 
     def replace(old: Object) -> Object:
-        return clone(obj)
+        return cast("Object", clone(obj))
 
     return await rewrite(backend, request, replace)
 
