@@ -11,79 +11,19 @@ from __future__ import annotations
 import binascii
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 
-QUANTITY_PATTERN = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
-BAD_QUANTITY = f"quantities must match the regular expression '{QUANTITY_PATTERN}'"
-BAD_SUFFIX = "unable to parse quantity's suffix"
-_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([-+]?[0-9]*)")
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_DECIMAL_NAMES = {power: name for name, power in _DECIMAL.items()}
-_BINARY_NAMES = ["", *_BINARY]
-_LARGEST = Decimal(2**63 - 1)
-_WIDE = Context(prec=200)  # exact for every quantity that a request can hold
+from bayplan.api import quantity
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)")
 
 
-@lru_cache(maxsize=8192)
 def canonical_quantity(text: str) -> str:
-    """The canonical form of a quantity, as Kubernetes prints it."""
-    match = _QUANTITY.fullmatch(text.strip())
-    if match is None or not (match[2] or match[3]):
-        raise ValueError(BAD_QUANTITY)
-    sign, whole, fraction, letters, exponent = match.groups()
-    value = Decimal(f"{sign}{whole or 0}.{fraction or 0}")
-    digits = len((whole + (fraction or "")).strip("0"))
-    if letters in _BINARY and not exponent:
-        value = _WIDE.multiply(value, Decimal(2 ** _BINARY[letters]))
-        return _binary(_rounded(value, 19))
-    if letters in _DECIMAL and not exponent:
-        return _decimal(_rounded(_WIDE.scaleb(value, _DECIMAL[letters]), digits), exponents=False)
-    if letters in ("e", "E") and exponent.lstrip("+-"):
-        if abs(int(exponent)) > 100:
-            raise ValueError(BAD_SUFFIX)
-        return _decimal(_rounded(_WIDE.scaleb(value, int(exponent)), digits), exponents=True)
-    raise ValueError(BAD_SUFFIX)
-
-
-def _rounded(value: Decimal, digits: int) -> Decimal:
-    """Round up to nano, and cap what has more digits than the fast path of upstream keeps."""
-    if value.as_tuple().exponent < -9:  # type: ignore[operator]  # never infinite or NaN
-        value = value.quantize(Decimal("1e-9"), rounding=ROUND_UP, context=_WIDE)
-    if digits > 18 and abs(value) > _LARGEST:
-        return _LARGEST.copy_sign(value)
-    return value
-
-
-def _decimal(value: Decimal, *, exponents: bool) -> str:
-    if value == 0:
-        return "0"
-    sign, digits, exponent = value.normalize(_WIDE).as_tuple()
-    assert isinstance(exponent, int)
-    mantissa = int("".join(map(str, digits)))
-    power = exponent - exponent % 3
-    mantissa *= 10 ** (exponent - power)
-    while mantissa % 1000 == 0 and power < (18 if not exponents else 99):
-        mantissa //= 1000
-        power += 3
-    if not exponents and power > 18:
-        mantissa, power = mantissa * 10 ** (power - 18), 18
-    suffix = (f"e{power}" if power else "") if exponents else _DECIMAL_NAMES[power]
-    return f"{'-' if sign else ''}{mantissa}{suffix}"
-
-
-def _binary(value: Decimal) -> str:
-    if -1024 < value < 1024:
-        return _decimal(value, exponents=False)
-    number = int(value.to_integral_value(rounding=ROUND_UP, context=_WIDE))
-    step = 0
-    while number % 1024 == 0 and step < 6:
-        number //= 1024
-        step += 1
-    return f"{number}{_BINARY_NAMES[step]}"
+    """The form of a quantity that comes back, as Kubernetes prints it."""
+    try:
+        return quantity.canonical(text)
+    except quantity.QuantityError as problem:
+        raise ValueError(problem.reason) from problem
 
 
 @lru_cache(maxsize=4096)
