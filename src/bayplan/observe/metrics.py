@@ -13,11 +13,12 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.process_collector import ProcessCollector
+
+from bayplan.observe.histogram import Child, Histogram
 
 # Upstream's exposition has no `_created` series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -46,9 +47,9 @@ class SchedulerMetrics:
         self._queue_metrics()
         self._plugin_metrics()
         self._api_metrics()
-        self._scheduled: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
-        self._sli: dict[int, Histogram] = {}
-        self._binding: dict[tuple[str, bool], Histogram] = {}
+        self._scheduled: dict[tuple[str, str], tuple[Counter, Child]] = {}
+        self._sli: dict[int, Child] = {}
+        self._binding: dict[tuple[str, bool], Child] = {}
         self._totals: dict[tuple[int, tuple[str, ...]], float] = {}
 
     # -- definitions
@@ -160,8 +161,8 @@ class SchedulerMetrics:
             "rest_client_request_duration_seconds",
             "Time of requests to the API server.",
             ["verb", "host"],
-            buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
-            registry=self.registry,
+            (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+            self.registry,
         )
         self.leader = Gauge(
             "leader_election_master_status",
@@ -200,9 +201,7 @@ class SchedulerMetrics:
         return Gauge(f"scheduler_{name}", text, labels, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
-        return Histogram(
-            f"scheduler_{name}", text, labels, buckets=tuple(buckets), registry=self.registry
-        )
+        return Histogram(f"scheduler_{name}", text, labels, buckets, self.registry)
 
     # -- the hot ones
 
@@ -219,7 +218,7 @@ class SchedulerMetrics:
         """Record the time of an attempt, binding included."""
         self._of(result, profile)[1].observe(seconds)
 
-    def _of(self, result: str, profile: str) -> tuple[Counter, Histogram]:
+    def _of(self, result: str, profile: str) -> tuple[Counter, Child]:
         pair = self._scheduled.get((result, profile))
         if pair is None:
             pair = self._scheduled[result, profile] = (
@@ -239,7 +238,7 @@ class SchedulerMetrics:
 
     def request_observer(self, host: str) -> Callable[[str, int, float], None]:
         """Return what a client calls after each request."""
-        known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        known: dict[tuple[str, int], tuple[Counter, Child]] = {}
 
         def observe(method: str, code: int, seconds: float) -> None:
             pair = known.get((method, code))
