@@ -60,6 +60,7 @@ class Backend:
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)
         self.watchers: set[Watcher] = set()  # of open watches
+        self.opened_watches = 0
         self.reader = CachedReader(store, self.codec_of)
 
     def codec(self, kind: Kind) -> Codec:
