@@ -263,7 +263,7 @@ class PodClass:
                 self._profile.problem(item.name, "score_node", problem)
             ) from problem
         if item.normalizes or item.normalized is None:
-            item.raw = item.raw.copy()
+            item.raw, item.constant = item.raw.copy(), False
             self._forget_column(item)
             item.raw[row] = score
             item.scored_for = -1
@@ -327,7 +327,7 @@ class PodClass:
         if isinstance(scores, Status):
             raise AttemptFailed(scores)
         if item.normalizes or item.normalized is None:
-            item.raw = item.raw.copy()
+            item.raw, item.constant = item.raw.copy(), False
             self._forget_column(item)
             item.raw[rows] = scores
             item.scored_for = -1
@@ -504,8 +504,10 @@ class PodClass:
             if isinstance(raw, Status):
                 raise AttemptFailed(raw)
             item.raw, item.scored_for = raw, -1
+            item.constant = bool(raw.min() == raw.max())
             self._forget_column(item)
-        if item.scored_for == self.version or (not item.normalizes and item.scored_for >= 0):
+        fixed = item.constant or not item.normalizes
+        if item.scored_for == self.version or (fixed and item.scored_for >= 0):
             return False
         return self._normalize(item, base, info)
 

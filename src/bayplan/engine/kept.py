@@ -20,6 +20,7 @@ class Kept:
 
     __slots__ = (
         "column",
+        "constant",
         "depends",
         "fails",
         "filters",
@@ -78,6 +79,8 @@ class Kept:
         self.revision: Hashable | None = None
         self.skips_score = False
         self.raw: IntArray | None = None
+        self.constant = False
+        """Whether all raw scores are equal; then they stay so whichever rows fit."""
         self.normalized: SmallArray | None = None
         self.scored_for = -1
         """The version of the feasible set that `normalized` was made for; -1 for never."""

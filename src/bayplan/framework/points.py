@@ -204,6 +204,8 @@ class NormalizePlugin(Plugin, Protocol[P]):
     ) -> IntArray:
         """Return new scores; look only at rows in `feasible`, others may hold anything.
 
+        If all scores are equal, the result must not hang on which rows are feasible: it is kept
+        for plugins whose answers are (see `Depends`).
         Must not change `scores`. A result outside 0..100 on a feasible row fails the attempt.
         """
 

@@ -158,13 +158,28 @@ class RequiredState:
 
     def verdict(self, nodes: Nodes) -> Verdict:
         which = np.zeros(nodes.count, dtype=np.uint8)  # (N,)
-        for domains in self.existing.values():
-            which[domains.column(nodes)] = 3
-        for domains in self.anti:
-            which[domains.column(nodes)] = 2
+        for key, lookup in self._rejecting_domains().items():
+            mine = lookup[nodes.label_codes(key)]
+            # The pod's own anti-affinity (2) is told before that of placed pods (3).
+            which = np.where((which == 0) | ((mine > 0) & (mine < which)), mine, which)
         if self.affinity:
             which[~self._near(nodes)] = 1
         return Verdict.by_outcome(which, OUTCOMES)
+
+    def _rejecting_domains(self) -> dict[str, npt.NDArray[np.uint8]]:
+        """By topology key: which domains anti-affinity rules out, the last being "no label"."""
+        found: dict[str, npt.NDArray[np.uint8]] = {}
+        for number, rules in ((3, self.existing.values()), (2, self.anti)):
+            for domains in rules:
+                lookup = found.get(domains.key)
+                size = len(domains.counts)
+                if lookup is None or len(lookup) <= size:
+                    grown = np.zeros(size + 1, dtype=np.uint8)
+                    if lookup is not None:
+                        grown[: len(lookup) - 1] = lookup[:-1]
+                    lookup = found[domains.key] = grown
+                lookup[:size][domains.counts > 0] = number
+        return found
 
     def _near(self, nodes: Nodes) -> BoolArray:
         if self._first_of_its_kind():
