@@ -196,7 +196,8 @@ class HttpExtender:
     def _ask(self, action: str, verb: str, body: bytes) -> Callable[[], bytes]:
         url = f"{self._base}/{verb}"
         timeout = self.config.timeout_seconds
-        wait = self._caller.begin(Call(url, action, body, timeout, self._tls, self._server_name))
+        call = Call(url, action, body, timeout, self._tls, self._server_name, action != "bind")
+        wait = self._caller.begin(call)
         if self._metrics is None:
             return wait
         metrics = self._metrics

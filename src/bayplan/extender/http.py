@@ -1,34 +1,41 @@
 """Carries extender calls: kept-alive connections, TLS, gzip, a deadline that holds, a size limit.
 
-The scheduling cycle is serial and waits for its extenders, while the process around it (watches,
-bindings, the leader's lease) must go on. So calls run on an event loop in a thread of their own and
-the cycle blocks on the result; calls that were begun together (prioritize) share the wait.
-The deadline covers connecting, sending and the last byte of the answer: an extender that drips one
-byte a second is cut off in time.
+The scheduling cycle is serial and waits for its extenders; the driver runs it in a thread for that
+reason, so calls are plain blocking sockets: no event loop and no hand-over between threads stands
+between the cycle and the answer. `begin` sends a request and returns at once; what it returns waits
+for the answer. So requests to several extenders are under way together (prioritize).
 
-What it does not do: understand messages, or decide what a failure means (`client` does).
+The deadline covers connecting, sending and the last byte of the answer: the time left is set on the
+socket before every step, so an extender that drips one byte a second is cut off in time.
+
+What it does not do: understand messages, or decide what a failure means (`client` does); proxies.
 """
 
-import asyncio
+import socket
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import aiohttp
+import httptools
 import msgspec
 
 from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
+from bayplan.extender.body import BodyError, unpack
 from bayplan.framework.extender import ExtenderError
 
 MAX_ANSWER = 256 * 1024 * 1024
-CONNECTIONS = 16
+CHUNK = 1 << 18
+IDLE_PER_PLACE = 16
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request to be made."""
+    """One request to be made; only one that may be made twice is repeated on a new connection."""
 
     url: str
     verb: str
@@ -36,6 +43,7 @@ class Call(msgspec.Struct, frozen=True):
     timeout: float
     tls: ssl.SSLContext | None = None
     server_name: str = ""
+    repeatable: bool = True
 
 
 def ssl_context(extender: Extender) -> ssl.SSLContext:
@@ -75,88 +83,205 @@ def _load_client_certificate(context: ssl.SSLContext, tls: ExtenderTLSConfig) ->
         context.load_cert_chain(cert, key or None)
 
 
+class _Answer:
+    """Takes what the parser finds."""
+
+    def __init__(self, limit: int) -> None:
+        self.parser = httptools.HttpResponseParser(self)
+        self.parts: list[bytes] = []
+        self.gzip = self.complete = False
+        self._left = limit
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"content-encoding":
+            self.gzip = value.lower() == b"gzip"
+
+    def on_body(self, part: bytes) -> None:
+        self._left -= len(part)
+        if self._left < 0:
+            raise OverflowError
+        self.parts.append(part)
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+    @property
+    def status(self) -> int:
+        return int(self.parser.get_status_code())
+
+
+class _Connection:
+    """One socket to one place."""
+
+    def __init__(self, call: Call, host: str, port: int, deadline: float) -> None:
+        self.fresh = True
+        plain = socket.create_connection((host, port), timeout=_left(deadline))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket: socket.socket = plain
+        if call.tls is not None:
+            try:
+                self.socket = call.tls.wrap_socket(plain, server_hostname=call.server_name or host)
+            except (OSError, ssl.SSLError):
+                plain.close()
+                raise
+
+    def send(self, data: bytes, deadline: float) -> None:
+        self.socket.settimeout(_left(deadline))
+        self.socket.sendall(data)
+
+    def receive(self, limit: int, deadline: float) -> _Answer:
+        """Read one answer to its end."""
+        answer = _Answer(limit)
+        while not answer.complete:
+            self.socket.settimeout(_left(deadline))
+            data = self.socket.recv(CHUNK)
+            if not data:
+                if answer.parts or not self._ends_by_closing(answer):
+                    raise ConnectionError("the connection was closed before the answer's end")
+                break
+            answer.parser.feed_data(data)
+            self.fresh = True  # an answer has begun: a failure from here on is its own
+        return answer
+
+    @staticmethod
+    def _ends_by_closing(answer: _Answer) -> bool:
+        return answer.status != 0 and not answer.parser.should_keep_alive()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
 class Caller:
-    """Makes calls from any thread on a loop of its own."""
+    """Makes calls from any thread over kept-alive connections."""
 
     def __init__(self, max_answer: int = MAX_ANSWER) -> None:
         self._max_answer = max_answer
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._idle: dict[tuple[str, int, int], list[_Connection]] = {}
         self._lock = threading.Lock()
 
     def begin(self, call: Call) -> Callable[[], bytes]:
         """Send a call now; the function returned waits for its answer or raises ExtenderError."""
-        loop = self._running_loop()
-        return asyncio.run_coroutine_threadsafe(self._one(call), loop).result
+        deadline = time.monotonic() + call.timeout
+        try:
+            connection = self._send(call, deadline)
+        except (OSError, ValueError) as cause:
+            problem = _explain(call, cause)
+
+            def fail() -> bytes:
+                raise problem
+
+            return fail
+        return lambda: self._wait(call, connection, deadline)
 
     def close(self) -> None:
-        """Close connections and end the thread."""
+        """Close all connections."""
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is None:
-            return
-        if self._session is not None:
-            asyncio.run_coroutine_threadsafe(self._session.close(), loop).result()
-            self._session = None
-        loop.call_soon_threadsafe(loop.stop)
+            idle, self._idle = self._idle, {}
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                loop = self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(loop,), name="extenders", daemon=True).start()
-            return self._loop
+    def _send(self, call: Call, deadline: float, *, anew: bool = False) -> _Connection:
+        host, port, request = _request(call)
+        key = (host, port, id(call.tls))
+        while True:
+            connection = None if anew else self._take(key)
+            if connection is None:
+                connection = _Connection(call, host, port, deadline)
+            try:
+                connection.send(request, deadline)
+            except TimeoutError:
+                connection.close()
+                raise
+            except OSError:
+                connection.close()
+                if connection.fresh:
+                    raise
+                continue  # an idle connection that the other side had closed
+            return connection
 
-    def _connections(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit_per_host=CONNECTIONS, keepalive_timeout=60)
-            self._session = aiohttp.ClientSession(
-                connector=connector, headers={"Content-Type": "application/json"}
-            )
-        return self._session
-
-    async def _one(self, call: Call) -> bytes:
+    def _wait(self, call: Call, connection: _Connection, deadline: float) -> bytes:
         try:
-            async with asyncio.timeout(call.timeout):
-                return await self._post(self._connections(), call)
-        except TimeoutError:
+            try:
+                answer = connection.receive(self._max_answer, deadline)
+            except ConnectionError:
+                if connection.fresh or not call.repeatable:
+                    raise
+                connection.close()
+                connection = self._send(call, deadline, anew=True)
+                answer = connection.receive(self._max_answer, deadline)
+            body = self._body(call, answer)
+        except ExtenderError:
+            connection.close()
+            raise
+        except (OSError, ValueError, httptools.HttpParserError, BodyError) as cause:
+            connection.close()
+            raise _explain(call, cause, self._max_answer) from cause
+        self._give_back(call, connection, answer)
+        return body
+
+    @staticmethod
+    def _body(call: Call, answer: _Answer) -> bytes:
+        if answer.status != 200:
             raise ExtenderError(
-                f"failed {call.verb} with extender at URL {call.url}: "
-                f"no whole answer within {call.timeout:g}s"
-            ) from None
-        except (aiohttp.ClientError, OSError, ValueError) as cause:
-            raise ExtenderError(
-                f"failed {call.verb} with extender at URL {call.url}: {cause}"
-            ) from cause
+                f"failed {call.verb} with extender at URL {call.url}, code {answer.status}"
+            )
+        body = b"".join(answer.parts)
+        return unpack(body, MAX_ANSWER) if answer.gzip else body
 
-    async def _post(self, session: aiohttp.ClientSession, call: Call) -> bytes:
-        async with session.post(
-            call.url,
-            data=call.body,
-            ssl=call.tls or True,
-            server_hostname=call.server_name or None,
-            allow_redirects=False,
-        ) as answer:
-            if answer.status != 200:
-                raise ExtenderError(
-                    f"failed {call.verb} with extender at URL {call.url}, code {answer.status}"
-                )
-            parts: list[bytes] = []
-            size = 0
-            async for part in answer.content.iter_any():
-                size += len(part)
-                if size > self._max_answer:
-                    raise ExtenderError(
-                        f"failed {call.verb} with extender at URL {call.url}: "
-                        f"the answer is larger than {self._max_answer} bytes"
-                    )
-                parts.append(part)
-            return b"".join(parts)
+    def _take(self, key: tuple[str, int, int]) -> _Connection | None:
+        with self._lock:
+            idle = self._idle.get(key)
+            if not idle:
+                return None
+            connection = idle.pop()
+        connection.fresh = False
+        return connection
+
+    def _give_back(self, call: Call, connection: _Connection, answer: _Answer) -> None:
+        host, port, _ = _place(call)
+        if not (answer.complete and answer.parser.should_keep_alive()):
+            connection.close()
+            return
+        with self._lock:
+            idle = self._idle.setdefault((host, port, id(call.tls)), [])
+            if len(idle) < IDLE_PER_PLACE:
+                idle.append(connection)
+                return
+        connection.close()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+def _place(call: Call) -> tuple[str, int, str]:
+    url = urlsplit(call.url)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f'"{call.url}" is not an HTTP address')
+    port = url.port or (443 if call.tls is not None else 80)
+    return url.hostname, port, url.path + (f"?{url.query}" if url.query else "")
+
+
+def _request(call: Call) -> tuple[str, int, bytes]:
+    host, port, path = _place(call)
+    shown = f"[{host}]" if ":" in host else host
+    packed = "" if host in LOOPBACK else "Accept-Encoding: gzip\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {shown}:{port}\r\nContent-Type: application/json\r\n"
+        f"{packed}Content-Length: {len(call.body)}\r\n\r\n"
+    )
+    return host, port, head.encode("latin-1") + call.body
+
+
+def _explain(call: Call, cause: Exception, limit: int = MAX_ANSWER) -> ExtenderError:
+    if isinstance(cause, TimeoutError):
+        what = f"no whole answer within {call.timeout:g}s"
+    elif isinstance(cause.__context__, OverflowError):
+        what = f"the answer is larger than {limit} bytes"
+    else:
+        what = str(cause) or type(cause).__name__
+    return ExtenderError(f"failed {call.verb} with extender at URL {call.url}: {what}")
