@@ -238,8 +238,9 @@ class Bench:
         begin = time.perf_counter()
         process = self.scheduler(name)
         try:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done.wait(), self.options.limit)
+            await self._wait(done, process)
+            if not times:
+                raise SystemExit(f"{name} bound nothing: {process.last_words()}")
             bound_cpu = cpu_of(process.popen.pid)
             events = await self._events_written(namespace, len(times))
             cpu, memory = cpu_of(process.popen.pid), memory_of(process.popen.pid)
@@ -247,8 +248,6 @@ class Bench:
             process.stop()
             await watch.stop()
         await delete_pods(self.client, namespace, count)
-        if not times:
-            raise SystemExit(f"{name} bound nothing in {workload}: {process.last_words()}")
         steady = max(len(times) - 1, 1)
         return {
             "workload": workload,
@@ -265,6 +264,15 @@ class Bench:
             "memory_mib": memory,
             "events": events,
         }
+
+    async def _wait(self, done: asyncio.Event, process: Process) -> None:
+        """Wait for the end of a run, its time limit, or the end of the scheduler."""
+        deadline = time.perf_counter() + self.options.limit
+        while not done.is_set() and time.perf_counter() < deadline:
+            if not process.running:
+                raise SystemExit(f"the scheduler ended: {process.last_words()}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), 1.0)
 
     async def _events_written(self, namespace: str, wanted: int) -> int:
         """Wait until all events are there, or no more come."""
@@ -297,7 +305,7 @@ class Bench:
         try:
             sent[b"pod-0"] = time.perf_counter()
             await self.client.create(PODS, make_pod(0, {}), namespace)
-            await asyncio.wait_for(done.wait(), self.options.limit)  # the scheduler is up
+            await self._wait(done, process)  # the scheduler is up
             done.clear()
             await asyncio.sleep(1.0)
             cpu, begin = cpu_of(process.popen.pid), time.perf_counter()
@@ -306,8 +314,7 @@ class Bench:
                     await asyncio.sleep(max(begin + n / rate - time.perf_counter(), 0.0))
                     sent[b"pod-%d" % n] = time.perf_counter()
                     group.create_task(self.client.create(PODS, make_pod(n, {}), namespace))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done.wait(), 30)
+            await self._wait(done, process)
             await self._events_written(namespace, count + 1)
             cpu = cpu_of(process.popen.pid) - cpu
         finally:
