@@ -1,7 +1,7 @@
 """The embedded API server answers as kube-apiserver v1.36.4 did.
 
-`recorded` is the shared suite; `kinds` takes every kind through every verb and `edges` asks odd
-things; all were recorded from the real server. Steps that differ on purpose are listed with the
+`recorded` is the shared suite; `kinds` takes every kind through every verb, `edges` asks odd
+things, `flows` follows objects through watches; all were recorded from the real server. Steps that differ on purpose are listed with the
 reason in docs/reference/api-differences.md; any other difference fails, and so does a listed one
 that is gone.
 """
@@ -19,7 +19,7 @@ from tests.conformance.api.replay import check, load
 
 HERE = Path(__file__).parent / "api"
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "reference" / "api-differences.md"
-SUITES = ("recorded", "kinds", "edges")
+SUITES = ("recorded", "kinds", "edges", "flows")
 pytestmark = pytest.mark.xdist_group("api-conformance")  # one run of the suites serves all tests
 TOKEN = "tok"  # one step sends it in a TokenReview
 

@@ -10,11 +10,11 @@ pytestmark = [
     pytest.mark.kube,
     pytest.mark.skipif(kube_assets() is None, reason="run `make kube-assets` first"),
 ]
-# Its answer names the token that the recorded server knew.
-OTHER_TOKEN = {"edge-review/token"}
+# Their answers depend on the token that the recorded server knew.
+OTHER_TOKEN = {"edge-review/token", "flow/auth-2", "flow/auth-4"}
 
 
-@pytest.mark.parametrize("suite", ["recorded", "kinds", "edges"])
+@pytest.mark.parametrize("suite", ["recorded", "kinds", "edges", "flows"])
 def test_both_servers_answer_alike(suite, tmp_path):
     steps = load(HERE / f"{suite}.json.gz")
     with start_kube() as real:

@@ -54,8 +54,8 @@ class Authenticator:
         known = self._seen.get(header)
         if known is not None:
             return known
-        scheme, _, token = header.partition(" ")
-        user = self.lookup(token.strip()) if scheme.lower() == "bearer" else None
+        scheme, token = (*header.split(" ", 2), "")[:2]
+        user = self.lookup(token) if scheme.lower() == "bearer" and token else None
         if user is None:
             raise unauthorized()
         if len(self._seen) < 1024:

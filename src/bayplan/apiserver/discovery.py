@@ -95,12 +95,12 @@ class Discovery:
         for kind in kinds:
             resources.append(_resource(kind))
             resources.extend(_subresource(kind, sub) for sub in subresources_of(kind))
-        return {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": f"{group}/{version}" if group else version,
-            "resources": resources,
-        }
+        found: Object = {"kind": "APIResourceList"}
+        if group:  # the core group's list has no version, since before there were any
+            found["apiVersion"] = "v1"
+        found["groupVersion"] = f"{group}/{version}" if group else version
+        found["resources"] = resources
+        return found
 
     def _aggregated(self, groups: list[str]) -> Object:
         return {

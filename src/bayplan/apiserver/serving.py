@@ -185,7 +185,7 @@ def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | Non
     config = uvicorn.Config(
         server,
         access_log=False,
-        log_level="warning",
+        log_level="error",  # its warnings tell of upgrades that kubectl exec tries and falls back
         lifespan="off",
         timeout_keep_alive=90,
         timeout_graceful_shutdown=1,

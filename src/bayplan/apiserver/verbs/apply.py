@@ -25,7 +25,7 @@ async def apply(backend: Backend, request: Request) -> Answer:
         cause = required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
     force = flag(request.query, "force")
-    applied = _read(request)
+    applied, named = _read(request)
     type_ = managed.type_of(request.kind) or _built_in(request.kind)
 
     def merged(live: Object | None) -> Object:
@@ -35,6 +35,8 @@ async def apply(backend: Backend, request: Request) -> Answer:
     if await backend.get(codec, request.namespace, request.name) is None:
         if request.subresource:
             raise not_found(request.kind.group, request.kind.resource, request.name)
+        if not named:
+            raise bad_request("name must be provided")
         obj = merged(None)
         pipeline.check_identity(request, obj)
         pipeline.default(request.kind, obj)
@@ -48,13 +50,15 @@ def _built_in(kind: Kind) -> Type:
     return found
 
 
-def _read(request: Request) -> Object:
+def _read(request: Request) -> tuple[Object, bool]:
+    """Return the configuration, and whether it names the object itself."""
     kind = request.kind
     obj = parse(YAML, request.body)
     obj = identify(obj, kind.api_version, kind.kind, defaulted=False)
     metadata = obj.setdefault("metadata", {})
     if metadata is None:
         metadata = obj["metadata"] = {}
+    named = bool(metadata.get("name"))
     name = metadata.setdefault("name", request.name)
     if name != request.name:
         raise bad_request(
@@ -64,7 +68,7 @@ def _read(request: Request) -> Object:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    return obj
+    return obj, named
 
 
 def _merge(

@@ -289,11 +289,18 @@ async def _read(
     if not chosen:
         found = await backend.store.range(prefix, start_after=start, limit=limit, revision=revision)
         return _page(codec, found.items, found.revision, found.remaining)
-    if chosen.name is not None and codec.prefix != prefix:
-        start_key, narrow = "", prefix + chosen.name
-    else:
-        start_key, narrow = start, prefix
-    return await _read_selected(backend, codec, chosen, narrow, start_key, limit, revision)
+    if chosen.name is not None and (codec.prefix != prefix or not codec.kind.namespaced):
+        return await _read_one(backend, codec, chosen, prefix + chosen.name, revision)
+    return await _read_selected(backend, codec, chosen, prefix, start, limit, revision)
+
+
+async def _read_one(
+    backend: Backend, codec: Codec, chosen: Selection, key: str, revision: int
+) -> Page:
+    """Read the only object that can match a selector by name."""
+    found = await backend.store.range(key, limit=1, revision=revision)
+    items = [kv for kv in found.items if kv.key == key and chosen.matches(codec, kv)]
+    return Page(items, found.revision, "", None)
 
 
 def _page(codec: Codec, items: list[KeyValue], revision: int, remaining: int) -> Page:

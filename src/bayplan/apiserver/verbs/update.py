@@ -51,6 +51,7 @@ async def _create_by_update(backend: Backend, request: Request, obj: Object) -> 
         uid = obj["metadata"]["uid"]
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
         raise conflict(kind.group, kind.resource, request.name, why)
+    obj["metadata"].pop("resourceVersion", None)  # of an object that is gone
     pipeline.default(kind, obj)
     return await create_object(backend, request, obj)
 
