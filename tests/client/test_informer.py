@@ -193,6 +193,24 @@ def test_a_server_that_fails_is_asked_again_later_and_later():
     assert [0.8, 1.6, 3.2, 6.4] == run_virtual(main())
 
 
+def test_a_server_whose_versions_went_back_is_listed_again():
+    async def main():
+        async with Watched() as watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await asyncio.sleep(1)
+            await watched.api.break_streams()
+            watched.api.objects.clear()
+            watched.api.log.clear()
+            watched.api.version = 2
+            await watched.api.put("/api/v1/nodes/b")
+            message = {"code": 504, "message": "Too large resource version: 11, current: 3"}
+            watched.api.answers = [(504, message, {})]
+            await watched.quiet()
+            return watched.heard
+
+    assert [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")] == run_virtual(main())
+
+
 def test_a_failing_handler_does_not_starve_the_others():
     async def main():
         watched = Watched()

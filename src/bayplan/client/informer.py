@@ -71,6 +71,7 @@ BACKOFF_FIRST = 0.8
 BACKOFF_LIMIT = 30.0
 TOMBSTONES = 10_000
 PAGE = 500
+TOO_NEW = "Too large resource version"
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -211,8 +212,9 @@ class Informer(Generic[T]):
                 if self._absent(problem):
                     self._mark_synced()
                     self._watching.set()
-                if isinstance(problem, msgspec.DecodeError):
-                    self.last_version = ""  # what was lost in between is found by a list
+                if isinstance(problem, msgspec.DecodeError) or TOO_NEW in str(problem):
+                    # What was lost, or the past of a restored server, is found by a list.
+                    self.last_version, self._fresh_list = "", True
                 tell = log.debug if self.has_synced else log.warning
                 tell("list or watch failed", resource=self.resource.plural, err=str(problem))
                 backoff = min(max(backoff * 2, BACKOFF_FIRST), BACKOFF_LIMIT)
