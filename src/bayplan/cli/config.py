@@ -39,7 +39,7 @@ def print_default(feature_gates: str) -> None:
     "modules",
     multiple=True,
     metavar="MODULE",
-    help="A module with more plugins; may be given several times.",
+    help="A module or file with more plugins; may be given several times.",
 )
 @click.pass_context
 def validate(ctx: click.Context, file: Path, feature_gates: str, modules: tuple[str, ...]) -> None:
@@ -75,10 +75,9 @@ def _build(
     from bayplan.engine.cache import Cache
     from bayplan.engine.engine import Engine
     from bayplan.errors import ConfigError
-    from bayplan.framework.registry import from_entry_points, from_modules, merge
-    from bayplan.plugins import in_tree_registry
+    from bayplan.scheduler.extensions import load_registry
 
-    registry = merge(in_tree_registry(), from_entry_points(), from_modules(modules))
+    registry = load_registry(modules)
     try:
         Engine.build(config, registry, Cache(), gates=gates)
     except ConfigError as problem:

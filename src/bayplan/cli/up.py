@@ -3,6 +3,7 @@
 The API server (durable, in the data directory), its controllers with simulated kubelets and the
 scheduler run in this one process. The first start makes nodes; later ones find everything as
 it was left. In a terminal a status line follows what happens; elsewhere start and end are told.
+Changed configuration and plugin files are taken over while it runs.
 """
 
 from __future__ import annotations
@@ -15,17 +16,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.errors import ConfigError
+from bayplan.errors import BayplanError, ConfigError
 
 if TYPE_CHECKING:
     from bayplan.scheduler.cluster import LocalCluster
+    from bayplan.scheduler.options import Options
 
 DEFAULT_DATA = Path("bayplan-data")
 REFRESH = 0.5
 
 
 @click.command("up")
-@click.option("--nodes", type=click.IntRange(0, 10_000), default=3, help="Nodes of a new cluster.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 10_000),
+    default=3,
+    show_default=True,
+    help="Nodes of a new cluster.",
+)
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
@@ -111,8 +119,30 @@ async def _up(
         if b'"items":[]' in (await cluster.client.list(NODES, limit=1)).replace(b" ", b""):
             await add_nodes(cluster.client, default_nodes(nodes))
         _greet(cluster, kubeconfig)
+        reloading = asyncio.create_task(_reload_on_change(cluster, options))
         await _follow(cluster, stopped)
+        reloading.cancel()
         click.echo("stopping; `bayplan up` again finds the cluster as it is now")
+
+
+async def _reload_on_change(cluster: LocalCluster, options: Options) -> None:
+    """Take over the configuration and plugin files whenever they change; keep the old if bad."""
+    from bayplan.scheduler.extensions import load_registry
+    from bayplan.scheduler.filewatch import FileWatch
+    from bayplan.scheduler.options import load_options
+
+    def reload() -> None:
+        try:
+            changed = load_options(options.values)
+            registry = load_registry(changed.values.items("plugins"), again=True)
+            extenders = cluster.extenders.of(changed.config)
+            cluster.scheduler.reconfigure(changed.config, registry, extenders)
+        except BayplanError as problem:
+            click.echo(f"configuration refused, the old one stays: {problem}", err=True)
+        else:
+            click.echo("configuration reloaded", err=True)
+
+    await FileWatch(options.watched_files(), reload).run()
 
 
 def _greet(cluster: LocalCluster, kubeconfig: Path) -> None:

@@ -123,6 +123,7 @@ class ClusterEvent:
 
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(Resource.WILDCARD, ActionType.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE = ClusterEvent(Resource.WILDCARD, ActionType.ALL, "ForceActivate")
+RECONFIGURED = ClusterEvent(Resource.WILDCARD, ActionType.ALL, "ConfigurationChanged")
 
 
 class QueueingHint(IntEnum):

@@ -31,6 +31,7 @@ class LocalCluster(msgspec.Struct, frozen=True):
     running: Running
     client: Client
     scheduler: LiveScheduler
+    extenders: Extenders
 
 
 @asynccontextmanager
@@ -67,7 +68,7 @@ async def local_cluster(
             async with ControllerManager(_client(served), names).running():
                 await scheduler.wait_synced()
                 tasks.append(asyncio.create_task(scheduler.run()))
-                yield LocalCluster(served, client, scheduler)
+                yield LocalCluster(served, client, scheduler, extenders)
                 await recorder.drain(1.0)
         finally:
             for task in reversed(tasks):

@@ -1,7 +1,8 @@
 """Outside plugins: loads them at start and again when their files change.
 
 `--plugins` takes module names and paths of Python files; each holds `PLUGINS`, a dict from plugin
-name to factory. Packages may also offer entry points (see `framework.registry`). A file is read
+name to factory. Modules are also looked for in the current directory, as `python -m` does.
+Packages may also offer entry points (see `framework.registry`). A file is read
 anew at every load; a module that was imported before is reloaded, so that an edit takes effect
 without a restart. A module that fails to load is a ConfigError that names it: at start the process
 ends, on a reload the plugins in use stay.
@@ -23,6 +24,9 @@ from bayplan.plugins import in_tree_registry
 def load_registry(items: Sequence[str], *, again: bool = False) -> Registry:
     """Return the factories of all plugins, in-tree and outside; `again` reloads modules."""
     names = [item for item in items if not item.endswith(".py")]
+    here = str(Path.cwd())
+    if names and here not in sys.path:
+        sys.path.append(here)  # last: a file here must not hide an installed package
     if again:
         for name in names:
             _reload(name)

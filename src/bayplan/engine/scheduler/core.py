@@ -40,6 +40,7 @@ from bayplan.engine.scheduler.objects import ObjectHandlers
 from bayplan.engine.scheduler.preemption import Preemptions
 from bayplan.engine.scheduler.shared import Failure, Shared
 from bayplan.engine.scheduler.story import Note
+from bayplan.framework.events import RECONFIGURED
 from bayplan.framework.extender import Extender
 from bayplan.framework.profile import Profile
 from bayplan.framework.registry import Factory
@@ -351,8 +352,9 @@ class Scheduler:
     ) -> None:
         """Take over another configuration between two steps.
 
-        Raises ConfigError and changes nothing if a profile cannot be built. Queued pods keep
-        their places; pods of a profile that is gone leave the queue, those of a new one enter it.
+        Raises ConfigError and changes nothing if a profile cannot be built. Pods of a
+        profile that is gone leave the queue, those of a new one enter it, and those that were
+        unschedulable are tried again: what held them back may be gone.
         Binding cycles under way end with the plugins they began with.
         """
         shared = self._shared
@@ -380,6 +382,7 @@ class Scheduler:
                 self.queue.delete(pod)
             elif not queued and shared.responsible_for(pod) and not self._is_busy(pod):
                 self.queue.add(pod, shared.now)
+        self.queue.move_all(RECONFIGURED, None, None, shared.now)
 
     def _is_busy(self, pod: Pod) -> bool:
         uid = pod.metadata.uid

@@ -1,0 +1,71 @@
+"""`bayplan up` takes over plugin files that change; `config validate` finds plugins beside it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bayplan.testing.servers import bayplan_command
+from tests.cli.test_up import Up, eventually
+
+pytestmark = pytest.mark.xdist_group("up")
+PLUGIN = """
+class Closed:
+    name = "Closed"
+
+    def filter_node(self, state, pod, node):
+        return {answer}
+
+
+PLUGINS = {{"Closed": lambda args, handle: Closed()}}
+"""
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled: [{name: Closed}]
+"""
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+
+
+def _write(folder: Path, answer: str) -> tuple[Path, Path]:
+    plugin, config = folder / "closed_plugin.py", folder / "ksc.yaml"
+    plugin.write_text(PLUGIN.format(answer=answer))
+    config.write_text(CONFIG)
+    return plugin, config
+
+
+def test_a_changed_plugin_file_is_used_without_a_restart(tmp_path):
+    closed = '__import__("bayplan.framework").framework.unschedulable("node(s) closed")'
+    plugin, config = _write(tmp_path, closed)
+    up = Up(tmp_path, f"--config={config}", f"--plugins={plugin}")
+    try:
+        up.call("POST", "/api/v1/namespaces/default/pods", POD)
+        path = "/api/v1/namespaces/default/pods/p"
+        eventually(lambda: up.call("GET", path).get("status", {}).get("conditions"))
+        held = up.call("GET", path)["status"]["conditions"][0]["message"]
+        _write(tmp_path, "None")
+
+        assert "3 node(s) closed" in held
+        assert eventually(lambda: up.call("GET", path)["spec"].get("nodeName"))
+    finally:
+        assert 0 == up.stop()
+
+
+@pytest.mark.parametrize("named", ["closed_plugin", "closed_plugin.py"])
+def test_validate_finds_plugins_in_the_current_directory(tmp_path, named):
+    _write(tmp_path, "None")
+
+    done = subprocess.run(
+        bayplan_command("config", "validate", "ksc.yaml", f"--plugins={named}"),
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
