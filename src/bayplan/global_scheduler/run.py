@@ -33,8 +33,6 @@ from bayplan.store import MemoryStore, SqliteStore, Store
 
 log = structlog.get_logger(__name__)
 
-REREAD_EVERY = 2.0
-
 
 class Options(msgspec.Struct, frozen=True):
     """How to run."""
@@ -47,6 +45,8 @@ class Options(msgspec.Struct, frozen=True):
     etcd_servers: tuple[str, ...] = ()
     token: str = ""
     name: str = "global-scheduler"
+    reread_seconds: float = 2.0
+    """How often files are looked at for changes."""
     share: bool = False
     """Share objects with other global schedulers on the same API server."""
 
@@ -108,7 +108,7 @@ class GlobalScheduler:
         directory = self.options.directory
         before = await asyncio.to_thread(files.newest_change, directory)
         while True:
-            await asyncio.sleep(REREAD_EVERY)
+            await asyncio.sleep(self.options.reread_seconds)
             now = await asyncio.to_thread(files.newest_change, directory)
             if now == before:
                 continue
