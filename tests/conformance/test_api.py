@@ -1,9 +1,9 @@
 """The embedded API server answers as kube-apiserver v1.36.4 did.
 
 `recorded` is the shared suite; `kinds` takes every kind through every verb, `edges` asks odd
-things, `flows` follows objects through watches; all were recorded from the real server. Steps that differ on purpose are listed with the
-reason in docs/reference/api-differences.md; any other difference fails, and so does a listed one
-that is gone.
+things, `flows` follows objects through watches; all were recorded from the real server. Steps that
+differ on purpose are listed with the reason in docs/reference/api-differences.md; any other
+difference fails, and so does a listed one that is gone.
 """
 
 import re
