@@ -83,7 +83,11 @@ def is_unschedulable(item: Json) -> bool:
 class World:
     """One namespace of a cluster, and the cluster's nodes."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, folder: Path, *, node_pause: float = 0.0
+    ) -> None:
+        """`node_pause`: seconds to let a scheduler see new nodes."""
+        self._node_pause = node_pause
         self.cluster, self.namespace, self.folder = cluster, namespace, folder
         self.client: Client = connect(load_kubeconfig(cluster.kubeconfig), qps=0)
         self._schedulers: list[Process] = []
@@ -132,6 +136,7 @@ class World:
     async def nodes(self, *bodies: Json) -> None:
         """Create nodes."""
         await self.create(NODES, *bodies)
+        await asyncio.sleep(self._node_pause)
 
     async def pods(self, *bodies: Json) -> None:
         """Create pods, several at a time."""
