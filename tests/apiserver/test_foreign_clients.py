@@ -9,14 +9,11 @@ import sys
 import textwrap
 import threading
 import time
-import uuid
 
 import kr8s
 import pytest
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
-from kubernetes.leaderelection import electionconfig, leaderelection
-from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from bayplan.testing.servers import start_embedded
 
@@ -109,25 +106,41 @@ def test_official_client_watches(core):
     assert [(kind, "watched") for kind in expected] == seen
 
 
-def test_official_client_elects_a_leader(cluster):
-    config.load_kube_config(str(cluster.kubeconfig))
-    leading = threading.Event()
-    lock = LeaseLock("election", NAMESPACE, uuid.uuid4())
+ELECTION = """
+    import sys
+    from kubernetes import config
+    from kubernetes.leaderelection import electionconfig, leaderelection
+    from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
+
+    config.load_kube_config(sys.argv[1])
     settings = electionconfig.Config(
-        lock,
+        LeaseLock("election", "default", "candidate-1"),
         lease_duration=17,
         renew_deadline=15,
         retry_period=5,
-        onstarted_leading=leading.set,
+        onstarted_leading=lambda: print("leading", flush=True),
         onstopped_leading=lambda: None,
     )
+    leaderelection.LeaderElection(settings).run()
+"""
 
-    thread = threading.Thread(target=leaderelection.LeaderElection(settings).run, daemon=True)
-    thread.start()
 
-    assert leading.wait(20)
-    lease = client.CoordinationV1Api().read_namespaced_lease("election", NAMESPACE)
-    assert lock.identity in str(lease.spec.holder_identity)
+def test_official_client_elects_a_leader(cluster, core):
+    """In a process of its own: an elected leader never stops."""
+    command = [sys.executable, "-c", textwrap.dedent(ELECTION), str(cluster.kubeconfig)]
+    candidate = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        lines = iter(candidate.stdout.readline, "")
+        assert "leading" in next(line.strip() for line in lines if "leading" in line)
+        leases = client.CoordinationV1Api(core.api_client)
+        lease = leases.read_namespaced_lease("election", NAMESPACE)
+    finally:
+        candidate.kill()
+        candidate.communicate(timeout=10)
+
+    assert "candidate-1" in str(lease.spec.holder_identity)
 
 
 async def test_kr8s_creates_watches_and_deletes(cluster):
