@@ -13,6 +13,7 @@ same configuration file: client QPS 5000, no leader election, events on. What is
                     written; `with start`: from the start of the process
     first bind      seconds from starting the process to the first binding
     memory          the most that the process held (VmHWM)
+    server          CPU of API server and etcd a pod, from the first binding until the last event
     events          written, of those wanted (kube-scheduler drops some when its queue is full)
 
 `latency`: p50 and p99 from sending the creation of a pod to seeing it bound, at a steady rate.
@@ -228,7 +229,7 @@ class Bench:
 
         def seen(_: bytes) -> None:
             if not times:
-                cpu_at_first.append(cpu_of(process.popen.pid))
+                cpu_at_first.extend((cpu_of(process.popen.pid), self._server_cpu()))
             times.append(time.perf_counter())
             if len(times) >= count:
                 done.set()
@@ -244,6 +245,7 @@ class Bench:
             bound_cpu = cpu_of(process.popen.pid)
             events = await self._events_written(namespace, len(times))
             cpu, memory = cpu_of(process.popen.pid), memory_of(process.popen.pid)
+            server_cpu = self._server_cpu() - cpu_at_first[1]
         finally:
             process.stop()
             await watch.stop()
@@ -262,8 +264,14 @@ class Bench:
             "first_bind_s": times[0] - begin,
             "first_bind_cpu_s": cpu_at_first[0],
             "memory_mib": memory,
+            "server_cpu_ms_per_pod": server_cpu / steady * 1000,
             "events": events,
         }
+
+    def _server_cpu(self) -> float:
+        """CPU seconds of the API server and, if there is one, its etcd."""
+        servers = [getattr(self.cluster, name, None) for name in ("apiserver", "etcd")]
+        return sum(cpu_of(server.popen.pid) for server in servers if server is not None)
 
     async def _wait(self, done: asyncio.Event, process: Process) -> None:
         """Wait for the end of a run, its time limit, or the end of the scheduler."""
@@ -369,6 +377,7 @@ _COLUMNS = (
     ("1st bind s", "first_bind_s", "{:>11.2f}"),
     ("MiB", "memory_mib", "{:>6.0f}"),
     ("events", "events", "{:>7}"),
+    ("server ms", "server_cpu_ms_per_pod", "{:>10.2f}"),
 )
 
 
