@@ -12,7 +12,7 @@ from bayplan.sim.script import Script, load_script
 from bayplan.sim.world import Settings
 
 # Recorded pods bring their own ends; their controllers were left behind.
-REPLAY_LIMIT = 30 * LIMIT
+REPLAY_LIMIT = 52 * LIMIT
 
 
 def load_scenario(path: Path) -> Script:

@@ -25,7 +25,7 @@ from bayplan.sim.world import Settings, World, running
 from bayplan.testing.loop import run_virtual
 
 Scenario = Callable[[ScenarioClient], Awaitable[None]]
-LIMIT = 24 * 3600.0
+LIMIT = 7 * 24 * 3600.0
 
 
 class Result(msgspec.Struct):

@@ -51,6 +51,8 @@ class NodeLifecycleController:
         self._pods = kit.cache(PODS)
         self._leases = kit.cache(LEASES)
         self._pods.add_index("node", node_index)
+        self._since: dict[str, dict[tuple[str, str], float]] = {}
+        """When a pod was first seen under a taint that has no time of its own, by its uid."""
         caches = (self._nodes, self._leases)
         self._worker = Worker(kit, "nodelifecycle", self._sync, caches)
         self._evictor = Worker(kit, "nodelifecycle", self._evict, (self._nodes, self._pods))
@@ -64,11 +66,16 @@ class NodeLifecycleController:
 
     def _node_changed(self, change: Change[Object]) -> None:
         self._worker.queue.add(change.new.metadata.name)
+        if change.old is not None and _evicting(change.old) and not _evicting(change.new):
+            for pod in self._pods.by("node", change.new.metadata.name):
+                self._since.pop(pod.metadata.uid, None)
         if change.type != "DELETED" and _evicting(change.new):
             for pod in self._pods.by("node", change.new.metadata.name):
                 self._evictor.queue.add(pod.key)
 
     def _pod_changed(self, change: Change[Object]) -> None:
+        if change.type == "DELETED":
+            self._since.pop(change.new.metadata.uid, None)
         node = self._nodes.get(change.new.spec.get("nodeName", ""))
         if node is not None and change.type != "DELETED" and _evicting(node):
             self._evictor.queue.add(change.new.key)
@@ -159,10 +166,15 @@ class NodeLifecycleController:
                 return 0.0
             limits = [t.toleration_seconds for t in used if t.toleration_seconds is not None]
             if limits:
-                since = seconds_of(given.get("timeAdded")) or self._kit.clock()
+                since = seconds_of(given.get("timeAdded")) or self._first_seen(pod, given)
                 until = since + max(min(limits), 0) - self._kit.clock()
                 left = until if left is None else min(left, until)
         return left
+
+    def _first_seen(self, pod: Object, taint: Json) -> float:
+        """Return when a pod came under a taint set by hand, which does not say since when."""
+        seen = self._since.setdefault(pod.metadata.uid, {})
+        return seen.setdefault((taint["key"], taint["effect"]), self._kit.clock())
 
 
 def _evicting(node: Object) -> list[Json]:

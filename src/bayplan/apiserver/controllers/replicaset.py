@@ -82,16 +82,19 @@ class ReplicaSetController:
             "observedGeneration": owner.metadata.generation,
         }
         conditions = owner.status.get("conditions") or []
+        failing = any(item.get("type") == "ReplicaFailure" for item in conditions)
         if isinstance(problem, ApiError):
-            status["conditions"] = with_condition(
-                owner.status,
-                "ReplicaFailure",
-                "True",
-                "FailedCreate",
-                problem.message,
-                self._kit.now(),
-            )
-        elif any(item.get("type") == "ReplicaFailure" for item in conditions):
+            # Messages name pods that were never made: writing each would wake the controller again.
+            if not failing:
+                status["conditions"] = with_condition(
+                    owner.status,
+                    "ReplicaFailure",
+                    "True",
+                    "FailedCreate",
+                    problem.message,
+                    self._kit.now(),
+                )
+        elif failing:
             status["conditions"] = [c for c in conditions if c.get("type") != "ReplicaFailure"]
         with suppress(NotFound):
             await self._kit.set_status(self.resource, owner, status)

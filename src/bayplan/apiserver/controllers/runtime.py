@@ -230,7 +230,7 @@ class WorkQueue:
         self._busy: set[str] = set()
         self._failures: dict[str, int] = {}
         self._planned: dict[str, tuple[float, asyncio.TimerHandle]] = {}
-        self._arrived = asyncio.Event()
+        self._idle: deque[asyncio.Future[None]] = deque()  # one waker for each who waits
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -239,8 +239,18 @@ class WorkQueue:
         if key not in self._waiting:
             self._waiting.add(key)
             if key not in self._busy:
-                self._queue.append(key)
-                self._arrived.set()
+                self._put(key)
+
+    def _put(self, key: str) -> None:
+        self._queue.append(key)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._idle:
+            waker = self._idle.popleft()
+            if not waker.done():
+                waker.set_result(None)
+                return
 
     def add_soon(self, key: str) -> None:
         """Add a key so that a flood of changes becomes few calls."""
@@ -265,15 +275,23 @@ class WorkQueue:
     def retry(self, key: str) -> None:
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        self.add_after(key, min(RETRY_FIRST * 2**count, RETRY_LAST))
+        self.add_after(key, min(RETRY_FIRST * 2 ** min(count, 30), RETRY_LAST))
 
     def forget(self, key: str) -> None:
         self._failures.pop(key, None)
 
     async def get(self) -> str:
         while not self._queue:
-            self._arrived.clear()
-            await self._arrived.wait()
+            waker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waker)
+            try:
+                await waker
+            except asyncio.CancelledError:
+                if waker in self._idle:
+                    self._idle.remove(waker)
+                elif self._queue:  # it was woken for work that it will not do
+                    self._wake()
+                raise
         key = self._queue.popleft()
         self._waiting.discard(key)
         self._busy.add(key)
@@ -282,8 +300,7 @@ class WorkQueue:
     def done(self, key: str) -> None:
         self._busy.discard(key)
         if key in self._waiting:
-            self._queue.append(key)
-            self._arrived.set()
+            self._put(key)
 
     def close(self) -> None:
         for _, handle in self._planned.values():
