@@ -48,12 +48,16 @@ def _problem_of(words: list[str]) -> str:
         if found is None:
             break
         command, rest = found, rest[1:]
-    if command is bayplan and rest and not rest[0].startswith("-") and not rest[0].isupper():
+    if _needs_a_word(command) and rest and WORD.match(rest[0]):
         return f"no such command: bayplan {' '.join(words)}"
     known = _flags(command)
     flags = {word.split("=")[0] for word in rest if re.match(r"^--?[a-z]", word)}
     unknown = flags - known - {"--help", "-h", "--version"}
     return f"bayplan {' '.join(words)}: no flag {', '.join(sorted(unknown))}" if unknown else ""
+
+
+def _needs_a_word(command: click.Command) -> bool:
+    return isinstance(command, click.Group) and type(command).__name__ != "DefaultsToServe"
 
 
 def _flags(command: click.Command) -> set[str]:
