@@ -90,7 +90,8 @@ class Located:
         if self.value is None and default is not None:
             return default
         if isinstance(self.value, bool) or not isinstance(self.value, str | int | float):
-            raise self.error(f"must be text, not {_type(self.value)}")
+            hint = "; put words such as n, yes and off in quotes" * isinstance(self.value, bool)
+            raise self.error(f"must be text, not {_type(self.value)}{hint}")
         return str(self.value)
 
     def integer(self, default: int | None = None, *, least: int = 0) -> int:

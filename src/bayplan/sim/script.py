@@ -27,6 +27,8 @@ import msgspec
 
 from bayplan.config import DEFAULT_GATES, KubeSchedulerConfiguration, from_data, parse_gates
 from bayplan.errors import BayplanError
+from bayplan.framework import Registry
+from bayplan.scheduler.extensions import load_registry
 from bayplan.sim import kep140
 from bayplan.sim.actions import ACTIONS, Run, workload
 from bayplan.sim.client import ScenarioClient
@@ -39,8 +41,9 @@ from bayplan.sim.workload import Workload, run_workload
 from bayplan.sim.world import Settings
 
 API_VERSION = "bayplan.dev/v1alpha1"
-TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config", "featureGates",
-       "controllers", "options", "schedulers", "elect", "extenders", "steps")  # fmt: skip
+TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config", "plugins",
+       "featureGates", "controllers", "options", "schedulers", "elect", "extenders",
+       "steps")  # fmt: skip
 STEP = ("at", "after", "name", *ACTIONS, "workload", "repeat", "expect", "done")
 REPEAT = ("times", "every", "as", "steps")
 
@@ -145,11 +148,20 @@ def _settings(top: Located) -> Settings:
             config = from_data(top["config"].map(), gates)
         except BayplanError as problem:
             raise wrap(problem, top["config"]) from problem
+    registry: Registry | None = None
+    if "plugins" in top:
+        beside = Path(top.source.name).parent
+        names = [str(beside / n) if n.endswith(".py") else n for n in top["plugins"].texts()]
+        try:
+            registry = load_registry(names)
+        except BayplanError as problem:
+            raise wrap(problem, top["plugins"]) from problem
     extenders = [_extender(item) for item in top["extenders"].items()] if "extenders" in top else []
     return Settings(
         seed=top["seed"].integer(0),
         config=config,
         gates=gates,
+        registry=registry,
         controllers=top["controllers"].text("*"),
         options=top["options"].map() if "options" in top else {},
         schedulers=top["schedulers"].integer(1),

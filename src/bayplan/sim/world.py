@@ -9,15 +9,15 @@ ordinary loop too, only slower.
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 import msgspec
 
 from bayplan.apiserver.controllers.manager import ControllerManager, select
 from bayplan.apiserver.server import ApiServer
-from bayplan.client import AsgiTransport, Client, StreamResponse
+from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import NODES
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
 from bayplan.framework import Extender, Registry
@@ -31,33 +31,13 @@ from bayplan.sim.log import Entry, EventLog
 from bayplan.sim.objects import SIMULATED
 from bayplan.sim.schedulers import SchedulerProcess, SimulatedScheduler, hold_lease
 from bayplan.sim.tracker import Tracker
+from bayplan.sim.transport import PatientTransport
 from bayplan.store import MemoryStore
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-FOR_EVER = 10**9
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 # Leases would be most of all writes of a long run, and nothing would be learned from them.
 OPTIONS: dict[str, object] = {"kubelet": {"lease-seconds": 0}}
-
-
-class PatientTransport(AsgiTransport):
-    """Watches that last as long as the world does.
-
-    Real clients renew their watches every few minutes and are sent bookmarks in between, for the
-    sake of networks and restarts. In a day of one process that would be most of what happens.
-    """
-
-    def stream(
-        self, method: str, target: str, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[StreamResponse]:
-        path, _, query = target.partition("?")
-        words = [
-            word
-            for word in query.split("&")
-            if not word.startswith(("timeoutSeconds=", "allowWatchBookmarks="))
-        ]
-        lasting = "&".join([*words, f"timeoutSeconds={FOR_EVER}"])
-        return super().stream(method, f"{path}?{lasting}", headers)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -143,8 +123,8 @@ class World:
         """The (first) scheduler, if it runs."""
         return self.processes[0].scheduler if self.processes else None
 
-    def _transport(self) -> AsgiTransport:
-        return PatientTransport(self.api, token=self.api.admin_token)
+    def _transport(self) -> PatientTransport:
+        return PatientTransport(AsgiTransport(self.api, token=self.api.admin_token))
 
     def new_client(self) -> Client:
         """A client of its own for another part of the cluster."""
