@@ -1,5 +1,6 @@
 """Serves an extender with uvicorn: address, TLS, client certificates, a clean stop on SIGTERM."""
 
+import contextlib
 import importlib
 import ssl
 import sys
@@ -96,6 +97,7 @@ class _Announcing(uvicorn.Server):
 def serve(app: Extender, listen: Listen, started: Callable[[int], None]) -> None:
     """Serve until SIGINT or SIGTERM; calls are finished first."""
     server = _Announcing(uvicorn_config(app, listen), started)
-    server.run()
+    with contextlib.suppress(SystemExit):  # uvicorn's way to say that it cannot listen
+        server.run()
     if not server.started:
         raise ConfigError(f"cannot listen on {listen.host}:{listen.port}; is the port taken?")
