@@ -28,8 +28,6 @@ class ListOrder:
     def __init__(self) -> None:
         self._structure = -1
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
-        self.place: IntArray = np.zeros(0, dtype=np.int64)
-        """Where each row stands in the list."""
         self.keys: IntArray = np.zeros(0, dtype=np.int64)
         self.names: tuple[str, ...] = ()
         """Node names by row."""
@@ -39,8 +37,6 @@ class ListOrder:
         if self._structure != table.structure:
             self._structure = table.structure
             self.rows = table.order
-            self.place = np.empty(table.count, dtype=np.int64)
-            self.place[self.rows] = np.arange(table.count)
             self.names = tuple(table.names())
             self.row_of = {name: row for row, name in enumerate(self.names)}
             if len(self.keys) < table.count:
@@ -49,12 +45,17 @@ class ListOrder:
 
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
-        ranks = np.cumsum(feasible[self.rows]) - 1  # (N,): by place in the list
-        if start:
-            ranks = np.roll(np.cumsum(np.roll(feasible[self.rows], -start)) - 1, start)
-        # Rows that do not fit have a rank of their neighbour, or -1; nobody asks for their key.
-        keys: IntArray = self.keys[ranks][self.place]
+        rows = np.roll(self.rows, -start) if start else self.rows
+        listed = rows[feasible[rows]]
+        # Rows that do not fit have key 0; nobody asks for it.
+        keys: IntArray = np.zeros(len(rows), dtype=np.int64)
+        keys[listed] = self.keys[: len(listed)]
         return keys
+
+    def first(self, feasible: BoolArray, start: int) -> int:
+        """The feasible row that the search from `start` finds first: the heap's index 0."""
+        rows = np.roll(self.rows, -start) if start else self.rows
+        return int(rows[feasible[rows].argmax()])
 
 
 def sample(

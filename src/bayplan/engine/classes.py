@@ -45,8 +45,6 @@ from bayplan.framework.scoring import call_normalize, call_pre_score, call_score
 _FEW = 4
 """Up to this many changed rows are asked one by one; more are cheaper in one array pass."""
 
-_SMALL = 1 << 15
-
 _LONG = 4096
 """After so many changes a history starts anew."""
 
@@ -95,6 +93,7 @@ class PodClass:
         self._history: History | None = None
         self._shared_columns: tuple[Column, ...] | None = None
         self._heap_keys: tuple[int, int, IntArray] | None = None
+        self._first: tuple[int, int, int] | None = None
 
     def _keep(self, plugin: Any, points: dict[str, bool], info: PodInfo) -> Kept:
         profile = self._profile
@@ -319,7 +318,7 @@ class PodClass:
             if self.candidates is self._stable_ok:
                 self.version += 1
         if self._masked_for == self.version and self.totals is not None:
-            self.masked[rows] = np.where(self.candidates[rows], self.totals[rows], -1)
+            self._mask_rows(rows)
 
     def _score_rows(self, item: Kept, rows: IntArray, view: Any, info: PodInfo) -> None:
         assert item.raw is not None
@@ -410,11 +409,23 @@ class PodClass:
         self._set_candidates(mask)
 
     def _set_candidates(self, mask: BoolArray) -> None:
-        if mask is self.candidates:
+        old = self.candidates
+        if mask is old:
             return
-        if mask is self._stable_ok or not np.array_equal(mask, self.candidates):
-            self.version += 1
         self.candidates = mask
+        changed = (mask != old).nonzero()[0] if len(mask) == len(old) else None
+        if changed is not None and not len(changed):
+            return
+        kept = self._masked_for == self.version and changed is not None
+        self.version += 1
+        if kept and self.totals is not None and changed is not None:
+            self._mask_rows(changed)
+            self._masked_for = self.version
+
+    def _mask_rows(self, rows: IntArray) -> None:
+        """Bring `masked` up to date where totals or candidates changed."""
+        assert self.totals is not None
+        self.masked[rows] = np.where(self.candidates[rows], self.totals[rows], -1)
 
     def _verdict(self, item: Kept, state: CycleState, pod: Any, nodes: Any) -> Any:
         verdict = call_filter(self._profile, item.plugin, state, pod, nodes)
@@ -449,13 +460,13 @@ class PodClass:
         shared: tuple[Column, ...] = ()
         if scored:
             if self._shared_columns is None:
-                columns = [
-                    item.column or _column(item)
-                    for item in self.scores
-                    if item.normalized is not None and not item.in_place
-                ]
+                columns: list[Column] = []
+                for item in self.scores:
+                    if item.normalized is not None and not item.in_place:
+                        if item.column is None:
+                            size += (9 if item.normalizes else 1) * len(self.candidates)
+                        columns.append(item.column or _column(item))
                 self._shared_columns = tuple(columns)
-                size += 4 * len(self.candidates)
             shared = self._shared_columns
         parts = [
             item.slot + 1 if item.slot >= 0 else item.fails
@@ -463,6 +474,13 @@ class PodClass:
             if item.fails is not None
         ]
         return shared, history, tuple(parts), size
+
+    def first(self, order: ListOrder, start: int) -> int:
+        """The candidate that comes first in the list, kept while candidates stay the same."""
+        known = self._first
+        if known is None or known[0] != self.version or known[1] != start:
+            known = self._first = (self.version, start, order.first(self.candidates, start))
+        return known[2]
 
     def heap_keys(self, order: ListOrder, start: int) -> IntArray:
         """Keys of rows in upstream's heap of candidates, kept while these stay the same."""
@@ -479,27 +497,25 @@ class PodClass:
             self._masked_for = -1
             for item in self.scores:
                 item.normalized, item.scored_for = None, -1
-        changed = False
         for item in self.scores:
             if item.stable:
-                changed |= self._score_stable(item, info)
+                self._score_stable(item, info)
             elif item.scored_for != self.version and not (item.scored_for >= 0 and item.steady):
-                changed |= self._score_volatile(item, state, info)
-        if changed or self._masked_for != self.version:
+                self._score_volatile(item, state, info)
+        if self._masked_for != self.version:
             self.masked = np.where(self.candidates, self.totals, -1)
             self._masked_for = self.version
         return self.masked
 
-    def _score_stable(self, item: Kept, info: PodInfo) -> bool:
-        """True if the whole column changed."""
+    def _score_stable(self, item: Kept, info: PodInfo) -> None:
         profile, base = self._profile, self._base
         if item.raw is None:
             if item.skips_score and item.scored_for == -2:
-                return False
+                return
             self._pre_score(item, base, info)
             if item.skips_score:
                 item.scored_for = -2
-                return True
+                return
             raw = call_score(profile, item.plugin, base, info.pod, self._table)
             if isinstance(raw, Status):
                 raise AttemptFailed(raw)
@@ -507,23 +523,22 @@ class PodClass:
             item.constant = bool(raw.min() == raw.max())
             self._forget_column(item)
         fixed = item.constant or not item.normalizes
-        if item.scored_for == self.version or (fixed and item.scored_for >= 0):
-            return False
-        return self._normalize(item, base, info)
+        if item.scored_for != self.version and not (fixed and item.scored_for >= 0):
+            self._normalize(item, base, info)
 
-    def _score_volatile(self, item: Kept, state: CycleState, info: PodInfo) -> bool:
-        """True if the whole column changed."""
+    def _score_volatile(self, item: Kept, state: CycleState, info: PodInfo) -> None:
         own = self._base if item.revised and item.revision is not None else state
         self._pre_score(item, own, info)
         if item.skips_score:
             item.scored_for = self.version
-            return self._set_column(item, None)
+            self._set_column(item, None)
+            return
         raw = call_score(self._profile, item.plugin, own, info.pod, self._table, self.candidates)
         if isinstance(raw, Status):
             raise AttemptFailed(raw)
         item.raw = raw
         self._forget_column(item)
-        return self._normalize(item, own, info)
+        self._normalize(item, own, info)
 
     def _forget_column(self, item: Kept) -> None:
         """What records show of this plugin is out of date."""
@@ -540,8 +555,7 @@ class PodClass:
             raise AttemptFailed(problem)
         item.skips_score = item.name in state.skip_score
 
-    def _normalize(self, item: Kept, state: CycleState, info: PodInfo) -> bool:
-        """Normalise a column; True if it is not what it was."""
+    def _normalize(self, item: Kept, state: CycleState, info: PodInfo) -> None:
         assert item.raw is not None
         args = (self._profile, item.plugin, state, info.pod, item.raw, self.candidates)
         result = call_normalize(*args)
@@ -549,29 +563,37 @@ class PodClass:
             raise AttemptFailed(result)
         # Rows that do not fit may hold anything; only 0..100 must survive.
         item.scored_for = self.version
-        return self._set_column(item, result.astype(np.uint8))
+        self._set_column(item, result.astype(np.uint8, copy=False))
 
-    def _set_column(self, item: Kept, column: SmallArray | None) -> bool:
-        """Take a whole new column into the totals; False if it is the old one."""
+    def _set_column(self, item: Kept, column: SmallArray | None) -> None:
+        """Take a whole new column into the totals, where it differs from the old one."""
         old, totals = item.normalized, self.totals
         assert totals is not None
+        rows: IntArray | None = None
         if column is None:
             if old is None:
-                return False
+                return
             totals -= np.multiply(old, item.weight, dtype=np.int64)
         elif old is None:
             totals += np.multiply(column, item.weight, dtype=np.int64)
         else:
-            difference = np.subtract(column, old, dtype=np.int64)
-            if not np.count_nonzero(difference):
-                return False
-            difference *= item.weight
-            totals += difference
+            rows = (column != old).nonzero()[0]
+            if not len(rows):
+                return
+            if 3 * len(rows) < len(column):
+                change = np.subtract(column[rows], old[rows], dtype=np.int64)
+                totals[rows] += change * item.weight
+            else:
+                rows = None
+                totals += np.subtract(column, old, dtype=np.int16) * np.int64(item.weight)
+        if rows is None:
+            self._masked_for = -1
+        elif self._masked_for == self.version:
+            self._mask_rows(rows)
         item.normalized = column
         self._forget_column(item)
         if item.slot >= 0:
             self._history = None
-        return True
 
 
 def _copied(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
@@ -579,10 +601,8 @@ def _copied(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
 
 
 def _column(item: Kept) -> Column:
-    """A column for records; raw scores take a quarter of the space if they fit."""
+    """A column for records; nothing is copied, as such arrays are replaced, never changed."""
     assert item.normalized is not None
-    raw: npt.NDArray[Any] | None = item.raw if item.normalizes else None
-    if raw is not None and -_SMALL < raw.min() and raw.max() < _SMALL:
-        raw = raw.astype(np.int16)
+    raw = item.raw if item.normalizes else None
     item.column = Column(item.name, item.weight, item.normalized, raw)
     return item.column

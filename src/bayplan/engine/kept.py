@@ -109,13 +109,12 @@ def to_numbers(verdict: Verdict, plugin: str, outcomes: Outcomes) -> FailArray |
     """A verdict in the engine's own outcome numbers; None if every row fits."""
     if verdict.passes_all:
         return None
-    numbers = [outcomes.number(plugin, status) for status in verdict.outcomes]
     if verdict.which is not None:
         if not np.count_nonzero(verdict.which):
             return None
-        fails = np.array([0, *numbers], dtype=np.uint32).take(verdict.which)
-    else:
-        if np.count_nonzero(verdict.mask) == verdict.count:
-            return None
-        fails = np.multiply(~verdict.mask, numbers[0], dtype=np.uint32)
+        return outcomes.lookup(plugin, verdict.outcomes).take(verdict.which)
+    if np.count_nonzero(verdict.mask) == verdict.count:
+        return None
+    number = outcomes.lookup(plugin, verdict.outcomes)[1]
+    fails: FailArray = np.multiply(~verdict.mask, number, dtype=np.uint32)
     return fails

@@ -191,7 +191,12 @@ class Search:
             masked = add_extender_scores(
                 self._shared.extenders, self._info.pod, table, masked, kept.candidates
             )
-        ties = np.flatnonzero(masked == masked.max())
+        top = masked.max()
+        # Who comes first in the list is the heap's root already, and loses to nobody equal.
+        first = kept.first(order, self._start)
+        if masked[first] == top:
+            return first
+        ties = np.flatnonzero(masked == top)
         if len(ties) == 1:
             return int(ties[0])
         keys = kept.heap_keys(order, self._start)[ties]

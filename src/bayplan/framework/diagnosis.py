@@ -15,6 +15,8 @@ import numpy.typing as npt
 from bayplan.framework.status import Code, Status
 from bayplan.framework.verdict import BoolArray, IntArray
 
+NumberArray = npt.NDArray[np.uint32]
+
 _CROWD = 50_000
 
 NOT_EVALUATED = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
@@ -27,6 +29,7 @@ class Outcomes:
     def __init__(self) -> None:
         self.statuses: list[Status] = [Status(Code.SUCCESS)]
         self._numbers: dict[tuple[str, Status], int] = {}
+        self._lookups: dict[tuple[str, int], tuple[tuple[Status, ...], NumberArray]] = {}
 
     def number(self, plugin: str, status: Status) -> int:
         found = self._numbers.get((plugin, status))
@@ -34,6 +37,17 @@ class Outcomes:
             found = self._numbers[(plugin, status)] = len(self.statuses)
             self.statuses.append(status.with_plugin(plugin))
         return found
+
+    def lookup(self, plugin: str, statuses: tuple[Status, ...]) -> NumberArray:
+        """Numbers by place in a verdict's outcomes, 0 first; one object is looked up once."""
+        key = (plugin, id(statuses))
+        known = self._lookups.get(key)
+        if known is None or known[0] is not statuses:
+            numbers = [0, *(self.number(plugin, status) for status in statuses)]
+            if len(self._lookups) > 64:
+                self._lookups.clear()
+            known = self._lookups[key] = (statuses, np.array(numbers, dtype=np.uint32))
+        return known[1]
 
     @property
     def crowded(self) -> bool:

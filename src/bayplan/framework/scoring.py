@@ -86,7 +86,9 @@ def call_normalize(
 
 def range_problem(name: str, scores: IntArray, feasible: BoolArray) -> Status | None:
     """An Error status if a feasible row's score is outside 0..100."""
-    if len(scores) == 0 or (MIN_SCORE <= scores.min() and scores.max() <= MAX_SCORE):
+    if len(scores) == 0:
+        return None
+    if scores.max() <= MAX_SCORE and (scores.dtype.kind == "u" or scores.min() >= MIN_SCORE):
         return None
     inside = scores[feasible]
     wrong = inside[(inside < MIN_SCORE) | (inside > MAX_SCORE)]

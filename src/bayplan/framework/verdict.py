@@ -105,5 +105,7 @@ class Verdict:
                 f'plugin "{plugin}" returned a mask of {self._mask.dtype}; it must be bool'
             )
         which = self.which
-        if which is not None and rows and (which.max() > len(self.outcomes) or which.min() < 0):
+        if which is None or not rows:
+            return
+        if which.max() > len(self.outcomes) or (which.dtype.kind == "i" and which.min() < 0):
             raise PluginError(f'plugin "{plugin}" returned an outcome number without a status')

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from bayplan.api import Pod
 from bayplan.config import InterPodAffinityArgs
@@ -52,6 +53,7 @@ class InterPodAffinity:
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
         self._matcher = Matcher(handle)
         self._hints = AffinityHints(handle, self._matcher)
+        self._known_shares: npt.NDArray[np.uint8] | None = None
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER
@@ -120,17 +122,33 @@ class InterPodAffinity:
 
     def normalize(
         self, state: CycleState, pod: Pod, scores: IntArray, feasible: BoolArray
-    ) -> IntArray:
+    ) -> IntArray | npt.NDArray[np.uint8]:
         counted = among(scores, feasible)
         least, most = int(counted.min()), int(counted.max())
         if least == most:
             return np.zeros(len(scores), dtype=np.int64)
-        # Divide first, as upstream: 29/50 gives 57 this way, 58 in whole numbers.
-        shares = (scores - least).astype(np.float64) / float(most - least)
-        return (MAX_SCORE * shares).astype(np.int64)
+        above = scores - least
+        if most - least >= len(scores):
+            return _percent(above, most - least)
+        # Few different scores: divide each once. Rows that do not fit may lie outside.
+        return self._shares(most - least).take(above, mode="clip")
+
+    def _shares(self, most: int) -> npt.NDArray[np.uint8]:
+        """The normalised score of each of 0..most."""
+        known = self._known_shares
+        if known is None or len(known) != most + 1:
+            percent = _percent(np.arange(most + 1, dtype=np.int64), most)
+            known = self._known_shares = percent.astype(np.uint8)
+        return known
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
+
+
+def _percent(above: IntArray, most: int) -> IntArray:
+    # Divide first, as upstream: 29/50 gives 57 this way, 58 in whole numbers.
+    shares = above.astype(np.float64) / float(most)
+    return (MAX_SCORE * shares).astype(np.int64)
 
 
 def new(args: InterPodAffinityArgs | None, handle: Handle) -> InterPodAffinity:

@@ -55,12 +55,13 @@ class PreferredState:
         return not self.sums
 
     def score(self, nodes: Nodes) -> IntArray:
-        total = np.zeros(nodes.count, dtype=np.int64)  # (N,)
+        total: IntArray | None = None  # (N,)
         for key, sums in self.sums.items():
             worth = np.zeros(len(sums) + 1, dtype=np.int64)  # (domains + 1,): last is "no label"
             worth[:-1] = sums
-            total += worth[nodes.label_codes(key)]
-        return total
+            mine = worth[nodes.label_codes(key)]
+            total = mine if total is None else total + mine
+        return np.zeros(nodes.count, dtype=np.int64) if total is None else total
 
     def score_node(self, node: NodeInfo) -> int:
         total = 0

@@ -157,13 +157,15 @@ class RequiredState:
         return all(self._matcher.means(term, self._pod) for term in terms)
 
     def verdict(self, nodes: Nodes) -> Verdict:
-        which = np.zeros(nodes.count, dtype=np.uint8)  # (N,)
+        which: npt.NDArray[np.uint8] | None = None  # (N,)
         for key, lookup in self._rejecting_domains().items():
             mine = lookup[nodes.label_codes(key)]
-            # The pod's own anti-affinity (2) is told before that of placed pods (3).
-            which = np.where((which == 0) | ((mine > 0) & (mine < which)), mine, which)
+            which = mine if which is None else _first_told(which, mine)
         if self.affinity:
-            which[~self._near(nodes)] = 1
+            far = (~self._near(nodes)).view(np.uint8)
+            which = far if which is None else _first_told(which, far)
+        if which is None:
+            which = np.zeros(nodes.count, dtype=np.uint8)
         return Verdict.by_outcome(which, OUTCOMES)
 
     def _rejecting_domains(self) -> dict[str, npt.NDArray[np.uint8]]:
@@ -178,7 +180,8 @@ class RequiredState:
                     if lookup is not None:
                         grown[: len(lookup) - 1] = lookup[:-1]
                     lookup = found[domains.key] = grown
-                lookup[:size][domains.counts > 0] = number
+                mine = (domains.counts > 0).view(np.uint8) * np.uint8(number)
+                lookup[:size] = _first_told(lookup[:size], mine)
         return found
 
     def _near(self, nodes: Nodes) -> BoolArray:
@@ -210,3 +213,11 @@ class RequiredState:
         if all(domains.at(node) > 0 for domains in self.affinity):
             return True
         return self._first_of_its_kind()
+
+
+def _first_told(a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The smaller outcome number where there are two: the one that upstream tells first."""
+    one = np.uint8(1)
+    # 0 (fits) becomes 255 and back.
+    told: npt.NDArray[np.uint8] = np.minimum(a - one, b - one) + one
+    return told
