@@ -1,9 +1,11 @@
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.extender import command
+from bayplan.errors import BayplanError
 from bayplan.extender import Extender
 from bayplan.extender.check import Verbs, run
 from tests.extender.servers import plain_server, serving
@@ -68,3 +70,16 @@ def test_the_command_prints_json_and_exits_0_when_all_is_well():
 
     assert 0 == result.exit_code
     assert all(finding["problem"] == "" for finding in json.loads(result.output.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        pytest.param("http://127.0.0.1:1", "is it running?", id="nobody listens"),
+        pytest.param("localhost:8080", "want a URL", id="no URL"),
+        pytest.param("http://127.0.0.1:99999", "is it running?", id="no such port"),
+    ],
+)
+def test_a_wrong_address_is_one_problem(url, says):
+    with pytest.raises(BayplanError, match=re.escape(says)):
+        list(run(url, VERBS, names=True))

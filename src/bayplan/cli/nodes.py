@@ -185,7 +185,7 @@ def add(
         for number in range(1, count + 1)
     ]
     present = asyncio.run(_add(kubeconfig, nodes))
-    click.echo(f"{count - len(present)} nodes added" + _remark(present))
+    click.echo(f"{_nodes(count - len(present))} added" + _remark(present))
 
 
 @command.command("shapes")
@@ -209,7 +209,7 @@ def remove(names: tuple[str, ...], everything: bool, kubeconfig: str) -> None:
     if not names and not everything:
         raise ConfigError("name the nodes to remove, or give --all")
     removed = asyncio.run(_remove(kubeconfig, set(names)))
-    click.echo(f"{len(removed)} nodes removed")
+    click.echo(f"{_nodes(len(removed))} removed")
     missing = sorted(set(names) - set(removed))
     if missing:
         raise ConfigError(f"no simulated nodes of these names: {', '.join(missing)}")
@@ -258,6 +258,10 @@ async def _remove(kubeconfig: str, names: set[str]) -> list[str]:
     finally:
         await client.close()
     return removed
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"
 
 
 def _remark(present: list[str]) -> str:

@@ -6,8 +6,10 @@ cannot exist, and an error is the right answer.
 """
 
 import json
+import socket
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 
@@ -213,7 +215,8 @@ def _malformed(verbs: Verbs) -> Iterator[Check]:
 def run(
     url: str, verbs: Verbs, *, names: bool, token: str = "", timeout: float = 5.0
 ) -> Iterator[Finding]:
-    """Make the calls one after another and yield what each found."""
+    """Make the calls one after another and yield what each found; CheckError if nobody is there."""
+    _reach(url, timeout)
     for check in checks(verbs, names=names):
         start = time.monotonic()
         problem = ""
@@ -225,6 +228,18 @@ def run(
         if not problem and took > SLOW_SECONDS:
             problem = f"right, but it took {took:.1f}s; a pod waits for it in every cycle"
         yield Finding(check.name, problem, took)
+
+
+def _reach(url: str, timeout: float) -> None:
+    """Connect once, so that a wrong address is one problem and not one for each check."""
+    found = urllib.parse.urlsplit(url)
+    if found.scheme not in ("http", "https") or not found.hostname:
+        raise CheckError(f'extender "{url}": want a URL, for example http://127.0.0.1:8080')
+    try:
+        port = found.port or (443 if found.scheme == "https" else 80)
+        socket.create_connection((found.hostname, port), timeout).close()
+    except (OSError, ValueError) as cause:
+        raise CheckError(f'reaching extender "{url}": {cause}; is it running?') from cause
 
 
 def _post(url: str, body: bytes, token: str, timeout: float) -> Answer:
