@@ -29,7 +29,7 @@ test: $(STAMP) ## run the tests (under ten minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not kube" tests
 
 test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler and etcd
-	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -m kube tests
+	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -n 2 --dist loadfile -m kube tests
 
 kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
 	hack/kube-assets
