@@ -48,6 +48,7 @@ class Backend:
         uid: Callable[[], str] = random_uid,
         suffix: Callable[[], str] = random_suffix,
         check_capacity: bool = False,
+        track_managers: bool = True,
     ) -> None:
         self.store = store
         self.registry = Registry()
@@ -55,6 +56,8 @@ class Backend:
         self.new_uid = uid
         self.new_suffix = suffix
         self.check_capacity = check_capacity
+        self.track_managers = track_managers
+        """Whether ordinary writes keep `metadata.managedFields`; only simulations do without."""
         self._codecs: dict[tuple[str, str, str], Codec] = {}
         self._second = (0, "")
         # The newest events that watchers have encoded; older ones drop what they had shared.

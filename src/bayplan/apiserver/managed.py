@@ -25,6 +25,8 @@ def type_of(kind: Kind) -> Type | None:
 
 def track(backend: Backend, request: Request, obj: Object, old: Object | None) -> None:
     """Put the fields that a write set or changed down to its writer."""
+    if not backend.track_managers:
+        return
     kind = request.kind
     tracked = track_update(
         old,

@@ -76,12 +76,18 @@ class ApiServer:
         anonymous: bool = True,
         rbac: bool = False,
         check_capacity: bool = False,
+        track_managers: bool = True,
         max_body: int = MAX_BODY,
         max_reads: int = MAX_READS,
         max_writes: int = MAX_WRITES,
     ) -> None:
         self.backend = Backend(
-            store, clock=clock, uid=uid, suffix=suffix, check_capacity=check_capacity
+            store,
+            clock=clock,
+            uid=uid,
+            suffix=suffix,
+            check_capacity=check_capacity,
+            track_managers=track_managers,
         )
         self.authenticator = Authenticator(anonymous=anonymous)
         self.admin_token = admin_token or new_token()

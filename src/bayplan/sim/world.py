@@ -36,8 +36,12 @@ from bayplan.store import MemoryStore
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-# Leases would be most of all writes of a long run, and nothing would be learned from them.
-OPTIONS: dict[str, object] = {"kubelet": {"lease-seconds": 0}}
+# Leases would be most of all writes of a long run, and nothing would be learned from them. New
+# kinds are noticed when they are defined; nobody has to look for others from time to time.
+OPTIONS: dict[str, object] = {
+    "kubelet": {"lease-seconds": 0},
+    "garbagecollector": {"discover-seconds": 0},
+}
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -55,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Whether schedulers elect a leader among themselves."""
     options: dict[str, object] = {}
     """Of the controllers, by controller name."""
+    managed_fields: bool = False
+    """Whether writes keep `metadata.managedFields`: half of an object, and read by nobody here."""
     keep: bool = True
     """False: the log keeps only its hash and the past is forgotten, for very long runs."""
 
@@ -73,6 +79,7 @@ class World:
             suffix=self._suffix,
             admin_token="simulation",
             check_capacity=False,
+            track_managers=settings.managed_fields,
         )
         self.log = EventLog(self.elapsed)
         self.log.keep = settings.keep

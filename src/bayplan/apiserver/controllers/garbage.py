@@ -8,6 +8,8 @@ so, because caches of different resources are not equally fresh.
     an object with some owners gone                          loses those references
     a deleted owner with the finalizer foregroundDeletion    waits for its blocking dependents
     a deleted owner with the finalizer orphan                lets its dependents go first
+
+Option, by key `garbagecollector`: discover-seconds 120 (0: only when a kind is defined).
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class GarbageCollector:
         self._kinds: dict[tuple[str, str], Resource] = {}
         self._followed: set[Resource] = set()
         self._worker = Worker(kit, "garbagecollector", self._sync)
+        options: Json = kit.options.get("garbagecollector", {})
+        self._rediscover = float(options.get("discover-seconds", REDISCOVER_SECONDS)) or None
         self._again = asyncio.Event()
         kit.bare(CUSTOM_KINDS).listen(lambda change: self._again.set())
 
@@ -62,7 +66,7 @@ class GarbageCollector:
     async def _keep_discovering(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(REDISCOVER_SECONDS):
+                async with asyncio.timeout(self._rediscover):
                     await self._again.wait()
                 self._again.clear()
                 # The definition is known before the kind is served.
