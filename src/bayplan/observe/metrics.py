@@ -7,7 +7,7 @@ types are upstream's (v1.36). A metric of upstream that has no meaning here (gor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -49,7 +49,18 @@ class SchedulerMetrics:
         self._api_metrics()
         self._scheduled: dict[tuple[str, str], tuple[Counter, Child]] = {}
         self._sli: dict[int, Child] = {}
-        self._binding: dict[tuple[str, bool], Child] = {}
+        self._api: dict[tuple[str, bool], tuple[Counter, Child]] = {}
+        self._timed: dict[tuple[str, tuple[str, ...]], Child] = {}
+        self.times: dict[str, Histogram] = {
+            "algorithm": self.algorithm_duration,
+            "event": self.event_handling,
+            "hint": self.hint_execution,
+            "permit": self.permit_wait,
+            "plugin": self.plugin_execution,
+            "point": self.extension_point,
+        }
+        """What the scheduler's core measures, by the names that it has for it."""
+        self._in_flight: set[str] = set()
         self._totals: dict[tuple[int, tuple[str, ...]], float] = {}
 
     # -- definitions
@@ -80,7 +91,9 @@ class SchedulerMetrics:
         self.preemption_victims = self._histogram(
             "preemption_victims", "Victims of one preemption.", exponential(1, 2, 7)
         )
-        self.preemption_attempts = self._counter("preemption_attempts", "Preemptions tried.")
+        self.preemption_attempts = self._counter(
+            "preemption_attempts", "Attempts that asked whether preemption would help."
+        )
         self.permit_wait = self._histogram(
             "permit_wait_duration_seconds", "Time of waiting on permit.", MILLISECONDS, "result"
         )
@@ -107,7 +120,7 @@ class SchedulerMetrics:
     def _plugin_metrics(self) -> None:
         self.extension_point = self._histogram(
             "framework_extension_point_duration_seconds",
-            "Time of all plugins of an extension point.",
+            "Time of all plugins of an extension point (sampled before binding).",
             TENTHS_OF_MS,
             "extension_point",
             "status",
@@ -123,14 +136,14 @@ class SchedulerMetrics:
         )
         self.plugin_evaluation = self._counter(
             "plugin_evaluation",
-            "Attempts that asked a plugin.",
+            "Calls of a plugin; one call may be about all nodes, and kept answers need none.",
             "plugin",
             "extension_point",
             "profile",
         )
         self.hint_execution = self._histogram(
             "queueing_hint_execution_duration_seconds",
-            "Time of a queueing hint.",
+            "Time of a queueing hint (sampled).",
             MICROSECONDS,
             "plugin",
             "event",
@@ -205,18 +218,11 @@ class SchedulerMetrics:
 
     # -- the hot ones
 
-    def attempt(self, result: str, profile: str, seconds: float | None) -> None:
-        """Count an attempt that ended in `result` (scheduled, unschedulable, error).
-
-        Without a time only the count rises; `attempt_took` then tells the time.
-        """
-        self._of(result, profile)[0].inc()
-        if seconds is not None:
-            self.attempt_took(result, profile, seconds)
-
-    def attempt_took(self, result: str, profile: str, seconds: float) -> None:
-        """Record the time of an attempt, binding included."""
-        self._of(result, profile)[1].observe(seconds)
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        """Count an attempt that ended in `result` (scheduled, unschedulable, error)."""
+        counter, child = self._of(result, profile)
+        counter.inc()
+        child.observe(seconds)
 
     def _of(self, result: str, profile: str) -> tuple[Counter, Child]:
         pair = self._scheduled.get((result, profile))
@@ -227,14 +233,31 @@ class SchedulerMetrics:
             )
         return pair
 
-    def bind_took(self, profile: str, seconds: float, failed: bool) -> None:
-        """Record the time of the Bind extension point."""
-        child = self._binding.get((profile, failed))
+    def took(self, what: str, labels: tuple[str, ...], seconds: float) -> None:
+        """Record a time of the scheduler's core."""
+        child = self._timed.get((what, labels))
         if child is None:
-            status = "Error" if failed else "Success"
-            child = self.extension_point.labels("Bind", status, profile)
-            self._binding[profile, failed] = child
+            child = self._timed[what, labels] = self.times[what].labels(*labels)
         child.observe(seconds)
+
+    def bind_took(self, profile: str, plugin: str, seconds: float, failed: bool) -> None:
+        """Record the time of a binding: as extension point, as plugin and as call."""
+        status = "Error" if failed else "Success"
+        self.took("point", ("Bind", status, profile), seconds)
+        self.took("plugin", (plugin, "Bind", status), seconds)
+        self.api_call("pod_binding", seconds, failed)
+
+    def api_call(self, kind: str, seconds: float, failed: bool) -> None:
+        """Record a write to the API server."""
+        pair = self._api.get((kind, failed))
+        if pair is None:
+            labels = (kind, "error" if failed else "success")
+            pair = self._api[kind, failed] = (
+                self.api_calls.labels(*labels),
+                self.api_duration.labels(*labels),
+            )
+        pair[0].inc()
+        pair[1].observe(seconds)
 
     def request_observer(self, host: str) -> Callable[[str, int, float], None]:
         """Return what a client calls after each request."""
@@ -258,6 +281,14 @@ class SchedulerMetrics:
         key = (id(counter), labels)
         counter.labels(*labels).inc(max(value - self._totals.get(key, 0.0), 0.0))
         self._totals[key] = value
+
+    def in_flight(self, events: Mapping[str, int]) -> None:
+        """Show the events that are kept now; kinds that are gone count as none."""
+        for label in self._in_flight - set(events):
+            self.inflight_events.labels(label).set(0)
+        for label, count in events.items():
+            self.inflight_events.labels(label).set(count)
+        self._in_flight |= set(events)
 
     def bound(self, attempts: int, seconds: float) -> None:
         """Record what it took to bind a pod: attempts, and time since the first one."""

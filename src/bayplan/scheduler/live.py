@@ -19,6 +19,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
+import msgspec
 import structlog
 
 from bayplan.api import Object, Pod
@@ -26,6 +27,7 @@ from bayplan.client import Change, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.engine.scheduler import Scheduler
 from bayplan.engine.scheduler.inputs import Input
+from bayplan.engine.scheduler.timing import Timing
 from bayplan.errors import ConfigError
 from bayplan.framework import Registry
 from bayplan.framework.extender import Extender
@@ -70,6 +72,7 @@ class LiveScheduler:
             extenders=extenders,
             max_in_unschedulable=max_in_unschedulable,
             now=wall(),
+            timing=Timing(time.perf_counter, self.metrics.took),
         )
         self._aside = False
         self._held: list[Callable[[], None]] = []
@@ -79,6 +82,13 @@ class LiveScheduler:
         self._performer = Performer(client, recorder, self.metrics, self._report)
 
     # -- what the process asks
+
+    def explain(self, key: str) -> bytes | None:
+        """Return why a pod (`namespace/name`) is where it is, as JSON; None if it is not known."""
+        if self._aside:
+            raise ConfigError("a scheduling attempt waits for an extender; ask again")
+        found = self.core.explain(key, self._wall())
+        return None if found is None else msgspec.json.encode(found)
 
     def text_of(self, item: Object) -> bytes | None:
         """Return the JSON of a pod or node as the API server sent it, if extenders need it."""
@@ -149,7 +159,12 @@ class LiveScheduler:
         for served in core.engine.profiles.values():
             for labels, total in served.problems.items():
                 metrics.raise_to(metrics.plugin_errors, labels, total)
+        for asked, total in core.timing.evaluations().items():
+            metrics.raise_to(metrics.plugin_evaluation, asked, total)
+        metrics.in_flight(core.queue.in_flight_events())
         metrics.pending_api_calls.labels("pod_binding").set(self._performer.pending_binds)
+        patches = self._performer.pending_patches
+        metrics.pending_api_calls.labels("pod_status_patch").set(patches)
 
     # -- the loop
 
@@ -171,15 +186,12 @@ class LiveScheduler:
             await asyncio.gather(performing, return_exceptions=True)
 
     def _turn(self) -> None:
-        begin = time.perf_counter()
         actions = self.core.step(self._wall(), limit=PODS_PER_TURN if self._has_room else 0)
         if actions:
-            seconds = time.perf_counter() - begin
-            self._performer.perform(actions, seconds / len(actions))
+            self._performer.perform(actions)
 
     async def _turn_aside(self) -> None:
         """Decide in a thread, because extenders make the core wait; what arrives is held back."""
-        begin = time.perf_counter()
         self._aside = True
         limit = PODS_PER_TURN_ASIDE if self._has_room else 0
         try:
@@ -190,7 +202,7 @@ class LiveScheduler:
             for apply in held:
                 apply()
         if actions:
-            self._performer.perform(actions, (time.perf_counter() - begin) / len(actions))
+            self._performer.perform(actions)
 
     @property
     def _has_room(self) -> bool:

@@ -56,13 +56,12 @@ class Performer:
         self._recorder = recorder
         self._metrics = metrics
         self._report = report
-        self._binds: deque[tuple[Bind, float]] = deque()
+        self._binds: deque[Bind] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._binding = 0
         self._patches: dict[str, deque[PatchPod]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._verbose = verbosity() >= 2
-        self._seconds_per_attempt = 0.0
 
     @property
     def pending_binds(self) -> int:
@@ -89,14 +88,16 @@ class Performer:
         while (self._binding or self._tasks) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
-    def perform(self, actions: list[Action], seconds_per_attempt: float = 0.0) -> None:
+    @property
+    def pending_patches(self) -> int:
+        """Return how many pods have status patches that wait or are under way."""
+        return len(self._patches)
+
+    def perform(self, actions: list[Action]) -> None:
         """Start actions; returns at once."""
-        self._seconds_per_attempt = seconds_per_attempt
-        begin = time.perf_counter() - seconds_per_attempt
         for action in actions:
             if type(action) is Bind:
-                self._metrics.algorithm_duration.observe(seconds_per_attempt)
-                self._binds.append((action, begin))
+                self._binds.append(action)
                 if self._idle:
                     self._idle.popleft().set_result(None)
             else:
@@ -142,7 +143,7 @@ class Performer:
                         self._idle.remove(turn)
                     raise
                 continue
-            action, begin = self._binds.popleft()
+            action = self._binds.popleft()
             self._binding += 1
             sent = time.perf_counter()
             try:
@@ -153,10 +154,8 @@ class Performer:
                 self._report(BindDone(action.pod.metadata.uid, str(problem)))
             finally:
                 self._binding -= 1
-            now, profile = time.perf_counter(), action.pod.spec.scheduler_name
-            self._metrics.bind_took(profile, now - sent, not bound)
-            if bound:
-                self._metrics.attempt_took("scheduled", profile, now - begin)
+            took, profile = time.perf_counter() - sent, action.pod.spec.scheduler_name
+            self._metrics.bind_took(profile, "DefaultBinder", took, not bound)
 
     async def _bind(self, action: Bind) -> bool:
         meta = action.pod.metadata
@@ -233,13 +232,17 @@ class Performer:
             return
         meta = action.pod.metadata
         call = ApiCall("patch", "pods", meta.namespace, meta.name, body, "status", STATUS_PATCH)
+        sent, failed = time.perf_counter(), True
         try:
             await carry_out(self._client, call)
+            failed = False
         except NotFound:
             return
         except ClientError as problem:
             level = log.debug if isinstance(problem, ApiError) else log.warning
             level("pod status not updated", pod=action.pod.key, err=str(problem))
+        finally:
+            self._metrics.api_call("pod_status_patch", time.perf_counter() - sent, failed)
 
     # -- preemption and plugins
 
@@ -296,15 +299,13 @@ class Performer:
 
     def _observe(self, action: Observe) -> None:
         metrics = self._metrics
-        if action.victims:
+        if action.preemption_tried:
             metrics.preemption_attempts.inc()
-            metrics.preemption_victims.observe(action.victims)
         if action.result == "preempted":
+            metrics.preemption_victims.observe(action.victims)
             return
-        scheduled = action.result == "scheduled"
-        seconds = None if scheduled else self._seconds_per_attempt
-        metrics.attempt(action.result, action.scheduler_name, seconds)
-        if scheduled:
+        metrics.attempt(action.result, action.scheduler_name, action.seconds)
+        if action.result == "scheduled":
             metrics.bound(action.attempts, action.sli_seconds)
             if action.flushed:
                 metrics.after_flush.inc()

@@ -7,7 +7,7 @@ in flight are dropped. Nothing is kept while nothing is in flight.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -47,6 +47,12 @@ class InFlight:
     @property
     def event_count(self) -> int:
         return len(self._events)
+
+    def by_label(self) -> Counter[str]:
+        """How many events are kept, by their names; pods in flight count as `PodPopped`."""
+        found = Counter(seen.event.label for seen in self._events)
+        found["PodPopped"] = len(self._pods)
+        return found
 
     def start(self, uid: str) -> None:
         self._number += 1

@@ -26,7 +26,7 @@ from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
 from bayplan.engine.queue.hints import HintIndex
 from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
-from bayplan.engine.queue.requeuing import Incoming, Requeuing, Strategy
+from bayplan.engine.queue.requeuing import HintObserver, Incoming, Requeuing, Strategy
 from bayplan.engine.queue.waiting_room import WaitingRoom
 from bayplan.framework.events import (
     FORCE_ACTIVATE,
@@ -120,6 +120,14 @@ class SchedulingQueue:
     @property
     def in_flight_count(self) -> int:
         return len(self._in_flight)
+
+    def in_flight_events(self) -> dict[str, int]:
+        """Events kept for pods in flight, by name; kube-scheduler's `inflight_events`."""
+        return self._in_flight.by_label()
+
+    def time_hints(self, clock: Callable[[], float], observe: HintObserver) -> None:
+        """Time hints by a clock and tell the results."""
+        self._requeuing.clock, self._requeuing.observe = clock, observe
 
     @property
     def in_flight_event_count(self) -> int:

@@ -7,16 +7,19 @@ now says Queue brings the pod back at once; any other Queue brings it back after
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from bayplan.api import Object
+from bayplan.api import Object, Pod
 from bayplan.engine.queue.hints import CLASS_HINTS, CLASS_RESOURCES, HintIndex, Match
 from bayplan.engine.queue.in_flight import SeenEvent
 from bayplan.engine.queue.pods import QueuedPod
 from bayplan.engine.queue.waiting_room import WaitingRoom
-from bayplan.framework.events import ClusterEvent, QueueingHint
+from bayplan.framework.events import ClusterEvent, HintFn, QueueingHint
+
+SAMPLE = 10
+HintObserver = Callable[[str, tuple[str, ...], float], None]
 
 
 class Strategy(IntEnum):
@@ -39,11 +42,14 @@ class Incoming(NamedTuple):
 class Requeuing:
     """Asks hints, and counts how often and with what problems."""
 
-    __slots__ = ("calls", "hints", "problems")
+    __slots__ = ("calls", "clock", "hints", "observe", "problems")
 
     def __init__(self, hints: HintIndex) -> None:
         self.hints = hints
         self.calls = 0
+        self.clock: Callable[[], float] | None = None
+        """If given, one hint in ten is timed by it and told to `observe`."""
+        self.observe: HintObserver | None = None
         self.problems: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def incoming(self, event: ClusterEvent, old: Object | None, new: Object | None) -> Incoming:
@@ -69,8 +75,11 @@ class Requeuing:
                 continue
             if hint is not None:
                 self.calls += 1
+                call = hint
+                if self.clock is not None and self.calls % SAMPLE == 1:
+                    call = self._timed(hint, plugin, event.label)
                 try:
-                    if hint(pod, old, new) is QueueingHint.SKIP:
+                    if call(pod, old, new) is QueueingHint.SKIP:
                         continue
                 except Exception:  # counted: a hint that fails must not lose the pod
                     self.problems[plugin, "hint"] += 1
@@ -80,6 +89,22 @@ class Requeuing:
                 return Strategy.AFTER_BACKOFF
             best = Strategy.AFTER_BACKOFF
         return best
+
+    def _timed(self, hint: HintFn, plugin: str, event: str) -> HintFn:
+        clock, observe = self.clock, self.observe
+        assert clock is not None
+        assert observe is not None
+
+        def timed(pod: Pod, old: Any, new: Any) -> QueueingHint:
+            begin, said = clock(), "Error"
+            try:
+                answer = hint(pod, old, new)
+                said = "QueueSkip" if answer is QueueingHint.SKIP else "Queue"
+                return answer
+            finally:
+                observe("hint", (plugin, event, said), clock() - begin)
+
+        return timed
 
     def after_flight(self, item: QueuedPod, events: Iterable[SeenEvent]) -> Strategy:
         """Whether something that happened during the attempt makes another one worthwhile."""

@@ -126,9 +126,10 @@ class Observe(msgspec.Struct, frozen=True, gc=False):
     """An attempt is over, or a preemption began: numbers for metrics.
 
     `result` is scheduled, unschedulable or error, as in `schedule_attempts_total`, or preempted
-    for a preemption that chose `victims`. `attempts` and `sli_seconds` (since the first attempt)
-    are those of a scheduled pod; `flushed` tells that it was tried only because it had waited for
-    five minutes.
+    for a preemption that chose `victims`. `seconds` is what the attempt took, binding included;
+    `preemption_tried` tells that PostFilter plugins were asked. `attempts` and `sli_seconds` (since
+    the first attempt) are those of a scheduled pod; `flushed` tells that it was tried only because
+    it had waited for five minutes.
     """
 
     scheduler_name: str
@@ -138,6 +139,7 @@ class Observe(msgspec.Struct, frozen=True, gc=False):
     flushed: bool = False
     victims: int = 0
     preemption_tried: bool = False
+    seconds: float = 0.0
 
 
 Action = Bind | ExtenderBind | CallApi | Evict | PatchPod | RecordEvent | Observe

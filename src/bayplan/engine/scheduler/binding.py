@@ -52,13 +52,14 @@ class Phase(IntEnum):
 class Work:
     """Effects of one plugin under way: calls to be made, then a condition to wait for."""
 
-    __slots__ = ("called", "deadline", "effects", "plugin", "point")
+    __slots__ = ("called", "deadline", "effects", "plugin", "point", "since")
 
     def __init__(self, plugin: str, point: str, effects: Effects, now: float) -> None:
         self.plugin = plugin
         self.point = point
         self.effects = effects
         self.called = not effects.calls
+        self.since = now
         self.deadline = now + effects.timeout_seconds if effects.timeout_seconds else 0.0
 
 
@@ -66,6 +67,7 @@ class Binding:
     """One pod on its way to its node."""
 
     __slots__ = (
+        "begun",
         "cancelled",
         "extender",
         "groups",
@@ -75,13 +77,24 @@ class Binding:
         "pod",
         "prepares",
         "profile",
+        "since",
         "state",
         "work",
     )
 
     def __init__(
-        self, item: QueuedPod, node_name: str, profile: Profile, state: CycleState
+        self,
+        item: QueuedPod,
+        node_name: str,
+        profile: Profile,
+        state: CycleState,
+        begun: float,
+        now: float,
     ) -> None:
+        self.begun = begun
+        """When the attempt began, by the clock of metrics."""
+        self.since = now
+        """When the phase began, by the scheduler's own time."""
         self.item = item
         self.pod: Pod = item.pod
         """The pod as it was decided on."""
@@ -126,7 +139,8 @@ class BindingCycles:
 
     def start(self, item: QueuedPod, node: str, profile: Profile, state: CycleState) -> None:
         """Begin the cycle of a pod that was assumed, reserved and permitted (or told to wait)."""
-        binding = Binding(item, node, profile, state)
+        shared = self._shared
+        binding = Binding(item, node, profile, state, shared.timing.begun, shared.now)
         uid = binding.pod.metadata.uid
         self._bindings[uid] = binding
         waiting = self._shared.waiting
@@ -157,6 +171,8 @@ class BindingCycles:
         outcome = waiting.outcome
         if binding is None or outcome is None:
             return
+        waited = self._shared.now - binding.since
+        self._shared.timing.observe("permit", (outcome.code.text,), waited)
         if outcome.success:
             self._permitted(binding)
         elif outcome.rejected:
@@ -169,7 +185,7 @@ class BindingCycles:
     def _permitted(self, binding: Binding) -> None:
         # From here on no plugin can reject the pod, so events need not be kept for it.
         self._shared.queue.done(binding.pod.metadata.uid)
-        binding.phase = Phase.PRE_BIND
+        binding.phase, binding.since = Phase.PRE_BIND, self._shared.now
         if binding.prepares:
             binding.groups = pre_bind_groups(binding.profile, binding.state)
             self._next_group(binding)
@@ -246,6 +262,9 @@ class BindingCycles:
                     status = Status(Code.ERROR, f"timed out after {limit:g}s")
                 else:
                     continue
+            took = self._shared.now - work.since
+            labels = (work.plugin, work.point, status.code.text)
+            self._shared.timing.observe("plugin", labels, took)
             if not status.success:
                 self._fail(binding, _wrapped(work, status))
                 return
@@ -282,6 +301,7 @@ class BindingCycles:
     # --- Bind ---
 
     def _bind(self, binding: Binding) -> None:
+        self._prepared(binding, Code.SUCCESS)
         binding.phase = Phase.BINDING
         shared, pod = self._shared, binding.pod
         extenders = shared.engine.extenders
@@ -304,6 +324,13 @@ class BindingCycles:
             self._bound(binding)
         else:
             self._fail(binding, answer)
+
+    def _prepared(self, binding: Binding, code: Code) -> None:
+        """PreBind is over; what it took includes waiting for the API server and for volumes."""
+        if binding.prepares and binding.phase is Phase.PRE_BIND:
+            took = self._shared.now - binding.since
+            labels = (_PRE_BIND, code.text, binding.profile.name)
+            self._shared.timing.observe("point", labels, took)
 
     def bind_done(self, uid: str, error: str) -> None:
         """A Bind or ExtenderBind was carried out."""
@@ -332,7 +359,10 @@ class BindingCycles:
         shared.record(pod, "Normal", "Scheduled", "Binding", note, name)
         first = item.initial_attempt_timestamp
         waited = 0.0 if first is None else shared.now - first
-        shared.actions.append(Observe(name, "scheduled", item.attempts, waited, item.was_flushed))
+        took = shared.timing.clock() - binding.begun
+        shared.actions.append(
+            Observe(name, "scheduled", item.attempts, waited, item.was_flushed, seconds=took)
+        )
         shared.note(pod, "bound", binding.node_name)
         if binding.profile.post_bind:
             run_post_bind(binding.profile, binding.state, pod, binding.node_name)
@@ -359,12 +389,17 @@ class BindingCycles:
         """Undo everything and send the pod back."""
         shared, pod = self._shared, binding.pod
         uid = pod.metadata.uid
+        self._prepared(binding, status.code)
         self._drop(binding)
         shared.waiting.remove(uid)
         run_unreserve(binding.profile, binding.state, pod, binding.node_name)
         freed = self._forget(binding)
         failure = Failure(
-            status, message or status.message, unschedulable, nominating=CLEAR_NOMINATION
+            status,
+            message or status.message,
+            unschedulable,
+            nominating=CLEAR_NOMINATION,
+            begun=binding.begun,
         )
         # The freed room wakes others. A pod that was rejected must not be woken by its own leaving.
         if freed is not None and not status.rejected:

@@ -40,6 +40,7 @@ from bayplan.engine.scheduler.objects import ObjectHandlers
 from bayplan.engine.scheduler.preemption import Preemptions
 from bayplan.engine.scheduler.shared import Failure, Shared
 from bayplan.engine.scheduler.story import Note
+from bayplan.engine.scheduler.timing import Timing
 from bayplan.framework.events import RECONFIGURED
 from bayplan.framework.extender import Extender
 from bayplan.framework.profile import Profile
@@ -87,8 +88,10 @@ class Scheduler:
         extenders: Sequence[Extender] = (),
         max_in_unschedulable: float = 300.0,
         now: float = 0.0,
+        timing: Timing | None = None,
     ) -> None:
         """Build all profiles; raises ConfigError. `extenders` are those of the configuration."""
+        self.timing = timing or Timing()
         self.config = config
         self.gates = gates
         self.problems: Counter[str] = Counter()
@@ -98,7 +101,7 @@ class Scheduler:
         self.records = RecordRing()
         self.engine = self._build(config, extenders)
         nominations = NominationRules(self.cache.nominator, self.cache.infos.make)
-        shared = self._shared = Shared(self.engine, gates, nominations)
+        shared = self._shared = Shared(self.engine, gates, nominations, self.timing)
         shared.now = shared.wall = now
         self._behind = 0.0
         """How much our time is ahead of the clock, because the clock was set back."""
@@ -112,6 +115,8 @@ class Scheduler:
             max_in_unschedulable=max_in_unschedulable,
             pop_from_backoff=gates["SchedulerPopFromBackoffQ"],
         )
+        if self.timing.enabled:
+            self.queue.time_hints(self.timing.clock, self.timing.observe)
         self._failures = Failures(shared)
         self.bindings = BindingCycles(shared, self._failures)
         self._gangs = Gangs(shared) if gates["GangScheduling"] else None
@@ -255,6 +260,14 @@ class Scheduler:
         self._decide(item, profile)
 
     def _decide(self, item: QueuedPod, profile: Profile) -> None:
+        timing = self.timing
+        timing.begin()
+        try:
+            self._decide_timed(item, profile)
+        finally:
+            timing.end(profile.name)
+
+    def _decide_timed(self, item: QueuedPod, profile: Profile) -> None:
         shared, pod = self._shared, item.pod
         try:
             refusal = None if self._gangs is None else self._gangs.refusal(pod)
@@ -262,6 +275,7 @@ class Scheduler:
                 self._failures.fail(item, profile, refusal)
                 return
             decision = self.engine.place(pod, shared.wall)
+            self.timing.decided()
         except Exception as problem:
             self._broken(item, profile, problem)
             return
@@ -315,7 +329,7 @@ class Scheduler:
     # --- configuration ---
 
     def _build(self, config: KubeSchedulerConfiguration, extenders: Sequence[Extender]) -> Engine:
-        return Engine.build(
+        engine = Engine.build(
             config,
             self._registry,
             self.cache,
@@ -324,6 +338,9 @@ class Scheduler:
             activate=self._activate,
             records=self.records,
         )
+        for profile in engine.profiles.values():
+            self.timing.watch(profile)
+        return engine
 
     def _activate(self, pods: Iterable[Pod]) -> None:
         self.queue.activate(pods, self._shared.now)

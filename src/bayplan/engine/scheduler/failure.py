@@ -33,7 +33,15 @@ class Failures:
         shared = self._shared
         rejected = failure.status.rejected
         result = "unschedulable" if rejected else "error"
-        shared.actions.append(Observe(profile.name, result, preemption_tried=failure.post_filtered))
+        begun = shared.timing.begun if failure.begun is None else failure.begun
+        shared.actions.append(
+            Observe(
+                profile.name,
+                result,
+                seconds=shared.timing.clock() - begun,
+                preemption_tried=failure.post_filtered,
+            )
+        )
         item.rejected_by(failure.unschedulable, failure.pending)
         uid = item.pod.metadata.uid
         current = shared.unassigned.get(item.key)

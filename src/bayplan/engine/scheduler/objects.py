@@ -15,13 +15,15 @@ from bayplan.engine.events import (
     NODE_DELETE,
     OBJECT_EVENTS,
     UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_DELETE,
+    UNSCHEDULED_POD_UPDATE,
     node_update_events,
     pod_update_events,
 )
 from bayplan.engine.scheduler.binding import BindingCycles, assigned
 from bayplan.engine.scheduler.gangs import Gangs
 from bayplan.engine.scheduler.shared import Shared
-from bayplan.framework.events import ActionType
+from bayplan.framework.events import ActionType, ClusterEvent
 
 
 class ObjectHandlers:
@@ -31,9 +33,28 @@ class ObjectHandlers:
         self._shared = shared
         self._bindings = bindings
         self._gangs = gangs
+        self._told: ClusterEvent | None = None
+        """What the object under way was taken for, if it meant anything."""
 
     def changed(self, new: Object) -> None:
         """An object appeared or changed."""
+        begin = self._shared.timing.clock()
+        self._changed(new)
+        self._took(begin)
+
+    def deleted(self, old: Object) -> None:
+        """An object is gone."""
+        begin = self._shared.timing.clock()
+        self._deleted(old)
+        self._took(begin)
+
+    def _took(self, begin: float) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            timing = self._shared.timing
+            timing.observe("event", (told.label,), timing.clock() - begin)
+
+    def _changed(self, new: Object) -> None:
         if isinstance(new, Pod):
             self.pod_changed(new)
         elif isinstance(new, Node):
@@ -41,7 +62,7 @@ class ObjectHandlers:
         else:
             self._other_changed(new)
 
-    def deleted(self, old: Object) -> None:
+    def _deleted(self, old: Object) -> None:
         if isinstance(old, Pod):
             self._pod_deleted(old)
         elif isinstance(old, Node):
@@ -79,6 +100,7 @@ class ObjectHandlers:
         if shared.cache.pod(uid) is not None and not assumed:
             return  # it is bound already: an old version of the pod came late
         shared.unassigned[new.key] = new
+        self._told = UNSCHEDULED_POD_ADD
         if assumed or not shared.responsible_for(new):
             return
         shared.queue.add(new, shared.now)
@@ -91,6 +113,7 @@ class ObjectHandlers:
         if version and version == old.metadata.resource_version:
             return
         shared.unassigned[new.key] = new
+        self._told = UNSCHEDULED_POD_UPDATE
         if not shared.responsible_for(new):
             return
         if shared.cache.is_assumed(new.metadata.uid):
@@ -115,6 +138,7 @@ class ObjectHandlers:
             if known is None and unassigned is not None and shared.responsible_for(new):
                 shared.note(new, "bound by somebody else", new.spec.node_name)
             cache.add_pod(new)
+            self._told = ASSIGNED_POD_ADD
             shared.queue.move_all(ASSIGNED_POD_ADD, None, new, shared.now)
             return
         old = known.pod
@@ -123,6 +147,7 @@ class ObjectHandlers:
             if new.metadata.deletion_timestamp and shared.last_victims:
                 shared.victim_leaves(uid)
             for event in pod_update_events(old, new):
+                self._told = event
                 shared.queue.move_all(event, old, new, shared.now)
 
     def _pod_deleted(self, old: Pod) -> None:
@@ -134,6 +159,7 @@ class ObjectHandlers:
         placed = shared.cache.pod(uid)
         if placed is not None and not assumed:
             shared.cache.remove_pod(old)
+            self._told = ASSIGNED_POD_DELETE
             if shared.last_victims:
                 shared.victim_leaves(uid)
             shared.queue.move_all(ASSIGNED_POD_DELETE, placed.pod, None, shared.now)
@@ -146,6 +172,7 @@ class ObjectHandlers:
     def _unassigned_deleted(self, old: Pod) -> None:
         shared = self._shared
         del shared.unassigned[old.key]
+        self._told = UNSCHEDULED_POD_DELETE
         if not shared.responsible_for(old):
             return
         shared.queue.delete(old)
@@ -181,17 +208,20 @@ class ObjectHandlers:
         row = table.row_of(new.metadata.name)
         if row is None:
             shared.cache.add_node(new)
+            self._told = NODE_ADD
             shared.queue.move_all(NODE_ADD, None, new, shared.now)
             return
         old = table.nodes[row]
         shared.cache.update_node(new)
         for event in node_update_events(old, new):
+            self._told = event
             shared.queue.move_all(event, old, new, shared.now)
 
     def _node_deleted(self, old: Node) -> None:
         shared = self._shared
         if shared.cache.table.row_of(old.metadata.name) is None:
             return
+        self._told = NODE_DELETE
         shared.queue.move_all(NODE_DELETE, old, None, shared.now)
         shared.cache.remove_node(old.metadata.name)
 
@@ -211,6 +241,7 @@ class ObjectHandlers:
     ) -> None:
         events = OBJECT_EVENTS.get(item.KIND)
         if events is not None:
+            self._told = events[action]
             self._shared.queue.move_all(events[action], old, new, self._shared.now)
         if self._bindings.polls:
             self._bindings.poll()

@@ -11,6 +11,7 @@ from bayplan.engine.queue import SchedulingQueue
 from bayplan.engine.scheduler.actions import Action, RecordEvent, truncated
 from bayplan.engine.scheduler.nominations import NominationRules
 from bayplan.engine.scheduler.story import Stories
+from bayplan.engine.scheduler.timing import Timing
 from bayplan.framework.results import NominatingInfo
 from bayplan.framework.status import Status
 
@@ -26,12 +27,21 @@ class Failure(msgspec.Struct):
     post_filtered: bool = False
     """Whether PostFilter plugins were asked, which counts as a try to preempt."""
     nominating: NominatingInfo | None = None
+    begun: float | None = None
+    """When the attempt began, by the clock of metrics; None if it is the one under way."""
 
 
 class Shared:
     """One per scheduler; its parts read and change it freely."""
 
-    def __init__(self, engine: Engine, gates: FeatureGates, nominations: NominationRules) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        gates: FeatureGates,
+        nominations: NominationRules,
+        timing: Timing,
+    ) -> None:
+        self.timing = timing
         self.engine = engine
         """Replaced when the configuration is."""
         self.cache = engine.cache

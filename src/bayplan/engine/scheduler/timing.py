@@ -1,0 +1,183 @@
+"""How long things take, for metrics; the clock comes from outside.
+
+Plugins are timed by putting a function in front of their methods, so that the code that calls them
+knows nothing of it. Every call is counted; one attempt in ten, the first included, is also timed,
+as kube-scheduler does: two readings of the clock around each of a dozen calls would cost more than
+some of the calls. A call inside a timed one (a dry run of filters within PostFilter) is part of it.
+An answer that the engine kept from an earlier attempt is no call: it is neither counted nor timed.
+
+Not timed here: PreBind and Bind, which end only when the API server has answered (`binding` and the
+driver do that). A plugin that allows no attributes (`__slots__`) is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bayplan.framework.profile import Profile
+from bayplan.framework.status import Code, Status
+from bayplan.framework.verdict import Verdict
+
+Observer = Callable[[str, tuple[str, ...], float], None]
+"""Takes what was measured (a key of `SchedulerMetrics.times`), its labels and the seconds."""
+
+EVERY = 10
+_SUCCESS, _ERROR = Code.SUCCESS.text, Code.ERROR.text
+_IN_ATTEMPT = {
+    "pre_filter": "PreFilter",
+    "filter": "Filter",
+    "filter_node": "Filter",
+    "pre_score": "PreScore",
+    "score": "Score",
+    "score_node": "Score",
+    "normalize": "ScoreExtensionNormalize",
+    "reserve": "Reserve",
+    "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
+}
+"""Timed in sampled attempts, and added up for the whole extension point."""
+_ON_THEIR_OWN = {
+    "pre_enqueue": ("PreEnqueue", EVERY),
+    "post_filter": ("PostFilter", 1),
+    "unreserve": ("Unreserve", 1),
+    "post_bind": ("PostBind", 1),
+}
+"""Timed once in so many calls, each call by itself."""
+
+
+def _nothing(_what: str, _labels: tuple[str, ...], _seconds: float) -> None:
+    """Measure nothing."""
+
+
+class Timing:
+    """Reads the clock and hands on what it measured; without an observer it does nothing."""
+
+    def __init__(
+        self, clock: Callable[[], float] | None = None, observe: Observer | None = None
+    ) -> None:
+        self.clock = clock or (lambda: 0.0)
+        self.observe = observe or _nothing
+        self.enabled = clock is not None
+        self.begun = 0.0
+        """When the attempt that is under way, or the last one, began."""
+        self._sampling = False
+        """Whether calls of plugins are timed right now."""
+        self._attempts = 0
+        self._sums: dict[str, float] = {}
+        self._worst: dict[str, str] = {}
+        self._calls: dict[tuple[str, str, str], list[int]] = {}
+
+    # --- attempts ---
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        self.begun = self.clock()
+        self._sampling = self.enabled and self._attempts % EVERY == 0
+        self._attempts += 1
+
+    def decided(self) -> None:
+        """The attempt has found a node, or none."""
+        self.observe("algorithm", (), self.clock() - self.begun)
+
+    def end(self, profile: str) -> None:
+        """The attempt's share of the scheduling thread is over."""
+        if not self._sampling:
+            return
+        self._sampling = False
+        for point, seconds in self._sums.items():
+            self.observe("point", (point, self._worst[point], profile), seconds)
+        self._sums.clear()
+        self._worst.clear()
+
+    # --- plugins ---
+
+    def evaluations(self) -> dict[tuple[str, str, str], int]:
+        """How often each plugin was asked, by (plugin, extension point, profile)."""
+        wanted = ("PreFilter", "Filter", "PreScore", "Score")
+        return {key: cell[0] for key, cell in self._calls.items() if key[1] in wanted}
+
+    def watch(self, profile: Profile) -> None:
+        """Count and time the calls of all plugins of a profile from now on."""
+        if not self.enabled:
+            return
+        for plugin in profile.plugins.values():
+            for method, point in _IN_ATTEMPT.items():
+                self._put(plugin, method, self._in_attempt, point, profile.name)
+            for method, (point, every) in _ON_THEIR_OWN.items():
+                self._put(plugin, method, self._on_its_own, point, profile.name, every)
+
+    def _put(self, plugin: Any, method: str, wrap: Any, point: str, *rest: Any) -> None:
+        original = getattr(plugin, method, None)
+        if callable(original):
+            try:
+                setattr(plugin, method, wrap(original, plugin.name, point, *rest))
+            except AttributeError:
+                return
+
+    def _in_attempt(self, call: Any, plugin: str, point: str, profile: str) -> Any:
+        cell = self._calls.setdefault((plugin, point, profile), [0])
+        sums, worst = self._sums, self._worst
+
+        def timed(*args: Any) -> Any:
+            cell[0] += 1
+            if not self._sampling:
+                return call(*args)
+            status = _ERROR
+            self._sampling = False
+            begin = self.clock()
+            try:
+                answer = call(*args)
+                status = status_of(answer)
+                return answer
+            finally:
+                seconds = self.clock() - begin
+                self._sampling = True
+                self.observe("plugin", (plugin, point, status), seconds)
+                sums[point] = sums.get(point, 0.0) + seconds
+                if worst.get(point, _SUCCESS) == _SUCCESS:
+                    worst[point] = _of_point(point, status)
+
+        return timed
+
+    def _on_its_own(self, call: Any, plugin: str, point: str, profile: str, every: int) -> Any:
+        cell = self._calls.setdefault((plugin, point, profile), [0])
+
+        def timed(*args: Any) -> Any:
+            cell[0] += 1
+            if (cell[0] - 1) % every:
+                return call(*args)
+            status, sampling = _ERROR, self._sampling
+            self._sampling = False
+            begin = self.clock()
+            try:
+                answer = call(*args)
+                status = status_of(answer)
+                return answer
+            finally:
+                seconds = self.clock() - begin
+                self._sampling = sampling
+                self.observe("plugin", (plugin, point, status), seconds)
+                self.observe("point", (point, status, profile), seconds)
+
+        return timed
+
+
+def status_of(answer: object) -> str:
+    """The status in what a plugin answered, as metrics name it."""
+    if isinstance(answer, tuple):
+        answer = next((part for part in answer if isinstance(part, Status)), None)
+    if isinstance(answer, Status):
+        return answer.code.text
+    if isinstance(answer, Verdict) and not answer.passes_all and not answer.mask.any():
+        return Code.UNSCHEDULABLE.text
+    return _SUCCESS
+
+
+def _of_point(point: str, status: str) -> str:
+    """What a plugin's status means for its whole extension point.
+
+    A plugin that skips does no harm, and rejected nodes are what filtering is for.
+    """
+    harmless = point == "Filter" or status == Code.SKIP.text
+    return _SUCCESS if harmless and status != _ERROR else status
