@@ -27,6 +27,7 @@ INVENTORY_FILES = (
     ("volume_pools.json",),
     ("volume_types.json",),
 )
+Change = tuple[tuple[str, int, int], ...]
 OPTIONAL = frozenset({"eip_pools.json", "volume_pools.json", "volume_types.json"})
 
 
@@ -93,8 +94,10 @@ def must_load(directory: Path) -> Base:
     return base
 
 
-def newest_change(directory: Path) -> tuple[tuple[str, int, int], ...]:
+def newest_change(directory: Path) -> Change:
     """A value that changes when any file of the directory does."""
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory; `bayplan global init` writes a sample")
     return tuple(
         sorted(
             (entry.name, entry.stat().st_mtime_ns, entry.stat().st_size)

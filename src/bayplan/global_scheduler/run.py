@@ -103,10 +103,9 @@ class GlobalScheduler:
         for placing in self.placings:
             placing.hint()
 
-    async def reread(self) -> None:
-        """Read the files again when one changes, until cancelled."""
+    async def reread(self, before: files.Change) -> None:
+        """Read the files again when they are no longer as they were; until cancelled."""
         directory = self.options.directory
-        before = await asyncio.to_thread(files.newest_change, directory)
         while True:
             await asyncio.sleep(self.options.reread_seconds)
             now = await asyncio.to_thread(files.newest_change, directory)
@@ -136,6 +135,7 @@ async def running(
     options: Options, client: Client | None = None, *, serve: bool = True
 ) -> AsyncIterator[GlobalScheduler]:
     """Run until the context is left; `client` adds the API server's objects."""
+    before = files.newest_change(options.directory)
     base = files.must_load(options.directory)
     placer = Placer(base.policy, in_tree_registry(fake_spot=base.conf.spot_fake))
     async with open_store(options) as (store, limit):
@@ -144,7 +144,7 @@ async def running(
         )
         await service.start()
         scheduler = GlobalScheduler(service, base, options)
-        tasks = [asyncio.create_task(scheduler.reread())]
+        tasks = [asyncio.create_task(scheduler.reread(before))]
         members = _members(scheduler)
         if members.by_name:
             tasks.append(asyncio.create_task(members.run()))
