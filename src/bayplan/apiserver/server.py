@@ -96,6 +96,8 @@ class ApiServer:
         self._always_allow = not rbac
         self._dispatcher = Dispatcher(self.backend, self.authenticator, self.authorizer)
         self._documents = Documents(self.backend)
+        self.pages: dict[str, Callable[[str], bytes | None]] = {}
+        """What other parts of the process show below a path: the rest of it in, JSON out."""
         self._max_body = max_body
         self._limits = {True: max_reads, False: max_writes}
         self._inflight = {True: 0, False: 0}
@@ -231,6 +233,10 @@ class ApiServer:
     async def _document(self, connection: Connection, user: User) -> Answer | Stream:
         if connection.method not in ("GET", "HEAD"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
+        for prefix, page in self.pages.items():
+            if connection.path.startswith(prefix):
+                body = page(connection.path.removeprefix(prefix))
+                return Answer(200, body) if body is not None else plain_text(404, "not found\n")
         found = await self._documents.answer(connection)
         return found if found is not None else plain_text(404, "404 page not found\n")
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "config": "print, validate and convert scheduler configuration",
     "conformance": "replay recorded answers of the real parts and compare",
     "demo": "place a small workload and tell why",
+    "explain": "tell why a pod is pending, or where it is",
     "extender": "serve, check or start a scheduler extender",
     "global": "place stacks over regions and zones",
     "learn": "seven lessons that grow a scheduler",

@@ -23,6 +23,7 @@ from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.live import LiveScheduler
+from bayplan.scheduler.serving import EXPLAIN
 
 
 class LocalCluster(msgspec.Struct, frozen=True):
@@ -60,6 +61,7 @@ async def local_cluster(
             metrics=metrics,
         )
         extenders.take_texts_from(scheduler)
+        served.server.pages[EXPLAIN] = scheduler.explain
         tasks = [
             asyncio.create_task(recorder.run()),
             asyncio.create_task(scheduler.run_informers()),

@@ -278,6 +278,7 @@ class SchedulerProcess:
                 "/metrics": metrics_page(exposition),
                 "/configz": configz_page(lambda: to_data(self._options.config)),
             },
+            explain=live.explain,
         )
 
 

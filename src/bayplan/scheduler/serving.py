@@ -25,6 +25,9 @@ log = structlog.get_logger(__name__)
 Check = Callable[[], str | None]
 """A health check: None when all is well, else what is wrong."""
 
+EXPLAIN = "/bayplan/explain/"
+"""Path below which pods are explained, here and on the API server of `bayplan up`."""
+
 Page = Callable[[], tuple[str, bytes]]
 """Returns content type and body of a page."""
 
@@ -36,6 +39,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     livez: Mapping[str, Check]
     readyz: Mapping[str, Check]
     pages: Mapping[str, Page]
+    explain: Callable[[str], bytes | None] = lambda pod: None
+    """Tells why a pod (`namespace/name`) is where it is, as JSON; None when it is not known."""
 
 
 class Server:
@@ -92,6 +97,11 @@ class Server:
         if page is not None:
             content_type, body = page()
             return web.Response(body=body, headers={"content-type": content_type})
+        if request.path.startswith(EXPLAIN):
+            found = self._endpoints.explain(request.path.removeprefix(EXPLAIN))
+            if found is None:
+                return web.Response(status=404, text="this scheduler knows no such pod\n")
+            return web.Response(body=found, content_type="application/json")
         checks = {
             "/healthz": self._endpoints.healthz,
             "/livez": self._endpoints.livez,
