@@ -40,7 +40,7 @@ from bayplan.framework.filtering import (
     run_pre_filters,
 )
 from bayplan.framework.points import MAX_SCORE, MIN_SCORE
-from bayplan.framework.scoring import call_normalize, call_pre_score, call_score
+from bayplan.framework.scoring import call_normalize, call_pre_score, call_score, compact
 
 _FEW = 4
 """Up to this many changed rows are asked one by one; more are cheaper in one array pass."""
@@ -398,10 +398,11 @@ class PodClass:
 
     def _refilter(self, asked: list[tuple[Kept, CycleState]], info: PodInfo) -> None:
         for item, state in asked:
-            item.fails = None
             if item.filters and not item.skips_filter:
                 verdict = self._verdict(item, state, info.pod, self._table)
                 item.take_verdict(verdict, self._outcomes)
+            else:
+                item.fails = item.verdict = None
         mask = self._stable_ok
         for item in self._volatile:
             if item.fails is not None and item.filters:
@@ -464,7 +465,7 @@ class PodClass:
                 for item in self.scores:
                     if item.normalized is not None and not item.in_place:
                         if item.column is None:
-                            size += (9 if item.normalizes else 1) * len(self.candidates)
+                            size += 3 * len(self.candidates)
                         columns.append(item.column or _column(item))
                 self._shared_columns = tuple(columns)
             shared = self._shared_columns
@@ -601,8 +602,13 @@ def _copied(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
 
 
 def _column(item: Kept) -> Column:
-    """A column for records; nothing is copied, as such arrays are replaced, never changed."""
+    """A column for records; raw scores take a quarter of the space if they fit.
+
+    Copying that quarter is cheaper than holding on to the whole: fresh pages cost more.
+    """
     assert item.normalized is not None
-    raw = item.raw if item.normalizes else None
+    raw: npt.NDArray[Any] | None = item.raw if item.normalizes else None
+    if raw is not None and raw.dtype == np.int64:
+        raw = compact(raw)
     item.column = Column(item.name, item.weight, item.normalized, raw)
     return item.column

@@ -45,6 +45,7 @@ class Kept:
         "slot",
         "stable",
         "status",
+        "verdict",
         "weight",
     )
 
@@ -76,6 +77,8 @@ class Kept:
         self.skips_filter = False
         self.fails: FailArray | None = None
         """Outcome number by row, 0 fits; None if every row fits."""
+        self.verdict: Verdict | None = None
+        """What `fails` was made from, for plugins that are asked again."""
         self.revision: Hashable | None = None
         self.skips_score = False
         self.raw: IntArray | None = None
@@ -102,7 +105,8 @@ class Kept:
         self.plain = not narrows and not self.rejects
 
     def take_verdict(self, verdict: Verdict, outcomes: Outcomes) -> None:
-        self.fails = to_numbers(verdict, self.name, outcomes)
+        if verdict is not self.verdict:
+            self.fails, self.verdict = to_numbers(verdict, self.name, outcomes), verdict
 
 
 def to_numbers(verdict: Verdict, plugin: str, outcomes: Outcomes) -> FailArray | None:

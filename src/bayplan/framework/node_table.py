@@ -147,6 +147,14 @@ class NodeTable:
         )
         return NodeInfo(self, place, self.nodes[place], self.pods[place], sums)
 
+    def blocks(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """For some rows: what is offered and used by resource id, and the other numbers."""
+        return (
+            self._allocatable.take(rows, axis=1),
+            self._requested.take(rows, axis=1),
+            self._numbers.take(rows, axis=1),
+        )
+
     # -- finding rows -----------------------------------------------------------------------
 
     def row_of(self, name: str) -> int | None:

@@ -74,15 +74,15 @@ class Nodes(Protocol):
 
 
 class NodeSelection:
-    """Some rows of a table; the same surface, each column gathered once when first asked for."""
+    """Some rows of a table; the same surface, numbers gathered together when first asked for."""
 
-    __slots__ = ("_gathered", "count", "rows", "table")
+    __slots__ = ("_blocks", "count", "rows", "table")
 
     def __init__(self, table: NodeTable, rows: IntArray) -> None:
         self.table = table
         self.rows = rows
         self.count = len(rows)
-        self._gathered: dict[object, IntArray] = {}
+        self._blocks: tuple[IntArray, IntArray, IntArray] | None = None
 
     def pick(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return column[self.rows]
@@ -91,37 +91,43 @@ class NodeSelection:
         nodes = self.table.nodes
         return [nodes[row].metadata.name for row in self.rows.tolist()]
 
-    def _gather(self, key: object, column: IntArray) -> IntArray:
-        found = self._gathered.get(key)
-        if found is None:
-            found = self._gathered[key] = column[self.rows]
-        return found
+    def _block(self, number: int) -> IntArray:
+        blocks = self._blocks
+        if blocks is None:
+            blocks = self._blocks = self.table.blocks(self.rows)
+        return blocks[number]
+
+    def _resource(self, block: IntArray, resource: int) -> IntArray:
+        if resource >= len(block):
+            return np.zeros(self.count, dtype=np.int64)
+        column: IntArray = block[resource]
+        return column
 
     def allocatable(self, resource: int) -> IntArray:
-        return self._gather(resource, self.table.allocatable(resource))
+        return self._resource(self._block(0), resource)
 
     def requested(self, resource: int) -> IntArray:
-        return self._gather(~resource, self.table.requested(resource))
+        return self._resource(self._block(1), resource)
 
     @property
     def nonzero_cpu(self) -> IntArray:
-        return self._gather("cpu", self.table.nonzero_cpu)
+        return self._resource(self._block(2), 0)
 
     @property
     def nonzero_memory(self) -> IntArray:
-        return self._gather("memory", self.table.nonzero_memory)
+        return self._resource(self._block(2), 1)
 
     @property
     def allowed_pods(self) -> IntArray:
-        return self._gather("allowed", self.table.allowed_pods)
+        return self._resource(self._block(2), 2)
 
     @property
     def pod_count(self) -> IntArray:
-        return self._gather("count", self.table.pod_count)
+        return self._resource(self._block(2), 3)
 
     @property
     def min_priority(self) -> IntArray:
-        return self.table.min_priority[self.rows]
+        return self._resource(self._block(2), 4)
 
     @property
     def unschedulable(self) -> BoolArray:

@@ -19,6 +19,8 @@ from bayplan.framework.state import CycleState
 from bayplan.framework.status import Code, Status
 from bayplan.framework.verdict import BoolArray, IntArray
 
+_SMALL = (1 << 15) - 1
+
 
 class Scores(msgspec.Struct):
     """Per plugin raw and normalised scores, and the weighted total."""
@@ -61,6 +63,9 @@ def call_score(
         _check(scores, nodes.count, plugin.name, "score")
     except Exception as problem:
         return _failed(plugin.name, profile.problem(plugin.name, "score", problem))
+    if getattr(plugin, "compact_scores", False):
+        small: IntArray = scores
+        return small
     result: IntArray = scores.astype(np.int64, copy=False)
     return result
 
@@ -122,7 +127,20 @@ def run_scores(
         if isinstance(normalized, Status):
             return normalized
         scores.raw[plugin.name], scores.normalized[plugin.name] = raw, normalized
-        scores.totals += normalized * profile.weight_of(plugin.name)
+        weight = profile.weight_of(plugin.name)
+        scores.totals += np.multiply(normalized, weight, dtype=np.int64)
+    return scores
+
+
+def compact(scores: IntArray) -> IntArray:
+    """The same scores in 16 bits if they fit.
+
+    For plugins with `compact_scores = True`, whose own `normalize` takes any integer type.
+    """
+    # Seen as unsigned, negative scores are far above the limit too.
+    small = not len(scores) or bool(scores.view(np.uint64).max() <= _SMALL)
+    if small or (scores.min() >= -_SMALL and scores.max() <= _SMALL):
+        return scores.astype(np.int16)
     return scores
 
 

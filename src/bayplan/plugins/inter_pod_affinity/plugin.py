@@ -46,6 +46,7 @@ class InterPodAffinity:
     """Filter: required pod (anti-)affinity, both ways. Score: preferred terms, both ways."""
 
     name = NAME
+    compact_scores = True
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._handle = handle
@@ -78,7 +79,8 @@ class InterPodAffinity:
         if info.traits.affinity_problem:
             return None, unresolvable(f"parsing pod: {info.traits.affinity_problem}")
         labels = self._handle.objects.namespace_labels(pod.metadata.namespace)
-        required = RequiredState(info, self._matcher, labels)
+        before = state.get(_REQUIRED, RequiredState)
+        required = RequiredState(info, self._matcher, labels, before)
         state.write(_REQUIRED, required)
         return None, SKIP if required.idle else None
 
@@ -127,7 +129,7 @@ class InterPodAffinity:
         least, most = int(counted.min()), int(counted.max())
         if least == most:
             return np.zeros(len(scores), dtype=np.int64)
-        above = scores - least
+        above = np.subtract(scores, least, dtype=np.int64)
         if most - least >= len(scores):
             return _percent(above, most - least)
         # Few different scores: divide each once. Rows that do not fit may lie outside.

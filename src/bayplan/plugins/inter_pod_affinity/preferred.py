@@ -12,6 +12,7 @@ import numpy as np
 
 from bayplan.framework import IntArray, NodeInfo, Nodes, PodInfo
 from bayplan.framework.counts import PREFERRED, REQUIRED_AFFINITY
+from bayplan.framework.scoring import compact
 from bayplan.plugins.inter_pod_affinity.terms import Matcher
 
 
@@ -59,6 +60,8 @@ class PreferredState:
         for key, sums in self.sums.items():
             worth = np.zeros(len(sums) + 1, dtype=np.int64)  # (domains + 1,): last is "no label"
             worth[:-1] = sums
+            if len(self.sums) == 1:
+                worth = compact(worth)
             mine = worth[nodes.label_codes(key)]
             total = mine if total is None else total + mine
         return np.zeros(nodes.count, dtype=np.int64) if total is None else total

@@ -6,7 +6,7 @@ table's live counts; a clone, made when a dry run adds or removes pods, has its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -73,13 +73,30 @@ class Domains:
 class RequiredState:
     """What required terms of the pod, and of placed pods about it, say per domain."""
 
-    __slots__ = ("_matcher", "_namespace_labels", "_pod", "affinity", "anti", "existing", "traits")
+    __slots__ = (
+        "_matcher",
+        "_namespace_labels",
+        "_pod",
+        "_told",
+        "affinity",
+        "anti",
+        "existing",
+        "traits",
+    )
 
-    def __init__(self, info: PodInfo, matcher: Matcher, namespace_labels: dict[str, str]) -> None:
+    def __init__(
+        self,
+        info: PodInfo,
+        matcher: Matcher,
+        namespace_labels: dict[str, str],
+        before: RequiredState | None = None,
+    ) -> None:
         self._matcher = matcher
         self._pod = info.pod
         self._namespace_labels = namespace_labels
         self.traits = info.traits
+        self._told: tuple[Hashable, Verdict] | None = None if before is None else before._told
+        """The last verdict on all nodes of a pod of this class, and what it hangs on."""
         self.existing: dict[str, Domains] = {}
         """Placed pods' anti-affinity that means this pod, by topology key."""
         for owned in matcher.about(info):
@@ -119,6 +136,7 @@ class RequiredState:
         copy = RequiredState.__new__(RequiredState)
         copy._matcher, copy._pod = self._matcher, self._pod
         copy._namespace_labels, copy.traits = self._namespace_labels, self.traits
+        copy._told = None
         copy.existing = {key: domains.clone() for key, domains in self.existing.items()}
         copy.affinity = [domains.clone() for domains in self.affinity]
         copy.anti = [domains.clone() for domains in self.anti]
@@ -157,8 +175,22 @@ class RequiredState:
         return all(self._matcher.means(term, self._pod) for term in terms)
 
     def verdict(self, nodes: Nodes) -> Verdict:
+        rejecting = self._rejecting_domains()
+        if nodes is not nodes.table:
+            return self._verdict(nodes, rejecting)
+        stamp = (
+            nodes.table.nodes_revision,
+            self._first_of_its_kind(),
+            *((domains.key, (domains.counts > 0).tobytes()) for domains in self.affinity),
+            *((key, lookup.tobytes()) for key, lookup in rejecting.items()),
+        )
+        if self._told is None or self._told[0] != stamp:
+            self._told = (stamp, self._verdict(nodes, rejecting))
+        return self._told[1]
+
+    def _verdict(self, nodes: Nodes, rejecting: dict[str, npt.NDArray[np.uint8]]) -> Verdict:
         which: npt.NDArray[np.uint8] | None = None  # (N,)
-        for key, lookup in self._rejecting_domains().items():
+        for key, lookup in rejecting.items():
             mine = lookup[nodes.label_codes(key)]
             which = mine if which is None else _first_told(which, mine)
         if self.affinity:

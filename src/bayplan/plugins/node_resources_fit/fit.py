@@ -82,7 +82,7 @@ class NodeResourcesFit:
         lacks: IntArray | None = None  # (N,): bit 0 too many pods, bit i + 1 too little of asked[i]
         if np.count_nonzero(full):
             lacks = full.astype(np.int64)
-        hopeless = np.zeros(nodes.count, dtype=bool)
+        hopeless: BoolArray | None = None
         asked = self._asked_of(state, pod)
         for place, (resource, amount, delegable) in enumerate(asked):
             offered = nodes.allocatable(resource)
@@ -92,9 +92,12 @@ class NodeResourcesFit:
             if np.count_nonzero(short):
                 bits = short.astype(np.int64) << (place + 1)
                 lacks = bits if lacks is None else lacks | bits
-                hopeless |= short & (offered < amount)
+                never = short & (offered < amount)
+                hopeless = never if hopeless is None else hopeless | never
         if lacks is None:
             return Verdict.all_pass(nodes)
+        if hopeless is None:
+            hopeless = np.zeros(nodes.count, dtype=bool)
         return self._verdict(lacks, hopeless, asked)
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from bayplan.api import Pod
 from bayplan.api.labels import SelectorError
 from bayplan.config import PodTopologySpreadArgs
@@ -38,6 +41,7 @@ class PodTopologySpread:
     """Filter: hard constraints. Score: soft constraints."""
 
     name = NAME
+    compact_scores = True
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._handle = handle
@@ -113,7 +117,7 @@ class PodTopologySpread:
 
     def normalize(
         self, state: CycleState, pod: Pod, scores: IntArray, feasible: BoolArray
-    ) -> IntArray:
+    ) -> IntArray | npt.NDArray[np.uint8]:
         return state.read(_SOFT, SoftState).normalize(scores, feasible)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, NodeTable
-from bayplan.framework.scoring import among
+from bayplan.framework.scoring import among, compact
 from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraints
 from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
 
@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 class SoftState:
     """Weights and counts for each soft constraint, and the nodes left out."""
 
-    __slots__ = ("_counts", "_table", "_weights", "constraints", "ignored")
+    __slots__ = ("_by_domain", "_counts", "_table", "_weights", "constraints", "ignored")
 
     def __init__(
         self,
@@ -40,6 +40,8 @@ class SoftState:
         scored = feasible if self.ignored is None else feasible & ~self.ignored
         self._weights: list[float] = []
         self._counts: list[IntArray | None] = []
+        self._by_domain: tuple[IntArray, IntArray, IntArray] | None = None
+        """Scores of one constraint's domains, the rows' domains, and both put together."""
         for item, mask in zip(self.constraints, included, strict=True):
             if item.key == HOSTNAME:
                 size = int(np.count_nonzero(scored))
@@ -88,7 +90,10 @@ class SoftState:
             worth = np.zeros(len(only) + 1, dtype=np.int64)  # (domains + 1,): last is "no label"
             own = only.astype(np.float64) * self._weights[0]
             worth[:-1] = _rounded(own + (self.constraints[0].max_skew - 1))
-            return worth[nodes.label_codes(self.constraints[0].key)]
+            codes = nodes.label_codes(self.constraints[0].key)
+            scores = compact(worth)[codes]
+            self._by_domain = (worth, codes, scores)
+            return scores
         return self._score_several(nodes)
 
     def _score_several(self, nodes: Nodes) -> IntArray:
@@ -137,15 +142,21 @@ class SoftState:
         whole = int(total)
         return whole + (total - whole >= 0.5)
 
-    def normalize(self, scores: IntArray, feasible: BoolArray) -> IntArray:
+    def normalize(self, scores: IntArray, feasible: BoolArray) -> IntArray | npt.NDArray[np.uint8]:
         ignored = self.ignored
         counted = among(scores, feasible if ignored is None else feasible & ~ignored)
         most = int(counted.max(initial=0))
         least = int(counted.min()) if len(counted) else 0
+        known = self._by_domain
+        result: IntArray | npt.NDArray[np.uint8]
         if most == 0:
-            result = np.full(len(scores), MAX_SCORE, dtype=np.int64)
+            result = np.full(len(scores), MAX_SCORE, dtype=np.uint8)
+        elif known is not None and known[2] is scores:
+            # Domains in which no node fits may lie outside 0..100.
+            worth = MAX_SCORE * (most + least - known[0]) // most
+            result = worth.clip(0, 255).astype(np.uint8)[known[1]]
         else:
-            result = MAX_SCORE * (most + least - scores) // most
+            result = MAX_SCORE * (most + least - scores.astype(np.int64)) // most
         if ignored is not None:
             result[ignored] = 0
         return result
