@@ -11,7 +11,8 @@ bring two conversion functions. It does not default, validate or negotiate forma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -38,14 +39,21 @@ def encode_value(obj: Object) -> bytes:
     return _encoder.encode(value)
 
 
-class Fields(NamedTuple):
-    """What selectors look at."""
+class Fields:
+    """What selectors look at; fields are read when one asks for them."""
 
-    labels: Mapping[str, str]
-    values: Mapping[str, str]
+    __slots__ = ("_read", "_values", "labels")
+
+    def __init__(self, labels: Mapping[str, str], read: Callable[[str], str]) -> None:
+        self.labels = labels
+        self._read = read
+        self._values: dict[str, str] = {}
 
     def value_of(self, path: str) -> str:
-        return self.values.get(path, "")
+        found = self._values.get(path)
+        if found is None:
+            found = self._values[path] = self._read(path)
+        return found
 
 
 _NO_LABELS: dict[str, str] = {}
@@ -107,14 +115,18 @@ class Codec:
     def fields(self, kv: KeyValue) -> Fields:
         """Read what selectors need without decoding the rest."""
         found = self._fields.decode(kv.value)
-        metadata = found.metadata
-        values = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}
-        for path, read in _READERS.get(self.kind.storage, ()):
-            values[path] = read(found)
-        for path in self.kind.field_labels:
-            if path not in values:
-                values[path] = _plain(found, path)
-        return Fields(metadata.labels or _NO_LABELS, values)
+        return Fields(found.metadata.labels or _NO_LABELS, partial(self._field, found))
+
+    def _field(self, found: Any, path: str) -> str:
+        """Read one field that can be selected by; others are empty."""
+        if path == "metadata.name":
+            return str(found.metadata.name)
+        if path == "metadata.namespace":
+            return str(found.metadata.namespace)
+        for known, read in _READERS.get(self.kind.storage, ()):
+            if path == known:
+                return read(found)
+        return _plain(found, path) if path in self.kind.field_labels else ""
 
 
 def _text(value: object) -> str:

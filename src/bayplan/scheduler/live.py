@@ -18,6 +18,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -26,6 +27,7 @@ from bayplan.api import Object, Pod
 from bayplan.client import Change, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.engine.scheduler import Scheduler
+from bayplan.engine.scheduler.actions import Action
 from bayplan.engine.scheduler.inputs import Input
 from bayplan.engine.scheduler.timing import Timing
 from bayplan.errors import ConfigError
@@ -45,6 +47,14 @@ LONGEST_SLEEP = 30.0
 GRACE = 2.0
 
 
+class Aside(Protocol):
+    """Calls the core's `step` where waiting does no harm, as `asyncio.to_thread` does."""
+
+    async def __call__(
+        self, step: Callable[..., list[Action]], now: float, /, *, limit: int
+    ) -> list[Action]: ...
+
+
 class LiveScheduler:
     """A scheduler on a live API server."""
 
@@ -61,7 +71,9 @@ class LiveScheduler:
         max_in_unschedulable: float = 300.0,
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
+        aside: Aside = asyncio.to_thread,
     ) -> None:
+        """`aside` runs an attempt that may wait for extenders; a simulation has no threads."""
         self.metrics = metrics or SchedulerMetrics(process=False)
         self._wall = wall
         self._wake = asyncio.Event()
@@ -74,6 +86,7 @@ class LiveScheduler:
             now=wall(),
             timing=Timing(time.perf_counter, self.metrics.took),
         )
+        self._run_aside = aside
         self._aside = False
         self._held: list[Callable[[], None]] = []
         self._feed = Feed(
@@ -195,7 +208,7 @@ class LiveScheduler:
         self._aside = True
         limit = PODS_PER_TURN_ASIDE if self._has_room else 0
         try:
-            actions = await asyncio.to_thread(self.core.step, self._wall(), limit=limit)
+            actions = await self._run_aside(self.core.step, self._wall(), limit=limit)
         finally:
             self._aside = False
             held, self._held = self._held, []

@@ -8,11 +8,13 @@ where a scenario wants one, begins again after a loss, as a restarted process wo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from bayplan.client import Client, LeaderElector
 from bayplan.client.resources import LEASES
+from bayplan.engine.scheduler.actions import Action
+from bayplan.framework import Extender
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.sim.extender import SimulatedExtender
@@ -20,24 +22,20 @@ from bayplan.sim.extender import SimulatedExtender
 Make = Callable[[EventRecorder], LiveScheduler]
 
 
-class SimulatedScheduler(LiveScheduler):
-    """The live driver on virtual time."""
+class PatientCaller:
+    """Asks extenders one pod at a time and lets the virtual time of their answers pass."""
 
-    async def _turn_aside(self) -> None:
-        self._aside = True
-        try:
-            actions = self.core.step(self._wall(), limit=1 if self._has_room else 0)
-            extenders = self.core.engine.extenders
-            owed = sum(e.owed() for e in extenders if isinstance(e, SimulatedExtender))
-            if owed:
-                await asyncio.sleep(owed)
-        finally:
-            self._aside = False
-            held, self._held = self._held, []
-            for apply in held:
-                apply()
-        if actions:
-            self._performer.perform(actions, 0.0)
+    def __init__(self, extenders: Sequence[Extender]) -> None:
+        self._extenders = [e for e in extenders if isinstance(e, SimulatedExtender)]
+
+    async def __call__(
+        self, step: Callable[..., list[Action]], now: float, /, *, limit: int
+    ) -> list[Action]:
+        actions = step(now, limit=min(limit, 1))
+        owed = sum(extender.owed() for extender in self._extenders)
+        if owed:
+            await asyncio.sleep(owed)
+        return actions
 
 
 class SchedulerProcess:

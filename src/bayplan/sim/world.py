@@ -29,7 +29,7 @@ from bayplan.sim.extender import SimulatedExtender
 from bayplan.sim.faults import GRACE, FaultyTransport
 from bayplan.sim.log import Entry, EventLog
 from bayplan.sim.objects import SIMULATED
-from bayplan.sim.schedulers import SchedulerProcess, SimulatedScheduler, hold_lease
+from bayplan.sim.schedulers import PatientCaller, SchedulerProcess, hold_lease
 from bayplan.sim.tracker import Tracker
 from bayplan.sim.transport import PatientTransport
 from bayplan.store import MemoryStore
@@ -98,6 +98,7 @@ class World:
             for i in range(settings.schedulers)
         ]
         self._begin = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[asyncio.Task[None]] = set()
 
     # -- time and chance
@@ -108,14 +109,12 @@ class World:
 
     def elapsed(self) -> float:
         """Seconds since the scenario began."""
-        try:
-            return asyncio.get_running_loop().time() - self._begin
-        except RuntimeError:  # before the loop runs
-            return 0.0
+        return 0.0 if self._loop is None else self._loop.time() - self._begin
 
     def begin(self) -> None:
         """Let the scenario's clock start now."""
-        self._begin = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._begin = self._loop.time()
 
     def _uid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
@@ -142,7 +141,7 @@ class World:
 
     def _make_scheduler(self, recorder: EventRecorder) -> LiveScheduler:
         settings = self.settings
-        return SimulatedScheduler(
+        return LiveScheduler(
             config=settings.config or default_config(),
             gates=settings.gates,
             registry=settings.registry or in_tree_registry(),
@@ -151,6 +150,7 @@ class World:
             extenders=settings.extenders,
             wall=self.now,
             jitter=lambda: 0.0,
+            aside=PatientCaller(settings.extenders),
         )
 
     def _track(self, entry: Entry) -> None:
