@@ -110,6 +110,17 @@ def test_status_patches_of_one_pod_keep_their_order():
     assert api.most == 2
 
 
+def test_a_binding_waits_for_the_patch_under_way_and_drops_the_others():
+    api, a = Api(), pod("a")
+    patches = [PatchPod(a, None, name, 0.0) for name in ("x", "y")]
+
+    reports = perform(api, patches, [Bind(a, "n"), Bind(pod("b"), "n")])
+
+    assert [("PATCH", path("a", "/status")), ("POST", path("b", "/binding"))] == api.asked[:2]
+    assert [("POST", path("a", "/binding"))] == api.asked[2:]
+    assert {BindDone("uid-a"), BindDone("uid-b")} == set(reports)
+
+
 def test_a_patch_that_changes_nothing_is_not_sent():
     api = Api()
 

@@ -1,8 +1,9 @@
 """Carries the engine's actions out and reports how they ended.
 
 Bindings, the bulk of all work, are taken from a queue by as many workers as there are kept
-connections: no task is made for a binding. Status patches of one pod keep their order. Events go
-to the recorder, which has connections of its own. Everything else is rare and gets a task.
+connections: no task is made for a binding. Status patches of one pod keep their order, and its
+binding waits for the one under way: the server would otherwise mix what both say. Events go to the
+recorder, which has connections of its own. Everything else is rare and gets a task.
 
 Nothing here decides anything: a failure is reported, and the engine forgets, requeues or gives up.
 """
@@ -60,6 +61,7 @@ class Performer:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._binding = 0
         self._patches: dict[str, deque[PatchPod]] = {}
+        self._patching: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._verbose = verbosity() >= 2
 
@@ -118,10 +120,11 @@ class Performer:
             case ExtenderBind():
                 self._spawn(self._extender_bind(action))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -159,6 +162,8 @@ class Performer:
 
     async def _bind(self, action: Bind) -> bool:
         meta = action.pod.metadata
+        if meta.uid in self._patches:
+            await self._patched(meta.uid)
         try:
             await self._client.bind(meta.namespace, meta.name, meta.uid, action.node_name)
         except ClientError as problem:
@@ -199,6 +204,7 @@ class Performer:
         if bind is None:
             self._report(BindDone(uid, f"extender {action.extender.name} cannot bind"))
             return
+        await self._patched(uid)
         try:
             await asyncio.to_thread(bind, action.pod, action.node_name)
         except Exception as problem:  # code from outside; the pod is tried again
@@ -215,7 +221,7 @@ class Performer:
             waiting.append(action)
             return
         self._patches[uid] = deque([action])
-        self._spawn(self._patch_in_order(uid))
+        self._patching[uid] = self._spawn(self._patch_in_order(uid))
 
     async def _patch_in_order(self, uid: str) -> None:
         waiting = self._patches[uid]
@@ -224,7 +230,16 @@ class Performer:
                 await self._patch(waiting[0])
                 waiting.popleft()
         finally:
-            del self._patches[uid]
+            del self._patches[uid], self._patching[uid]
+
+    async def _patched(self, uid: str) -> None:
+        """Wait for a pod's patch under way; drop later ones, which its binding outdates."""
+        waiting, task = self._patches.get(uid), self._patching.get(uid)
+        if waiting is None or task is None:
+            return
+        while len(waiting) > 1:
+            waiting.pop()
+        await asyncio.wait([task])
 
     async def _patch(self, action: PatchPod) -> None:
         body = action.body()
