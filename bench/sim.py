@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--lifetime", type=float, default=2.0, help="mean, in hours")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--controllers", default="*", help="which run beside the scheduler")
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     quiet = structlog.make_filtering_bound_logger(logging.ERROR)
@@ -52,7 +53,7 @@ def main() -> None:
     wall, cpu = time.perf_counter(), time.process_time()
     if args.profile:
         profile.enable()
-    settings = Settings(keep=False)
+    settings = Settings(keep=False, controllers=args.controllers)
     result = run_scenario(scenario, seed=args.seed, settings=settings, limit=30 * 86400.0)
     profile.disable()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

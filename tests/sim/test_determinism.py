@@ -33,9 +33,6 @@ async def _pods(client: ScenarioClient, rng: random.Random, i: int) -> None:
     shape = {"cpu": rng.choice(["100m", "500m", "1"]), "labels": {"app": rng.choice("xy")}}
     if rng.random() < 0.3:
         shape["lifetime"] = rng.randint(1, 60)
-    if rng.random() < 0.3:
-        shape["priority"] = rng.randint(0, 3)
-        shape.pop("priority")
     await client.pods(rng.randint(1, 4), f"p{i}-", **shape)
 
 
@@ -99,18 +96,18 @@ def test_random_scenarios_have_equal_hashes_on_one_and_two_processes():
 def test_hash_seeds_of_python_do_not_matter():
     code = (
         "import json; from tests.sim.test_determinism import hash_of;"
-        "print(json.dumps([hash_of(seed) for seed in range(12)]))"
+        "print(json.dumps([hash_of(seed) for seed in range(8)]))"
     )
     seen = []
-    for hash_seed in ("0", "1", "4242"):
+    for hash_seed in ("0", "4242"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()}
         run = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
         )
         seen.append(json.loads(run.stdout.splitlines()[-1]))
 
-    assert seen[0] == seen[1] == seen[2]
-    assert [hash_of(seed) for seed in range(12)] == seen[0]
+    assert seen[0] == seen[1]
+    assert [hash_of(seed) for seed in range(8)] == seen[0]
 
 
 def test_virtual_and_real_time_end_in_the_same_placements():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ def run(
         if against is not None:
             results.append(_against(script, against, most))
         else:
-            results.append(script.run(seed=seed, config=given, real_time=real_time, limit=most))
+            results.append(
+                script.run(seed=seed, config=given, real_time=real_time, limit=most, echo=_progress)
+            )
         if output == "text" and out is None:
             click.echo(_text(results[-1], timeline))
     if output != "text" or out is not None:
@@ -93,12 +96,22 @@ def _against(script: Script, kubeconfig: str, limit: float | None) -> Result:
         client = connect(load_kubeconfig(kubeconfig))
         try:
             return await play_on(
-                client, script.player, limit=limit or script.limit, name=script.name
+                client,
+                script.player,
+                limit=limit or script.limit,
+                name=script.name,
+                echo=_progress,
             )
         finally:
             await client.close()
 
     return asyncio.run(work())
+
+
+def _progress(text: str) -> None:
+    """Show what a scenario says while it runs, to people only: the timeline has it too."""
+    if sys.stderr.isatty():
+        click.echo(f"  … {text}", err=True)
 
 
 def _text(result: Result, timeline: str) -> str:
