@@ -133,7 +133,7 @@ def values():
         ("queue_incoming_pods_total", "active"),
         ("cache_size", "nodes"),
         ("event_handling_duration_seconds_sum", "NodeAdd"),
-        ("event_handling_duration_seconds_sum", "AssignedPodAdd"),
+        ("event_handling_duration_seconds_sum", "UnschedulablePodAdd"),
         ("event_handling_duration_seconds_sum", "AssignedPodDelete"),
         ("framework_extension_point_duration_seconds_sum", "PreEnqueue"),
         ("framework_extension_point_duration_seconds_sum", "PreFilter"),

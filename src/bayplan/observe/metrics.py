@@ -111,7 +111,10 @@ class SchedulerMetrics:
             "inflight_events", "Events kept for pods under way.", "event"
         )
         self.event_handling = self._histogram(
-            "event_handling_duration_seconds", "Time of handling an event.", TENTHS_OF_MS, "event"
+            "event_handling_duration_seconds",
+            "Time of handling an event (of pods sampled).",
+            TENTHS_OF_MS,
+            "event",
         )
         self.after_flush = self._counter(
             "pod_scheduled_after_flush", "Pods bound after a flush of the unschedulable queue."
@@ -136,7 +139,7 @@ class SchedulerMetrics:
         )
         self.plugin_evaluation = self._counter(
             "plugin_evaluation",
-            "Calls of a plugin; one call may be about all nodes, and kept answers need none.",
+            "Calls of a plugin in sampled attempts (1 in 10); one may be about all nodes.",
             "plugin",
             "extension_point",
             "profile",

@@ -26,7 +26,7 @@ from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
 from bayplan.engine.queue.hints import HintIndex
 from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
-from bayplan.engine.queue.requeuing import HintObserver, Incoming, Requeuing, Strategy
+from bayplan.engine.queue.requeuing import SAMPLE, HintObserver, Incoming, Requeuing, Strategy
 from bayplan.engine.queue.waiting_room import WaitingRoom
 from bayplan.framework.events import (
     FORCE_ACTIVATE,
@@ -42,6 +42,8 @@ LEFTOVER_PERIOD = 30.0
 
 Gate = tuple[str, Callable[[Pod], Status | None]]
 """A PreEnqueue plugin: its name and method."""
+TimeGates = Callable[[str, Sequence[Gate]], Sequence[Gate]]
+"""Puts timers in front of a profile's gates."""
 
 
 class Nominations(Protocol):
@@ -99,6 +101,8 @@ class SchedulingQueue:
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF, self.backoff.expiration)
         self._waiting = WaitingRoom()
         self._in_flight = InFlight()
+        self._time_gates: TimeGates | None = None
+        self._gatings = 0
         self._next_leftover = -math.inf
 
     # --- what is where ---
@@ -125,9 +129,12 @@ class SchedulingQueue:
         """Events kept for pods in flight, by name; kube-scheduler's `inflight_events`."""
         return self._in_flight.by_label()
 
-    def time_hints(self, clock: Callable[[], float], observe: HintObserver) -> None:
-        """Time hints by a clock and tell the results."""
+    def measure(
+        self, clock: Callable[[], float], observe: HintObserver, time_gates: TimeGates
+    ) -> None:
+        """Time one hint in ten by a clock, and have one run of PreEnqueue in ten timed."""
         self._requeuing.clock, self._requeuing.observe = clock, observe
+        self._time_gates = time_gates
 
     @property
     def in_flight_event_count(self) -> int:
@@ -452,6 +459,9 @@ class SchedulingQueue:
         """Run PreEnqueue, the plugin that gated the pod last time first."""
         gates = self._gates.get(item.pod.spec.scheduler_name, ())
         last = item.gating_plugin
+        self._gatings += 1
+        if self._gatings % SAMPLE == 1 and self._time_gates is not None:
+            gates = self._time_gates(item.pod.spec.scheduler_name, gates)
         if last:
             gates = sorted(gates, key=lambda gate: gate[0] != last)
         for name, pre_enqueue in gates:

@@ -116,7 +116,7 @@ class Scheduler:
             pop_from_backoff=gates["SchedulerPopFromBackoffQ"],
         )
         if self.timing.enabled:
-            self.queue.time_hints(self.timing.clock, self.timing.observe)
+            self.queue.measure(self.timing.clock, self.timing.observe, self.timing.gates)
         self._failures = Failures(shared)
         self.bindings = BindingCycles(shared, self._failures)
         self._gangs = Gangs(shared) if gates["GangScheduling"] else None
@@ -261,7 +261,7 @@ class Scheduler:
 
     def _decide(self, item: QueuedPod, profile: Profile) -> None:
         timing = self.timing
-        timing.begin()
+        timing.begin(profile.name)
         try:
             self._decide_timed(item, profile)
         finally:
