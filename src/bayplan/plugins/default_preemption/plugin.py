@@ -2,7 +2,8 @@
 
 Only nodes whose status says that preemption might help are tried. Nodes without any less important
 pod are told apart by one comparison on a column; the others are dry-run one by one, in list order,
-until enough candidates are found. Who deletes the victims, and when, is up to the scheduler.
+until enough candidates are found; those that would come to the same again are remembered. Who
+deletes the victims, and when, is up to the scheduler.
 """
 
 from __future__ import annotations
@@ -35,11 +36,19 @@ from bayplan.framework import (
     unschedulable,
 )
 from bayplan.framework.diagnosis import fit_text
+from bayplan.plugins.default_preemption.memory import (
+    Memories,
+    Memory,
+    Outcome,
+    hangs_on_rows_only,
+)
 from bayplan.plugins.default_preemption.victims import (
     NO_VICTIMS,
+    Budget,
     DryRun,
     compile_budgets,
     pick_node,
+    start_time,
 )
 
 NAME = "DefaultPreemption"
@@ -59,6 +68,7 @@ class DefaultPreemption:
         self._handle = handle
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
+        self._memories = Memories()
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return unresolvable(UNDER_WAY) if pod.metadata.uid in self._handle.preempting else None
@@ -102,8 +112,7 @@ class DefaultPreemption:
     ) -> tuple[dict[str, Victims], dict[Status, int], Status | None]:
         """Candidates by node, how many nodes failed for each reason, and an error if any."""
         handle = self._handle
-        profile, table = handle.profile, handle.table
-        assert profile is not None
+        table = handle.table
         wanted = self._wanted(len(rows))
         hopeful = table.min_priority[rows] < pod.priority
         failures: dict[Status, int] = {}
@@ -114,10 +123,10 @@ class DefaultPreemption:
         safe: dict[str, Victims] = {}
         violating: dict[str, Victims] = {}
         problem: Status | None = None
+        memory = self._memory(state, pod)
         for row in rows[hopeful].tolist():
             name = table.name_of(row)
-            run = DryRun(profile, state, pod, table.info(row), handle.nominator.pods_for(name))
-            found = run.victims(budgets, handle.now)
+            found = self._dry_run(state, pod, row, name, budgets, memory)
             if isinstance(found, Status):
                 if found.code is Code.ERROR:
                     problem = found
@@ -128,6 +137,40 @@ class DefaultPreemption:
             if safe and len(safe) + len(violating) >= wanted:
                 break
         return {**safe, **violating}, failures, problem
+
+    def _memory(self, state: CycleState, pod: Pod) -> Memory | None:
+        """Where dry runs for pods like this are remembered; None if they must not be."""
+        handle = self._handle
+        assert handle.profile is not None
+        if not hangs_on_rows_only(handle.profile, state, pod):
+            return None
+        signature = handle.info(pod, state).signature
+        memory = self._memories.of(signature)
+        memory.follow(handle.table, handle.objects)
+        return memory
+
+    def _dry_run(
+        self,
+        state: CycleState,
+        pod: Pod,
+        row: int,
+        name: str,
+        budgets: Sequence[Budget],
+        memory: Memory | None,
+    ) -> Outcome:
+        handle = self._handle
+        profile, nominated = handle.profile, handle.nominator.pods_for(name)
+        assert profile is not None
+        pods = [info.pod for info in handle.table.pods[row]]
+        found = None if memory is None or nominated else memory.get(row, pods)
+        if found is None:
+            node = handle.table.info(row)
+            found = DryRun(profile, state, pod, node, nominated).victims(budgets, handle.now)
+            started = all(start_time(other, handle.now) <= handle.now for other in pods)
+            erred = isinstance(found, Status) and found.code is Code.ERROR
+            if memory is not None and not nominated and started and not erred:
+                memory.keep(row, pods, found)
+        return found
 
     def _wanted(self, count: int) -> int:
         return min(count, max(count * self._percentage // 100, self._absolute))

@@ -154,7 +154,7 @@ class SoftState:
         elif known is not None and known[2] is scores:
             # Domains in which no node fits may lie outside 0..100.
             worth = MAX_SCORE * (most + least - known[0]) // most
-            result = worth.clip(0, 255).astype(np.uint8)[known[1]]
+            result = np.minimum(np.maximum(worth, 0), 255).astype(np.uint8)[known[1]]
         else:
             result = MAX_SCORE * (most + least - scores.astype(np.int64)) // most
         if ignored is not None:
