@@ -149,7 +149,8 @@ class FilterPlugin(Plugin, Protocol[P, T]):
         (`nodes.rows` then tells which). A node's status is that of the first plugin, in profile
         order, that rejects it. Must not change `nodes` or the pod, must not block. Only
         Unschedulable, UnschedulableAndUnresolvable and Pending are rejections; Error aborts the
-        attempt.
+        attempt. A verdict must not be changed later; returning the very object of the last attempt
+        says that nothing changed, and saves the engine from looking at it again.
         """
 
 
@@ -187,6 +188,8 @@ class ScorePlugin(Plugin, Protocol[P, T]):
         """Return one int64 a row; rows that did not pass are ignored.
 
         Without `normalize` values must lie in 0..100. Called only when two or more nodes fit.
+        A plugin with `compact_scores = True` may return any integer type, which its own `normalize`
+        then gets; without it scores are widened to int64 first. Arrays must not be changed later.
         """
 
 
