@@ -183,15 +183,18 @@ class Performer:
         """Find out whether a binding without a clear answer took effect.
 
         Until that is known the pod stays assumed: if it were forgotten, another pod could be given
-        the room that it may have taken. The API server is asked until it answers.
+        the room that it may have taken. The API server is asked until it shows the pod or says
+        that there is none; no other answer tells anything.
         """
         meta, pause = action.pod.metadata, 0.1
         while True:
             try:
                 pod = decode(Pod, await self._client.get(PODS, meta.name, meta.namespace))
+            except NotFound:
+                return False
             except ClientError as problem:
                 if not is_retriable(problem):
-                    return False
+                    log.warning("cannot tell if pod is bound", pod=meta.name, err=_text(problem))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
             else:
