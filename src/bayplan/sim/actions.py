@@ -310,7 +310,6 @@ def _arrival(at: Located) -> Arrival:
     return Arrival(at["at"].duration(), pod_shape(_without(at)), lifetime)
 
 
-# In the order in which the actions of one step are done.
 ACTIONS: dict[str, Callable[[Located], Run]] = {
     "log": _log,
     "nodes": lambda at: _each(at, _nodes_one),

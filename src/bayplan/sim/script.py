@@ -11,10 +11,11 @@
           - pods: "*"
             bound: 3
 
-Steps run in order; `at` waits until that time of the scenario, `after` that long after the step
-before. Expectations wait (10 s unless `within` says otherwise) and their failures are collected,
-so one run shows all of them. `done` ends the scenario; without it, it ends when all steps are done
-and all workloads have left. The fields are described in docs/reference/scenarios.md.
+Steps run in order, and so do the actions of a step; `at` waits until that time of the scenario,
+`after` that long after the step before. Expectations wait (10 s unless `within` says otherwise)
+and their failures are collected, so one run shows all of them. `done` ends the scenario; without
+it, it ends when all steps are done and all workloads have left. The fields are described in
+docs/reference/scenarios.md.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def _step(item: Located) -> Step:
         line=item.line,
         at=item["at"].duration() if "at" in item else None,
         after=item["after"].duration(0.0),
-        runs=[reader(item[name]) for name, reader in ACTIONS.items() if name in item],
+        runs=[ACTIONS[name](item[name]) for name in item.map() if name in ACTIONS],
         workloads=[workload(each) for each in item["workload"].one_or_more()]
         if "workload" in item
         else [],

@@ -13,6 +13,8 @@ import msgspec
 from bayplan.api import quantity
 from bayplan.sim.objects import ZONE
 
+AFTERWARDS = (0.5, 1.0, 2.0, 8.0)  # seconds between measurements
+
 
 class _Meta(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
@@ -246,8 +248,17 @@ class Tracker:
                 if not future.done():
                     future.set_result(None)
 
+    async def keep_measuring(self, elapsed: Callable[[], float]) -> None:
+        """Measure queues also a while after a change: pods move between them without a write."""
+        while True:
+            await self.change()
+            for pause in AFTERWARDS:
+                await asyncio.sleep(pause)
+                self._measure(elapsed())
+
     def _measure(self, time: float) -> None:
-        assert self._sizes is not None
+        if self._sizes is None:
+            return
         sizes = self._sizes()
         if not self.queues or self.queues[-1][1] != sizes:
             if self.queues and self.queues[-1][0] == time:

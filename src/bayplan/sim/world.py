@@ -238,6 +238,10 @@ class World:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
+    def measure(self) -> None:
+        """Follow the lengths of the queues."""
+        self._spawn(self.tracker.keep_measuring(self.elapsed))
+
     async def stop_background(self) -> None:
         for task in list(self._background):
             task.cancel()
@@ -266,6 +270,8 @@ async def running(settings: Settings) -> AsyncIterator[World]:
                 stack.push_async_callback(process.stop, drain=True)
             world.tracker.measure_queues(world.queue_sizes if world.processes else None)
             stack.push_async_callback(world.stop_background)
+            if settings.keep:
+                world.measure()
             yield world
     finally:
         world.tracker.measure_queues(None)
