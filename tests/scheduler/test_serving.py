@@ -158,3 +158,13 @@ def test_a_broken_certificate_names_the_flags(tmp_path):
 
     with pytest.raises(ConfigError, match="--tls-cert-file"):
         server_context(str(tmp_path / "c"), str(tmp_path / "c"))
+
+
+async def test_health_checks_are_counted(serving):
+    await serving("/livez")
+
+    status, text = await serving("/metrics/slis", "local")
+
+    assert status == 200
+    assert 'kubernetes_healthcheck{name="ping",type="livez"} 1.0' in text
+    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1.0' in text

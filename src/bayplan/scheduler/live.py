@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -146,6 +146,10 @@ class LiveScheduler:
         """Return a pod as the informer last showed it."""
         found = self._feed.informers["Pod"].store.get(key)
         return found if isinstance(found, Pod) else None
+
+    def pods(self) -> Iterator[Pod]:
+        """Return all pods as the informer last showed them."""
+        return (pod for pod in self._feed.informers["Pod"].store.values() if isinstance(pod, Pod))
 
     def sizes(self) -> dict[str, int]:
         """Return how much is in cache and queue, for logs and status lines."""

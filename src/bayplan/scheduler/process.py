@@ -36,6 +36,7 @@ from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.options import Options, load_options
+from bayplan.scheduler.resources import resources_page
 from bayplan.scheduler.serving import Endpoints, Server, configz_page, metrics_page
 
 log = structlog.get_logger(__name__)
@@ -276,6 +277,7 @@ class SchedulerProcess:
             readyz={"ping": ping, **watchdog, "sched-handler-sync": synced},
             pages={
                 "/metrics": metrics_page(exposition),
+                "/metrics/resources": metrics_page(lambda: resources_page(live.pods())),
                 "/configz": configz_page(lambda: to_data(self._options.config)),
             },
             explain=live.explain,

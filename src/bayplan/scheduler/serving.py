@@ -18,6 +18,7 @@ from aiohttp import web
 
 from bayplan.errors import ConfigError
 from bayplan.observe.metrics import CONTENT_TYPE
+from bayplan.observe.slis import HealthSlis
 from bayplan.scheduler.delegated import Gatekeeper, User
 
 log = structlog.get_logger(__name__)
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 Check = Callable[[], str | None]
 """A health check: None when all is well, else what is wrong."""
 
+SLIS = "/metrics/slis"
 EXPLAIN = "/bayplan/explain/"
 """Path below which pods are explained, here and on the API server of `bayplan up`."""
 
@@ -49,6 +51,7 @@ class Server:
     def __init__(self, endpoints: Endpoints, gatekeeper: Gatekeeper) -> None:
         self._endpoints = endpoints
         self._gatekeeper = gatekeeper
+        self._slis = HealthSlis()
         self._runners: list[web.AppRunner] = []
         self.ports: list[int] = []
 
@@ -88,11 +91,15 @@ class Server:
         return self._serve(request)
 
     async def _plain(self, request: web.Request) -> web.Response:
-        if request.path in ("/metrics", "/healthz", "/livez", "/readyz"):
+        if request.path in ("/metrics", SLIS, "/healthz", "/livez", "/readyz"):
             return self._serve(request)
         return web.Response(status=404, text="404 page not found\n")
 
     def _serve(self, request: web.Request) -> web.Response:
+        if request.path == SLIS:
+            return web.Response(
+                body=self._slis.exposition(), headers={"content-type": CONTENT_TYPE}
+            )
         page = self._endpoints.pages.get(request.path)
         if page is not None:
             content_type, body = page()
@@ -110,28 +117,29 @@ class Server:
         for root, group in checks.items():
             if request.path == root:
                 excluded = set(request.query.getall("exclude", []))
-                return _health(root, group, "verbose" in request.query, excluded)
+                return _health(root, group, "verbose" in request.query, excluded, self._slis)
             name = request.path.removeprefix(f"{root}/")
             if name != request.path and name in group:
-                return _health(f"{root}/{name}", {name: group[name]}, False, set())
+                return _health(f"{root}/{name}", {name: group[name]}, False, set(), self._slis)
         return web.Response(status=404, text="404 page not found\n")
 
 
 def _health(
-    root: str, checks: Mapping[str, Check], verbose: bool, excluded: set[str]
+    root: str, checks: Mapping[str, Check], verbose: bool, excluded: set[str], slis: HealthSlis
 ) -> web.Response:
     lines, failed = [], []
+    title = root.removeprefix("/").split("/")[0]
     for name, check in checks.items():
         if name in excluded:
             lines.append(f"[+]{name} excluded: ok")
             continue
         problem = check()
+        slis.checked(title, name, problem is None)
         if problem is None:
             lines.append(f"[+]{name} ok")
         else:
             lines.append(f"[-]{name} failed: {problem}")
             failed.append(name)
-    title = root.removeprefix("/").split("/")[0]
     if failed:
         return web.Response(status=500, text="\n".join([*lines, f"{title} check failed\n"]))
     if verbose:
