@@ -4,8 +4,8 @@
     python bench/extender.py client [--nodes 1000,5000] [--pods 300]
 
 `server`: filter calls a second that our kit answers, over kept-alive loopback connections.
-`client`: pods a second and CPU a pod with a local no-op extender (filter and prioritize), names only
-and whole objects, for kube-scheduler (where `make kube-assets` has built it) and for Bayplan, one
+`client`: pods a second and CPU a pod with a local no-op extender (filter and prioritize), names
+only and whole objects, for kube-scheduler (where `make kube-assets` has built it) and for Bayplan, one
 after the other on the same kube-apiserver. Client QPS limits are off (5000).
 """
 
