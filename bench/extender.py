@@ -5,8 +5,8 @@
 
 `server`: filter calls a second that our kit answers, over kept-alive loopback connections.
 `client`: pods a second and CPU a pod with a local no-op extender (filter and prioritize), names
-only and whole objects, for kube-scheduler (where `make kube-assets` has built it) and for Bayplan, one
-after the other on the same kube-apiserver. Client QPS limits are off (5000).
+only and whole objects, for kube-scheduler (where `make kube-assets` has built it) and for Bayplan,
+one after the other on the same kube-apiserver. Client QPS limits are off (5000).
 """
 
 import argparse
