@@ -77,7 +77,8 @@ class Timing:
         if self._attempts % EVERY == 1 and self.enabled:
             self._sampling = True
             for attributes, timers in self._timers[profile]:
-                attributes.update(timers)
+                for method, timer in timers.items():
+                    attributes.setdefault(method, timer)
 
     def decided(self) -> None:
         """The attempt has found a node, or none."""
@@ -89,8 +90,9 @@ class Timing:
             return
         self._sampling = False
         for attributes, timers in self._timers[profile]:
-            for method in timers:
-                del attributes[method]
+            for method, timer in timers.items():
+                if attributes.get(method) is timer:
+                    del attributes[method]
         for point, seconds in self._sums.items():
             self.observe("point", (point, self._worst[point], profile), seconds)
         self._sums.clear()
