@@ -46,3 +46,14 @@ def test_attempts_above_fourteen_share_a_label():
     assert 'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="3"} 1.0' in text
     assert 'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="15+"} 2.0' in text
     assert "scheduler_pod_scheduling_attempts_sum 58.0" in text
+
+
+def test_a_gauge_forgets_nothing_that_it_showed():
+    metrics = SchedulerMetrics(process=False)
+    metrics.show(metrics.unschedulable_pods, {("NodePorts", "p"): 3, ("NodeName", "p"): 1})
+    metrics.show(metrics.unschedulable_pods, {("NodeName", "p"): 2})
+
+    text = metrics.exposition().decode()
+
+    assert 'scheduler_unschedulable_pods{plugin="NodePorts",profile="p"} 0.0' in text
+    assert 'scheduler_unschedulable_pods{plugin="NodeName",profile="p"} 2.0' in text

@@ -60,7 +60,7 @@ class SchedulerMetrics:
             "point": self.extension_point,
         }
         """What the scheduler's core measures, by the names that it has for it."""
-        self._in_flight: set[str] = set()
+        self._shown: dict[int, set[tuple[str, ...]]] = {}
         self._totals: dict[tuple[int, tuple[str, ...]], float] = {}
 
     # -- definitions
@@ -285,13 +285,14 @@ class SchedulerMetrics:
         counter.labels(*labels).inc(max(value - self._totals.get(key, 0.0), 0.0))
         self._totals[key] = value
 
-    def in_flight(self, events: Mapping[str, int]) -> None:
-        """Show the events that are kept now; kinds that are gone count as none."""
-        for label in self._in_flight - set(events):
-            self.inflight_events.labels(label).set(0)
-        for label, count in events.items():
-            self.inflight_events.labels(label).set(count)
-        self._in_flight |= set(events)
+    def show(self, gauge: Gauge, counts: Mapping[tuple[str, ...], int]) -> None:
+        """Set all values of a gauge; label values that are gone count as none."""
+        shown = self._shown.setdefault(id(gauge), set())
+        for labels in shown - set(counts):
+            gauge.labels(*labels).set(0)
+        for labels, count in counts.items():
+            gauge.labels(*labels).set(count)
+        shown |= set(counts)
 
     def bound(self, attempts: int, seconds: float) -> None:
         """Record what it took to bind a pod: attempts, and time since the first one."""

@@ -166,8 +166,8 @@ class LiveScheduler:
         metrics, core = self.metrics, self.core
         for queue, count in core.queue.pending().items():
             metrics.pending_pods.labels(queue).set(count)
-        for (plugin, profile), count in core.queue.unschedulable_by_plugin().items():
-            metrics.unschedulable_pods.labels(plugin, profile).set(count)
+        rejected = core.queue.unschedulable_by_plugin()
+        metrics.show(metrics.unschedulable_pods, dict(rejected.items()))
         metrics.cache_size.labels("nodes").set(len(self._feed.informers["Node"].store))
         metrics.cache_size.labels("pods").set(core.cache.pod_count)
         metrics.cache_size.labels("assumed_pods").set(core.cache.assumed_count)
@@ -178,7 +178,8 @@ class LiveScheduler:
                 metrics.raise_to(metrics.plugin_errors, labels, total)
         for asked, total in core.timing.evaluations().items():
             metrics.raise_to(metrics.plugin_evaluation, asked, total)
-        metrics.in_flight(core.queue.in_flight_events())
+        events = core.queue.in_flight_events()
+        metrics.show(metrics.inflight_events, {(name,): n for name, n in events.items()})
         metrics.pending_api_calls.labels("pod_binding").set(self._performer.pending_binds)
         patches = self._performer.pending_patches
         metrics.pending_api_calls.labels("pod_status_patch").set(patches)
