@@ -153,7 +153,7 @@ async def _bound(kubeconfig: Path, prefix: str, count: int, limit: float) -> tup
             seen, last = found, now
         if found >= count:
             break
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
     await client.close()
     return seen - begun, max(last - first, 1e-9)
 

@@ -13,6 +13,7 @@ import msgspec
 from bayplan.errors import BayplanError
 from bayplan.extender.wire import MAX_EXTENDER_PRIORITY, FilterResult, Victims
 
+_POSSIBLE = frozenset(range(MAX_EXTENDER_PRIORITY + 1))
 DEFAULT_REASON = "node(s) were rejected by the extender"
 
 
@@ -107,9 +108,16 @@ def prioritize_answer(value: object, asked: Sequence[str], function: str) -> dic
         )
     _must_be_known(value, set(asked), function)
     scores = dict.fromkeys(asked, 0)
+    if _all_in_range(value.values()):
+        return scores | value
     for name, score in value.items():
         scores[name] = _score(name, score, function)
     return scores
+
+
+def _all_in_range(scores: Collection[object]) -> bool:
+    """The common case, told without a look at each: plain whole numbers from 0 to 10."""
+    return set(map(type, scores)) == {int} and set(scores) <= _POSSIBLE
 
 
 def _score(name: str, score: object, function: str) -> int:

@@ -6,6 +6,8 @@ come from the live scheduler's informers once it exists.
 
 from __future__ import annotations
 
+import sys
+
 from bayplan.config import KubeSchedulerConfiguration
 from bayplan.extender.client import ExtenderMetrics, HttpExtender, TextCache
 from bayplan.extender.http import Caller
@@ -13,11 +15,16 @@ from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.live import LiveScheduler
 
 
+SWITCH_SECONDS = 0.0005
+
+
 class Extenders:
     """Makes the extenders of one configuration after another."""
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         self._caller = Caller()
+        # An attempt that waits for an answer must not then wait 5 ms more for the loop's thread.
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._texts = TextCache()
         self._metrics = ExtenderMetrics(metrics.registry)
 
