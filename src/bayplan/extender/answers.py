@@ -109,7 +109,8 @@ def prioritize_answer(value: object, asked: Sequence[str], function: str) -> dic
     _must_be_known(value, set(asked), function)
     scores = dict.fromkeys(asked, 0)
     if _all_in_range(value.values()):
-        return scores | value
+        scores.update(value)
+        return scores
     for name, score in value.items():
         scores[name] = _score(name, score, function)
     return scores

@@ -14,7 +14,6 @@ from bayplan.extender.http import Caller
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.live import LiveScheduler
 
-
 SWITCH_SECONDS = 0.0005
 
 
