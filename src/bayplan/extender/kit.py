@@ -20,7 +20,7 @@ server. What it does not do: listen on a socket (`serve`) or watch nodes (a `Nod
 import asyncio
 import hmac
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
@@ -323,6 +323,3 @@ def _name(function: Callable[..., Any]) -> str:
 
 async def _refuse(send: Send, status: int, text: str) -> None:
     await respond(send, status, text.encode(), "text/plain; charset=utf-8")
-
-
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]

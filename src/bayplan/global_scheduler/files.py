@@ -67,11 +67,6 @@ class Base(msgspec.Struct, frozen=True):
     inventory: inv.Inventory
 
 
-def config_base() -> Path:
-    """The directory that CONFIG_BASE names, or ./conf."""
-    return Path(os.environ.get("CONFIG_BASE") or "conf")
-
-
 def load(directory: Path) -> tuple[Base, list[Problem]]:
     """Read everything; the problems say whether it may be used."""
     problems: list[Problem] = []

@@ -25,7 +25,6 @@ from bayplan.global_scheduler.service import Allocations, NotFoundError, fingerp
 log = structlog.get_logger(__name__)
 
 COMPONENT = "global-scheduler"
-ERROR_PAUSE = 1.0
 
 
 class Placing:
