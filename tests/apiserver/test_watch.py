@@ -3,8 +3,8 @@
 import asyncio
 
 from bayplan.apiserver.codec import Codec
+from bayplan.clock import run_virtual
 from bayplan.store.memory import MemoryStore
-from bayplan.testing.loop import run_virtual
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod, shown
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

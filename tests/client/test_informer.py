@@ -6,7 +6,7 @@ import itertools
 from bayplan.api.meta import Object
 from bayplan.client import AsgiTransport, Client, Informer
 from bayplan.client.resources import NODES, PODS
-from bayplan.testing.loop import run_virtual
+from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
 PREFIX = "/api/v1/namespaces/default/pods"

@@ -3,7 +3,7 @@
 import asyncio
 
 from bayplan.client import AsgiTransport, Client, LeaderElector
-from bayplan.testing.loop import run_virtual
+from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"

@@ -23,7 +23,7 @@ from bayplan.client.errors import RequestTimeout, error_from
 from bayplan.client.http1 import Http1Pool
 from bayplan.client.resources import DEPLOYMENTS, NODES, PODS
 from bayplan.client.rest import is_retriable
-from bayplan.testing.loop import run_virtual
+from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
 

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from bayplan.client import ApiError, AsgiTransport, Client, NotFound
+from bayplan.clock import run_virtual
 from bayplan.framework import ApiCall
 from bayplan.scheduler.apicalls import carry_out, resource_of
-from bayplan.testing.loop import run_virtual
 
 
 class Answers:

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from bayplan.client import AsgiTransport, Client
+from bayplan.clock import run_virtual
 from bayplan.scheduler.events import EventRecorder, Reference, truncated
-from bayplan.testing.loop import run_virtual
 
 POD = Reference("Pod", "ns", "p", "u1", resource_version="5")
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from bayplan.clock import run_virtual
 from bayplan.scheduler.filewatch import FileWatch
-from bayplan.testing.loop import run_virtual
 
 
 def test_changes_are_noticed_when_the_file_rests(tmp_path):

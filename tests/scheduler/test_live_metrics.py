@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import NODES, PODS
+from bayplan.clock import run_virtual
 from bayplan.config import DEFAULT_GATES, from_data
 from bayplan.framework import Code, Status
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.store.memory import MemoryStore
-from bayplan.testing.loop import run_virtual
 
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -5,6 +5,7 @@ import json
 
 from bayplan.api import Condition
 from bayplan.client import AsgiTransport, Client
+from bayplan.clock import run_virtual
 from bayplan.engine.scheduler.actions import (
     Bind,
     CallApi,
@@ -19,7 +20,6 @@ from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.performer import BINDERS, Performer
 from bayplan.testing.builders import make_pod
-from bayplan.testing.loop import run_virtual
 
 
 class Api:

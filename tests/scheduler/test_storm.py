@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from bayplan.testing.loop import run_virtual
+from bayplan.clock import run_virtual
 from tests.scheduler.storm import Storm
 
 SPAN = os.environ.get("BAYPLAN_STORM_SEEDS", "12")

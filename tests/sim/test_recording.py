@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bayplan.clock import run_virtual
 from bayplan.sim import ScenarioSyntaxError, Settings
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.load import load_scenario
 from bayplan.sim.recording import record
 from bayplan.sim.world import running
-from bayplan.testing.loop import run_virtual
 
 
 async def _record(out: io.BytesIO) -> dict[str, str]:

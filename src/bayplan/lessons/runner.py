@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from bayplan.clock import run_virtual
 from bayplan.errors import ConfigError
 from bayplan.lessons.cluster import Cluster, Say
 from bayplan.lessons.stage import Stage
 from bayplan.plugins import in_tree_registry
 from bayplan.sim.world import Settings, World, running
-from bayplan.testing.loop import run_virtual
 
 Lesson = ModuleType | SimpleNamespace
 Scenario = Callable[[Stage], Coroutine[Any, Any, None]]

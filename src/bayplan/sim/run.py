@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from bayplan.clock import run_virtual
 from bayplan.config import KubeSchedulerConfiguration
 from bayplan.errors import BayplanError
 from bayplan.sim.client import ScenarioClient
@@ -22,7 +23,6 @@ from bayplan.sim.errors import ExpectationFailed
 from bayplan.sim.expect import Outcome
 from bayplan.sim.tracker import Moment, Tracker
 from bayplan.sim.world import Settings, World, running
-from bayplan.testing.loop import run_virtual
 
 Scenario = Callable[[ScenarioClient], Awaitable[None]]
 LIMIT = 7 * 24 * 3600.0

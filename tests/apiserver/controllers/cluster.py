@@ -16,8 +16,8 @@ from bayplan.apiserver.controllers.objects import Object
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Change, Client, ClientError, Informer, NotFound, Resource
 from bayplan.client.resources import NODES, PODS
+from bayplan.clock import run_virtual
 from bayplan.store import MemoryStore
-from bayplan.testing.loop import run_virtual
 
 Json = dict[str, Any]
 EPOCH = 1_700_000_000.0
