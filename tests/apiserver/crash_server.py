@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from bayplan.apiserver.run import run
 from bayplan.apiserver.serving import Settings
+from bayplan.cli.serve import run
 
 
 def serve(settings: Settings) -> None:

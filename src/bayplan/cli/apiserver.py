@@ -84,8 +84,8 @@ READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--max-request-bytes", default=3 * 1024 * 1024, show_default=True)
 def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **options: object) -> None:
     """Serve the Kubernetes API on this machine, without etcd or Docker."""
-    from bayplan.apiserver.run import run
     from bayplan.apiserver.serving import Settings
+    from bayplan.cli.serve import run
 
     settings = Settings(
         host=bind[0],

@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from bayplan.apiserver.controllers.manager import ControllerManager, select
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.client import AsgiTransport, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
+from bayplan.controllers.manager import ControllerManager, select
 from bayplan.framework import Registry
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from bayplan.apiserver.controllers.manager import ControllerManager, select
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import NODES
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
+from bayplan.controllers.manager import ControllerManager, select
 from bayplan.framework import Extender, Registry
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.events import EventRecorder

@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import msgspec
 
-from bayplan.apiserver.controllers.objects import Json, Object, is_finished, owner_reference
-from bayplan.apiserver.controllers.runtime import Kit, Worker
 from bayplan.client import AlreadyExists, Change, NotFound, Resource
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS
+from bayplan.controllers.objects import Json, Object, is_finished, owner_reference
+from bayplan.controllers.runtime import Kit, Worker
 
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from bayplan.apiserver.controllers import manager as manager_module
-from bayplan.apiserver.controllers.manager import CONTROLLERS, ControllerManager, select
-from bayplan.apiserver.controllers.runtime import Kit, Worker, WorkQueue
 from bayplan.client.resources import LEASES, NODES, PODS, REPLICA_SETS
+from bayplan.controllers import manager as manager_module
+from bayplan.controllers.manager import CONTROLLERS, ControllerManager, select
+from bayplan.controllers.runtime import Kit, Worker, WorkQueue
 from bayplan.errors import ConfigError
-from tests.apiserver.controllers.cluster import (
+from tests.controllers.cluster import (
     EPOCH,
     Cluster,
     Json,

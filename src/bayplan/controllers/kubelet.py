@@ -20,7 +20,10 @@ import asyncio
 from contextlib import suppress
 from zlib import crc32
 
-from bayplan.apiserver.controllers.objects import (
+from bayplan.apiserver.documents import KUBERNETES_VERSION
+from bayplan.client import AlreadyExists, Change, NotFound
+from bayplan.client.resources import LEASES, NODES, PODS
+from bayplan.controllers.objects import (
     Json,
     Object,
     condition,
@@ -29,10 +32,7 @@ from bayplan.apiserver.controllers.objects import (
     seconds_of,
     with_condition,
 )
-from bayplan.apiserver.controllers.runtime import Kit, Worker, node_index
-from bayplan.apiserver.documents import KUBERNETES_VERSION
-from bayplan.client import AlreadyExists, Change, NotFound
-from bayplan.client.resources import LEASES, NODES, PODS
+from bayplan.controllers.runtime import Kit, Worker, node_index
 
 SIMULATED = "bayplan.dev/simulated"
 RUN_SECONDS = "bayplan.dev/run-seconds"

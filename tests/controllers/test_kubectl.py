@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.apiserver.controllers.manager import ControllerManager, select
 from bayplan.apiserver.serving import Settings, running
 from bayplan.client import AsgiTransport, Client
-from tests.apiserver.controllers.cluster import Binder, Cluster
+from bayplan.controllers.manager import ControllerManager, select
+from tests.controllers.cluster import Binder, Cluster
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = [

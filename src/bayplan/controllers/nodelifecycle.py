@@ -16,7 +16,9 @@ import msgspec
 from bayplan.api.node import Taint
 from bayplan.api.pod import Toleration
 from bayplan.api.taints import tolerates
-from bayplan.apiserver.controllers.objects import (
+from bayplan.client import Change
+from bayplan.client.resources import LEASES, NODES, PODS
+from bayplan.controllers.objects import (
     Json,
     Object,
     condition,
@@ -24,9 +26,7 @@ from bayplan.apiserver.controllers.objects import (
     seconds_of,
     with_condition,
 )
-from bayplan.apiserver.controllers.runtime import Kit, Worker, node_index
-from bayplan.client import Change
-from bayplan.client.resources import LEASES, NODES, PODS
+from bayplan.controllers.runtime import Kit, Worker, node_index
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

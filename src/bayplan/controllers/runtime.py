@@ -20,9 +20,9 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import msgspec
 import structlog
 
-from bayplan.apiserver.controllers.objects import Bare, Json, Meta, Object, StorageClass, timestamp
 from bayplan.client import Change, Client, ClientError, Informer, NotFound, Resource
 from bayplan.client.rest import PatchType
+from bayplan.controllers.objects import Bare, Json, Meta, Object, StorageClass, timestamp
 
 log = structlog.get_logger(__name__)
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 
 import msgspec
 
-from bayplan.apiserver.controllers.objects import Json, Object
-from bayplan.apiserver.controllers.runtime import Kit, Worker
 from bayplan.client import ApiError, Change, NotFound, Resource
 from bayplan.client.resources import NAMESPACES
+from bayplan.controllers.objects import Json, Object
+from bayplan.controllers.runtime import Kit, Worker
 
 AGAIN_SECONDS = 0.5
 FINALIZER = "kubernetes"

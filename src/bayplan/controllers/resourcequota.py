@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bayplan.api import quantity
 from bayplan.apiserver.admission.quota import used_of
-from bayplan.apiserver.controllers.objects import Json, Object
-from bayplan.apiserver.controllers.runtime import Kit, Worker, namespace_index
 from bayplan.client import Change, Resource
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
+from bayplan.controllers.objects import Json, Object
+from bayplan.controllers.runtime import Kit, Worker, namespace_index
 
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 COUNTED = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)

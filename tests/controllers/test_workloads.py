@@ -13,7 +13,7 @@ from bayplan.client.resources import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
-from tests.apiserver.controllers.cluster import (
+from tests.controllers.cluster import (
     Cluster,
     Json,
     cluster,

@@ -8,7 +8,9 @@ from contextlib import suppress
 import msgspec
 
 from bayplan.api.labels import Selector
-from bayplan.apiserver.controllers.objects import (
+from bayplan.client import Change, Conflict, NotFound, Resource
+from bayplan.client.resources import PODS
+from bayplan.controllers.objects import (
     Json,
     Meta,
     Object,
@@ -17,15 +19,13 @@ from bayplan.apiserver.controllers.objects import (
     owner_reference,
     seconds_of,
 )
-from bayplan.apiserver.controllers.runtime import (
+from bayplan.controllers.runtime import (
     Cache,
     Kit,
     WorkQueue,
     namespace_index,
     owner_index,
 )
-from bayplan.client import Change, Conflict, NotFound, Resource
-from bayplan.client.resources import PODS
 
 # No vowels and no look-alikes, so that a hash is never a word.
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"

@@ -19,11 +19,11 @@ from contextlib import suppress
 
 import msgspec
 
-from bayplan.apiserver.controllers.namespace import discover
-from bayplan.apiserver.controllers.objects import Bare, Json, Meta, Owner
-from bayplan.apiserver.controllers.runtime import Kit, Worker
 from bayplan.client import Change, Conflict, NotFound, Resource
 from bayplan.client.resources import CORE_EVENTS, LEASES
+from bayplan.controllers.namespace import discover
+from bayplan.controllers.objects import Bare, Json, Meta, Owner
+from bayplan.controllers.runtime import Kit, Worker
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CUSTOM_KINDS = Resource(

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 
-from bayplan.apiserver.controllers.objects import Json, Object, owner_reference, with_condition
-from bayplan.apiserver.controllers.pods import template_hash
-from bayplan.apiserver.controllers.runtime import Kit, Worker, owner_index
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
+from bayplan.controllers.objects import Json, Object, owner_reference, with_condition
+from bayplan.controllers.pods import template_hash
+from bayplan.controllers.runtime import Kit, Worker, owner_index
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

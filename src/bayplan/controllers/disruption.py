@@ -6,17 +6,6 @@ The number of pods to expect is that of their controllers when the budget speaks
 
 from __future__ import annotations
 
-from bayplan.apiserver.controllers.deployment import scaled
-from bayplan.apiserver.controllers.objects import (
-    Json,
-    Object,
-    is_active,
-    is_ready,
-    seconds_of,
-    selector_of,
-    with_condition,
-)
-from bayplan.apiserver.controllers.runtime import Kit, Worker, namespace_index
 from bayplan.client import Change
 from bayplan.client.resources import (
     DEPLOYMENTS,
@@ -26,6 +15,17 @@ from bayplan.client.resources import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
+from bayplan.controllers.deployment import scaled
+from bayplan.controllers.objects import (
+    Json,
+    Object,
+    is_active,
+    is_ready,
+    seconds_of,
+    selector_of,
+    with_condition,
+)
+from bayplan.controllers.runtime import Kit, Worker, namespace_index
 
 # How long an eviction that was allowed may take before the pod counts again.
 EVICTION_SECONDS = 120.0

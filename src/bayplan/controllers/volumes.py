@@ -16,8 +16,6 @@ import asyncio
 from contextlib import suppress
 
 from bayplan.api import quantity
-from bayplan.apiserver.controllers.objects import Json, Object, StorageClass, selector_of
-from bayplan.apiserver.controllers.runtime import Kit, Worker
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import (
     NODES,
@@ -25,6 +23,8 @@ from bayplan.client.resources import (
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
 )
+from bayplan.controllers.objects import Json, Object, StorageClass, selector_of
+from bayplan.controllers.runtime import Kit, Worker
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"

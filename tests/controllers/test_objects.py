@@ -19,7 +19,7 @@ from bayplan.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
-from tests.apiserver.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual, workload
+from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual, workload
 
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 CUSTOM = Resource("example.com", "v1", "widgets", "Widget")

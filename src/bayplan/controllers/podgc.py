@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bayplan.apiserver.controllers.objects import Json, Object, is_finished
-from bayplan.apiserver.controllers.runtime import Kit, Worker, node_index
 from bayplan.client import Change, NotFound
 from bayplan.client.resources import NODES, PODS
+from bayplan.controllers.objects import Json, Object, is_finished
+from bayplan.controllers.runtime import Kit, Worker, node_index
 
 
 class PodGarbageCollector:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bayplan.apiserver.controllers.objects import (
+from bayplan.client import AlreadyExists
+from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS
+from bayplan.controllers.objects import (
     Json,
     Object,
     is_finished,
@@ -19,10 +21,8 @@ from bayplan.apiserver.controllers.objects import (
     owner_reference,
     selector_of,
 )
-from bayplan.apiserver.controllers.pods import PodControl, is_available, pod_from, template_hash
-from bayplan.apiserver.controllers.runtime import Kit, Worker
-from bayplan.client import AlreadyExists
-from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS
+from bayplan.controllers.pods import PodControl, is_available, pod_from, template_hash
+from bayplan.controllers.runtime import Kit, Worker
 
 REVISION_LABEL = "controller-revision-hash"
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"

@@ -18,18 +18,18 @@ from bayplan.api.node import Taint
 from bayplan.api.node_selectors import compile_node_selector
 from bayplan.api.pod import Toleration
 from bayplan.api.taints import first_untolerated
-from bayplan.apiserver.controllers.deployment import scaled
-from bayplan.apiserver.controllers.objects import (
+from bayplan.client import Change
+from bayplan.client.resources import DAEMON_SETS, NODES
+from bayplan.controllers.deployment import scaled
+from bayplan.controllers.objects import (
     Json,
     Object,
     is_finished,
     is_ready,
     selector_of,
 )
-from bayplan.apiserver.controllers.pods import PodControl, is_available, pod_from, template_hash
-from bayplan.apiserver.controllers.runtime import Kit, Worker, together
-from bayplan.client import Change
-from bayplan.client.resources import DAEMON_SETS, NODES
+from bayplan.controllers.pods import PodControl, is_available, pod_from, template_hash
+from bayplan.controllers.runtime import Kit, Worker, together
 
 EVICTING = frozenset(("NoExecute",))
 REVISION_LABEL = "controller-revision-hash"

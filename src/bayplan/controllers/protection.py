@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
-from bayplan.apiserver.controllers.objects import Object, is_finished
-from bayplan.apiserver.controllers.runtime import Kit, Worker
 from bayplan.client import Change, Resource
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from bayplan.controllers.objects import Object, is_finished
+from bayplan.controllers.runtime import Kit, Worker
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"

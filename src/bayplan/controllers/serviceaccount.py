@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bayplan.apiserver.controllers.objects import Object
-from bayplan.apiserver.controllers.runtime import Kit, Worker
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import NAMESPACES, SERVICE_ACCOUNTS
+from bayplan.controllers.objects import Object
+from bayplan.controllers.runtime import Kit, Worker
 
 
 class ServiceAccountController:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.apiserver.controllers.resourcequota import RESOURCE_QUOTAS
 from bayplan.client import ClientError
 from bayplan.client.resources import PODS
-from tests.apiserver.controllers.cluster import Json, cluster, virtual
+from bayplan.controllers.resourcequota import RESOURCE_QUOTAS
+from tests.controllers.cluster import Json, cluster, virtual
 
 
 def pod(name: str) -> Json:

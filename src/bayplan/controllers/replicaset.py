@@ -6,7 +6,9 @@ from contextlib import suppress
 from functools import partial
 
 from bayplan.api.labels import Selector, from_map
-from bayplan.apiserver.controllers.objects import (
+from bayplan.client import ApiError, ClientError, NotFound, Resource
+from bayplan.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
+from bayplan.controllers.objects import (
     Json,
     Object,
     is_active,
@@ -14,10 +16,8 @@ from bayplan.apiserver.controllers.objects import (
     selector_of,
     with_condition,
 )
-from bayplan.apiserver.controllers.pods import PodControl, is_available, pod_from, victims
-from bayplan.apiserver.controllers.runtime import Kit, Worker, together
-from bayplan.client import ApiError, ClientError, NotFound, Resource
-from bayplan.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS
+from bayplan.controllers.pods import PodControl, is_available, pod_from, victims
+from bayplan.controllers.runtime import Kit, Worker, together
 
 BURST = 500  # pods made or deleted before looking again
 

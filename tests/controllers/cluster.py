@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from bayplan.apiserver.controllers.manager import ControllerManager, select
-from bayplan.apiserver.controllers.objects import Object
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Change, Client, ClientError, Informer, NotFound, Resource
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import run_virtual
+from bayplan.controllers.manager import ControllerManager, select
+from bayplan.controllers.objects import Object
 from bayplan.store import MemoryStore
 
 Json = dict[str, Any]

@@ -19,29 +19,29 @@ from typing import Any, Protocol
 
 import structlog
 
-from bayplan.apiserver.controllers.daemonset import DaemonSetController
-from bayplan.apiserver.controllers.deployment import DeploymentController
-from bayplan.apiserver.controllers.disruption import DisruptionController
-from bayplan.apiserver.controllers.ephemeral import EphemeralClaimController
-from bayplan.apiserver.controllers.garbage import GarbageCollector
-from bayplan.apiserver.controllers.job import JobController
-from bayplan.apiserver.controllers.kubelet import Kubelet
-from bayplan.apiserver.controllers.namespace import NamespaceController
-from bayplan.apiserver.controllers.nodelifecycle import NodeLifecycleController
-from bayplan.apiserver.controllers.objects import Json
-from bayplan.apiserver.controllers.podgc import PodGarbageCollector
-from bayplan.apiserver.controllers.protection import ProtectionController
-from bayplan.apiserver.controllers.replicaset import (
+from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.client.asgi_transport import AsgiApp
+from bayplan.controllers.daemonset import DaemonSetController
+from bayplan.controllers.deployment import DeploymentController
+from bayplan.controllers.disruption import DisruptionController
+from bayplan.controllers.ephemeral import EphemeralClaimController
+from bayplan.controllers.garbage import GarbageCollector
+from bayplan.controllers.job import JobController
+from bayplan.controllers.kubelet import Kubelet
+from bayplan.controllers.namespace import NamespaceController
+from bayplan.controllers.nodelifecycle import NodeLifecycleController
+from bayplan.controllers.objects import Json
+from bayplan.controllers.podgc import PodGarbageCollector
+from bayplan.controllers.protection import ProtectionController
+from bayplan.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
 )
-from bayplan.apiserver.controllers.resourcequota import ResourceQuotaController
-from bayplan.apiserver.controllers.runtime import Kit
-from bayplan.apiserver.controllers.serviceaccount import ServiceAccountController
-from bayplan.apiserver.controllers.statefulset import StatefulSetController
-from bayplan.apiserver.controllers.volumes import VolumeBinder
-from bayplan.client import AsgiTransport, Client, Informer
-from bayplan.client.asgi_transport import AsgiApp
+from bayplan.controllers.resourcequota import ResourceQuotaController
+from bayplan.controllers.runtime import Kit
+from bayplan.controllers.serviceaccount import ServiceAccountController
+from bayplan.controllers.statefulset import StatefulSetController
+from bayplan.controllers.volumes import VolumeBinder
 from bayplan.errors import ConfigError
 
 log = structlog.get_logger(__name__)

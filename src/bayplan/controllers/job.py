@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from bayplan.apiserver.controllers.objects import (
+from bayplan.client.resources import JOBS
+from bayplan.controllers.objects import (
     Json,
     Object,
     condition,
@@ -20,9 +21,8 @@ from bayplan.apiserver.controllers.objects import (
     selector_of,
     with_condition,
 )
-from bayplan.apiserver.controllers.pods import PodControl, pod_from
-from bayplan.apiserver.controllers.runtime import Kit, Worker, together
-from bayplan.client.resources import JOBS
+from bayplan.controllers.pods import PodControl, pod_from
+from bayplan.controllers.runtime import Kit, Worker, together
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -39,7 +39,7 @@ async def _serve(settings: Settings, controllers: list[str], say: Callable[[str]
 def _select(controllers: str) -> list[str]:
     if not controllers:
         return []
-    from bayplan.apiserver.controllers.manager import select
+    from bayplan.controllers.manager import select
 
     return select(controllers)
 
@@ -49,7 +49,7 @@ async def _beside(served: Running, controllers: list[str]) -> AsyncIterator[None
     if not controllers:
         yield
         return
-    from bayplan.apiserver.controllers.manager import beside
+    from bayplan.controllers.manager import beside
 
     async with beside(served.server, served.token, controllers):
         yield
