@@ -197,8 +197,10 @@ class Normaliser:
         }
 
         def cell(i, content):
-            # later events of a watch carry no columns: there an age is known by its look
-            looks_aged = not columns and re.fullmatch(r"(\d+[smhd])+", str(content))
+            # Later events of a watch carry no columns, and when an event was seen is a string:
+            # there an age is known by its look.
+            unsure = not columns or columns[i].get("name") in ("First Seen", "Last Seen")
+            looks_aged = unsure and re.fullmatch(r"(\d+[smhdy])+", str(content))
             return "<age>" if i in aged or looks_aged else self.value(content)
 
         rows = [
