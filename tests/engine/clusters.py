@@ -1,8 +1,8 @@
 """Engines on random or hand-made clusters."""
 
 from bayplan.config import default_config, from_data
+from bayplan.engine.cycle.records import RecordRing
 from bayplan.engine.engine import Engine
-from bayplan.engine.records import RecordRing
 from bayplan.plugins import in_tree_registry
 from tests.reference import World
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.engine.choice import ListOrder, nodes_to_find, preorder_keys, sample
+from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, preorder_keys, sample
 from bayplan.framework import NodeTable
 from bayplan.testing import make_node
 

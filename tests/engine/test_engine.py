@@ -288,7 +288,7 @@ def test_an_impossible_quantity_in_a_pod_is_refused_by_name():
 
 
 def test_reasons_that_quote_values_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("bayplan.framework.diagnosis._CROWD", 20)
+    monkeypatch.setattr("bayplan.framework.contract.diagnosis._CROWD", 20)
     asked = iter(range(10_000))
     engine = broken(filter_node=lambda s, p, n: unschedulable(f"try {next(asked)}"))
     for number in range(40):

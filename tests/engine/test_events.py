@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayplan.engine.events import node_update_events, pod_update_events
+from bayplan.engine.queue.changes import node_update_events, pod_update_events
 from bayplan.testing import make_node, make_pod
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bayplan.engine.records import AttemptRecord, History, RecordRing
+from bayplan.engine.cycle.records import AttemptRecord, History, RecordRing
 from bayplan.engine.replay import describe
 from bayplan.framework import Outcomes
 from bayplan.testing import make_pod

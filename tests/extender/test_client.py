@@ -10,8 +10,8 @@ from bayplan.config.types import ExtenderManagedResource
 from bayplan.extender import Extender
 from bayplan.extender.client import HttpExtender, TextCache
 from bayplan.extender.http import Caller
-from bayplan.framework.extender import ExtenderError
-from bayplan.framework.results import Victims
+from bayplan.framework.contract.extender import ExtenderError
+from bayplan.framework.contract.results import Victims
 from bayplan.testing.builders import make_node, make_pod
 from tests.extender.servers import plain_server, serving
 

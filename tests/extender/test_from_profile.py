@@ -6,7 +6,7 @@ import pytest
 from bayplan.errors import ConfigError
 from bayplan.extender import Extender, wire
 from bayplan.extender.from_profile import ProfileExtender
-from bayplan.framework.status import unresolvable
+from bayplan.framework.contract.status import unresolvable
 from bayplan.plugins import in_tree_registry
 from bayplan.testing.builders import make_node, make_pod
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bayplan.api.labels import parse_selector, requirement
+from bayplan.cluster.order import zone_key
+from bayplan.cluster.selection import requirement_mask
 from bayplan.engine.cache import Cache
 from bayplan.errors import DecodeError
 from bayplan.framework import NodeTable, PodInfos, PodQuery, QueryPart
-from bayplan.framework.node_order import zone_key
-from bayplan.framework.selection import requirement_mask
 from bayplan.testing import ZONE, make_node, make_pod
 from bayplan.testing.strategies import APPS, nodes, pods
 

@@ -25,7 +25,8 @@ from bayplan.framework import (
     unresolvable,
     unschedulable,
 )
-from bayplan.framework.binding import (
+from bayplan.framework.contract.results import PreBindPreFlightResult
+from bayplan.framework.runtime.binding import (
     pre_bind_groups,
     run_bind,
     run_permit,
@@ -33,15 +34,14 @@ from bayplan.framework.binding import (
     run_reserve,
     run_unreserve,
 )
-from bayplan.framework.filtering import (
+from bayplan.framework.runtime.filtering import (
     call_filter,
     run_filters_on,
     run_post_filters,
     run_pre_enqueue,
     run_pre_filters,
 )
-from bayplan.framework.results import PreBindPreFlightResult
-from bayplan.framework.scoring import run_scores
+from bayplan.framework.runtime.scoring import run_scores
 from bayplan.plugins import in_tree_registry
 from bayplan.testing import make_node, make_pod
 

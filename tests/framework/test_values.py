@@ -16,7 +16,7 @@ from bayplan.framework import (
     Verdict,
     unresolvable,
 )
-from bayplan.framework.waiting import WaitingPod, WaitingPods, go_duration
+from bayplan.framework.contract.permits import WaitingPod, WaitingPods, go_duration
 from bayplan.testing import make_node, make_pod
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from bayplan.api import plain
-from bayplan.engine.scheduler import CallApi
+from bayplan.engine.loop import CallApi
 from bayplan.testing import (
     HOSTNAME,
     make_claim,
@@ -16,7 +16,7 @@ from bayplan.testing import (
     make_volume,
     request,
 )
-from tests.engine.scheduler.helper import World
+from tests.engine.loop.helper import World
 
 
 def calls(world):

@@ -11,7 +11,7 @@ from bayplan.config.args import (
     UtilizationShapePoint,
 )
 from bayplan.framework import CycleState, Handle, Victims
-from bayplan.framework.scoring import default_normalize
+from bayplan.framework.runtime.scoring import default_normalize
 from bayplan.plugins.default_preemption.victims import (
     compile_budgets,
     pick_node,

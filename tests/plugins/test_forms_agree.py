@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayplan.framework import Code, CycleState, Handle, Status
-from bayplan.framework.filtering import call_filter, call_filter_node, call_pre_filter
-from bayplan.framework.profile import Profile
-from bayplan.framework.scoring import call_normalize, call_pre_score, call_score
+from bayplan.framework.runtime.filtering import call_filter, call_filter_node, call_pre_filter
+from bayplan.framework.runtime.profile import Profile
+from bayplan.framework.runtime.scoring import call_normalize, call_pre_score, call_score
 from bayplan.plugins import in_tree_registry
 from bayplan.testing.strategies import clusters, pods
 from tests.engine.clusters import world_for

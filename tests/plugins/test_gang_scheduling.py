@@ -4,10 +4,10 @@ import pytest
 
 from bayplan.config import FeatureGates, from_data
 from bayplan.framework import Code, CycleState, Handle, QueueingHint
-from bayplan.framework.waiting import WaitingPod
+from bayplan.framework.contract.permits import WaitingPod
 from bayplan.plugins import gang_scheduling
 from bayplan.testing import make_node, make_pod, make_pod_group
-from tests.engine.scheduler.helper import HEAD, World
+from tests.engine.loop.helper import HEAD, World
 
 GATES = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
 

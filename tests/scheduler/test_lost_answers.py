@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from bayplan.engine.scheduler.actions import Bind
-from bayplan.engine.scheduler.inputs import BindDone
+from bayplan.engine.loop.actions import Bind
+from bayplan.engine.loop.inputs import BindDone
 from tests.scheduler.test_performer import path, perform, pod
 
 

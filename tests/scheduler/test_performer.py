@@ -6,7 +6,7 @@ import json
 from bayplan.api import Condition
 from bayplan.client import AsgiTransport, Client
 from bayplan.clock import run_virtual
-from bayplan.engine.scheduler.actions import (
+from bayplan.engine.loop.actions import (
     Bind,
     CallApi,
     Evict,
@@ -14,7 +14,7 @@ from bayplan.engine.scheduler.actions import (
     PatchPod,
     RecordEvent,
 )
-from bayplan.engine.scheduler.inputs import BindDone, CallsDone, Evicted
+from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted
 from bayplan.framework import ApiCall
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder

@@ -161,8 +161,8 @@ def make_engine(nodes: int, placed: int, workload: str, records: bool = True) ->
     """An engine with all default plugins, nodes of 4 cpu and 32 Gi, and pods already placed."""
     from bayplan.api import Node, ObjectMeta, Pod, convert
     from bayplan.config import default_config
+    from bayplan.engine.cycle.records import RecordRing
     from bayplan.engine.engine import Engine
-    from bayplan.engine.records import RecordRing
     from bayplan.plugins import in_tree_registry
 
     ring = RecordRing() if records else None

@@ -15,7 +15,7 @@ import click
 from bayplan.errors import BayplanError
 
 if TYPE_CHECKING:
-    from bayplan.engine.records import AttemptRecord
+    from bayplan.engine.cycle.records import AttemptRecord
     from bayplan.scheduler.cluster import LocalCluster
 
 WAIT = 15.0

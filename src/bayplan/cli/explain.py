@@ -15,7 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from bayplan.client import Connection
-    from bayplan.engine.scheduler.explain import Attempt, Explanation
+    from bayplan.engine.loop.explain import Attempt, Explanation
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DEFAULT_SCHEDULER = "https://127.0.0.1:10259"
@@ -39,7 +39,7 @@ def command(
 
     from bayplan.api import yaml
     from bayplan.client import load_kubeconfig
-    from bayplan.engine.scheduler.explain import Explanation
+    from bayplan.engine.loop.explain import Explanation
 
     connection = load_kubeconfig(kubeconfig or None, context=context)
     key = f"{namespace or connection.namespace}/{name}"

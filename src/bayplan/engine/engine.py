@@ -2,9 +2,9 @@
 
 `Engine.place` does all that kube-scheduler does in one attempt, from PreFilter to Permit, and
 leaves the pod assumed if it found a node; binding is up to the caller, with
-`bayplan.framework.binding`. The engine reads no clock and keeps no secrets: `now` is an argument,
-all state is in the cache. Every node is looked at and scored unless `percentageOfNodesToScore`
-says otherwise.
+`bayplan.framework.runtime.binding`. The engine reads no clock and keeps no secrets: `now` is an
+argument, all state is in the cache. Every node is looked at and scored unless
+`percentageOfNodesToScore` says otherwise.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from bayplan.api import Pod
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from bayplan.engine.answers.classes import AttemptFailed, PodClass
 from bayplan.engine.cache import Cache
-from bayplan.engine.choice import ListOrder
-from bayplan.engine.classes import AttemptFailed, PodClass
-from bayplan.engine.decisions import Decision, GroupDecision
-from bayplan.engine.records import AttemptRecord, RecordRing
-from bayplan.engine.search import Search, SearchSettings
+from bayplan.engine.cycle.choice import ListOrder
+from bayplan.engine.cycle.decisions import Decision, GroupDecision
+from bayplan.engine.cycle.records import AttemptRecord, RecordRing
+from bayplan.engine.cycle.search import Search, SearchSettings
 from bayplan.errors import ConfigError
 from bayplan.framework import (
     CLEAR_NOMINATION,
@@ -36,9 +36,9 @@ from bayplan.framework import (
     Profile,
     Status,
 )
-from bayplan.framework.binding import run_permit, run_reserve, run_unreserve
-from bayplan.framework.filtering import run_post_filters
-from bayplan.framework.registry import Factory
+from bayplan.framework.contract.registry import Factory
+from bayplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
+from bayplan.framework.runtime.filtering import run_post_filters
 
 NO_NODES = "no nodes available to schedule pods"
 

@@ -15,10 +15,10 @@ import numpy as np
 from bayplan.api import KINDS, Node, Object, Pod, convert
 from bayplan.config import DEFAULT_GATES, FeatureGates, default_config, from_data
 from bayplan.engine.cache import Cache
-from bayplan.engine.decisions import Decision
+from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.framework import Status
-from bayplan.framework.registry import Factory
+from bayplan.framework.contract.registry import Factory
 from bayplan.plugins import in_tree_registry
 
 PRE_FILTER_RESULT = "PreFilterResult"

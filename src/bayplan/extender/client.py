@@ -18,8 +18,8 @@ from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.errors import DecodeError
 from bayplan.extender import wire
 from bayplan.extender.http import Call, Caller, ssl_context
-from bayplan.framework.extender import ExtenderError, ExtenderFilterResult
-from bayplan.framework.results import Victims
+from bayplan.framework.contract.extender import ExtenderError, ExtenderFilterResult
+from bayplan.framework.contract.results import Victims
 
 B = TypeVar("B")
 T = TypeVar("T")

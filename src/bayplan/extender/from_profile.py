@@ -16,13 +16,13 @@ import msgspec
 from bayplan.api import Node, Object, Pod
 from bayplan.config import load_file
 from bayplan.engine.cache import Cache
-from bayplan.engine.decisions import Decision
+from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.extender.answers import Rejection
 from bayplan.extender.wire import MAX_EXTENDER_PRIORITY
 from bayplan.framework import Code, Registry
-from bayplan.framework.points import MAX_SCORE
+from bayplan.framework.contract.points import MAX_SCORE
 
 
 class ProfileExtender:

@@ -26,7 +26,7 @@ import msgspec
 from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
 from bayplan.extender.body import BodyError, unpack
-from bayplan.framework.extender import ExtenderError
+from bayplan.framework.contract.extender import ExtenderError
 
 MAX_ANSWER = 256 * 1024 * 1024
 CHUNK = 1 << 18

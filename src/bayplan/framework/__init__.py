@@ -3,9 +3,15 @@
 Start with `points` (what a plugin may do) and `nodes.Nodes` (what it sees).
 """
 
-from bayplan.framework.counts import CountColumn, OwnedTerm, PodCounts, PodQuery, QueryPart
-from bayplan.framework.diagnosis import Diagnosis, FitError, Outcomes
-from bayplan.framework.events import (
+from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.counts import CountColumn, OwnedTerm, PodCounts, PodQuery, QueryPart
+from bayplan.cluster.info import AffinityTerm, NodeInfo, PodInfo, PodInfos, PodTraits, signature
+from bayplan.cluster.nodes import Nodes, NodeSelection
+from bayplan.cluster.nominator import Nominator
+from bayplan.cluster.objects import ClusterObjects, Lister
+from bayplan.cluster.table import NodeTable
+from bayplan.framework.contract.diagnosis import Diagnosis, FitError, Outcomes
+from bayplan.framework.contract.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     ActionType,
@@ -16,14 +22,10 @@ from bayplan.framework.events import (
     Resource,
     on,
 )
-from bayplan.framework.extender import Extender, ExtenderError, ExtenderFilterResult
-from bayplan.framework.handle import Handle
-from bayplan.framework.info import AffinityTerm, NodeInfo, PodInfo, PodInfos, PodTraits, signature
-from bayplan.framework.node_table import NodeTable
-from bayplan.framework.nodes import Nodes, NodeSelection
-from bayplan.framework.nominator import Nominator
-from bayplan.framework.objects import ClusterObjects, Lister
-from bayplan.framework.points import (
+from bayplan.framework.contract.extender import Extender, ExtenderError, ExtenderFilterResult
+from bayplan.framework.contract.handle import Handle
+from bayplan.framework.contract.permits import WaitingPod, WaitingPods
+from bayplan.framework.contract.points import (
     MAX_SCORE,
     MIN_SCORE,
     POINTS,
@@ -52,9 +54,14 @@ from bayplan.framework.points import (
     ScorePlugin,
     implements,
 )
-from bayplan.framework.profile import ALL_EVENTS, Profile
-from bayplan.framework.registry import Factory, Registry, from_entry_points, from_modules, merge
-from bayplan.framework.results import (
+from bayplan.framework.contract.registry import (
+    Factory,
+    Registry,
+    from_entry_points,
+    from_modules,
+    merge,
+)
+from bayplan.framework.contract.results import (
     CLEAR_NOMINATION,
     ApiCall,
     Effects,
@@ -66,9 +73,8 @@ from bayplan.framework.results import (
     PreFilterResult,
     Victims,
 )
-from bayplan.framework.scoring import default_normalize
-from bayplan.framework.state import PODS_TO_ACTIVATE, CycleState, StateMissing
-from bayplan.framework.status import (
+from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState, StateMissing
+from bayplan.framework.contract.status import (
     SKIP,
     Code,
     Status,
@@ -77,8 +83,9 @@ from bayplan.framework.status import (
     unresolvable,
     unschedulable,
 )
-from bayplan.framework.verdict import BoolArray, IntArray, Verdict
-from bayplan.framework.waiting import WaitingPod, WaitingPods
+from bayplan.framework.contract.verdict import Verdict
+from bayplan.framework.runtime.profile import ALL_EVENTS, Profile
+from bayplan.framework.runtime.scoring import default_normalize
 
 NodeStatuses = Diagnosis
 """What a PostFilter plugin gets: why each node was refused."""

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.errors import ConfigError
-from bayplan.framework.points import implements
-from bayplan.framework.state import CycleState
-from bayplan.framework.status import Status
-from bayplan.framework.verdict import BoolArray, IntArray, Verdict
+from bayplan.framework.contract.points import implements
+from bayplan.framework.contract.state import CycleState
+from bayplan.framework.contract.status import Status
+from bayplan.framework.contract.verdict import Verdict
 from bayplan.global_scheduler.files import Policy, PolicyEntry
 from bayplan.global_scheduler.plugins import Registry
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorFit, FlavorPlan, replicas_that_fit

@@ -3,7 +3,7 @@
 Registration is the dict literal below; nothing registers itself by being imported.
 """
 
-from bayplan.framework.registry import Registry
+from bayplan.framework.contract.registry import Registry
 from bayplan.plugins import (
     default_binder,
     default_preemption,

@@ -26,7 +26,7 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
-from bayplan.framework.status import Code
+from bayplan.framework.contract.status import Code
 from bayplan.plugins.per_cluster import per_cluster
 
 NAME = "GangScheduling"

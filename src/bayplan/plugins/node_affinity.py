@@ -1,6 +1,6 @@
 """Matches a pod's node selector and node affinity, and affinity that the profile adds to all pods.
 
-Requirements are decided per distinct label value (`bayplan.framework.selection`). A pod whose
+Requirements are decided per distinct label value (`bayplan.cluster.selection`). A pod whose
 required terms all name nodes narrows the search to those nodes before any filter runs.
 """
 
@@ -19,6 +19,7 @@ from bayplan.api.node_selectors import (
     compile_node_selector,
     compile_preferred,
 )
+from bayplan.cluster.selection import RequiredNodes, selector_mask, term_mask
 from bayplan.config import NodeAffinityArgs
 from bayplan.errors import ConfigError
 from bayplan.framework import (
@@ -42,7 +43,6 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
-from bayplan.framework.selection import RequiredNodes, selector_mask, term_mask
 
 NAME = "NodeAffinity"
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bayplan.api import Object, Pod
+from bayplan.cluster.info import ANY_IP, Port, host_ports, ports_conflict
 from bayplan.framework import (
     SKIP,
     ActionType,
@@ -29,7 +30,6 @@ from bayplan.framework import (
     on,
     unschedulable,
 )
-from bayplan.framework.info import ANY_IP, Port, host_ports, ports_conflict
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bayplan.api import Pod
 from bayplan.api.requests import is_scalar
+from bayplan.cluster.resources import resource_id
 from bayplan.config import NodeResourcesBalancedAllocationArgs
 from bayplan.framework import (
     MAX_SCORE,
@@ -27,7 +28,6 @@ from bayplan.framework import (
     Nodes,
     Status,
 )
-from bayplan.framework.resources import resource_id
 
 NAME = "NodeResourcesBalancedAllocation"
 _WANTED = f"{NAME}/wanted"

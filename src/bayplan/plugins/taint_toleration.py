@@ -12,6 +12,7 @@ import numpy as np
 
 from bayplan.api import Node, Object, Pod, Taint, Toleration
 from bayplan.api.taints import PREFER_NO_SCHEDULE, first_untolerated, tolerated
+from bayplan.cluster.selection import taint_lookup
 from bayplan.framework import (
     ActionType,
     BoolArray,
@@ -31,7 +32,6 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
-from bayplan.framework.selection import taint_lookup
 
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"

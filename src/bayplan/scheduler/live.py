@@ -26,13 +26,13 @@ import structlog
 from bayplan.api import Object, Pod
 from bayplan.client import Change, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
-from bayplan.engine.scheduler import Scheduler
-from bayplan.engine.scheduler.actions import Action
-from bayplan.engine.scheduler.inputs import Input
-from bayplan.engine.scheduler.timing import Timing
+from bayplan.engine.loop import Scheduler
+from bayplan.engine.loop.actions import Action
+from bayplan.engine.loop.inputs import Input
+from bayplan.engine.loop.timing import Timing
 from bayplan.errors import ConfigError
 from bayplan.framework import Registry
-from bayplan.framework.extender import Extender
+from bayplan.framework.contract.extender import Extender
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.feed import Feed

@@ -20,7 +20,7 @@ import structlog
 from bayplan.api import Pod, decode
 from bayplan.client import ApiError, Client, ClientError, Conflict, NotFound, is_retriable
 from bayplan.client.resources import PODS
-from bayplan.engine.scheduler.actions import (
+from bayplan.engine.loop.actions import (
     Action,
     Bind,
     CallApi,
@@ -30,8 +30,8 @@ from bayplan.engine.scheduler.actions import (
     PatchPod,
     RecordEvent,
 )
-from bayplan.engine.scheduler.inputs import BindDone, CallsDone, Evicted, Input
-from bayplan.framework.results import ApiCall
+from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted, Input
+from bayplan.framework.contract.results import ApiCall
 from bayplan.observe.logs import verbosity
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.apicalls import carry_out

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bayplan.api import Node, Pod
-from bayplan.framework.extender import ExtenderError, ExtenderFilterResult
-from bayplan.framework.results import Victims
+from bayplan.framework.contract.extender import ExtenderError, ExtenderFilterResult
+from bayplan.framework.contract.results import Victims
 
 Filter = Callable[[Pod, Node], str]
 Score = Callable[[Pod, Node], int]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from bayplan.client import Client, LeaderElector
 from bayplan.client.resources import LEASES
-from bayplan.engine.scheduler.actions import Action
+from bayplan.engine.loop.actions import Action
 from bayplan.framework import Extender
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.live import LiveScheduler

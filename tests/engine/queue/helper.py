@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bayplan.api import Pod
 from bayplan.engine.queue import HintIndex, SchedulingQueue
-from bayplan.framework.events import ActionType, QueueingHint, Resource, on
-from bayplan.framework.status import unresolvable
+from bayplan.framework.contract.events import ActionType, QueueingHint, Resource, on
+from bayplan.framework.contract.status import unresolvable
 
 NODE_ADD_ONLY = "NodeWatcher"
 POD_DELETE = "PodWatcher"

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from bayplan.engine.events import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from bayplan.engine.queue import AlreadyQueuedError, Place
-from bayplan.framework.events import ActionType, ClusterEvent, Resource
+from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
+from bayplan.framework.contract.events import ActionType, ClusterEvent, Resource
 from bayplan.testing import make_node, make_pod
 from tests.engine.queue.helper import BROKEN, GATES, NODE_ADD_ONLY, PICKY, POD_DELETE, make_queue
 
@@ -407,7 +407,7 @@ def test_metrics_by_plugin():
 
 def test_pods_alike_are_ruled_out_by_one_hint():
     from bayplan.engine.queue import HintIndex, SchedulingQueue
-    from bayplan.framework.events import QueueingHint, on
+    from bayplan.framework.contract.events import QueueingHint, on
     from tests.engine.queue.helper import FakeNominations
 
     def roomy(pod, old, new):

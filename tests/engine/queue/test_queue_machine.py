@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from bayplan.engine.events import ASSIGNED_POD_DELETE, NODE_ADD
 from bayplan.engine.queue import Place, QueuedPod
+from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE, NODE_ADD
 from bayplan.testing import make_node, make_pod
 from tests.engine.queue.helper import NODE_ADD_ONLY, PICKY, POD_DELETE, make_queue
 

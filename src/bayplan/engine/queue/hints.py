@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bayplan.framework.events import (
+from bayplan.framework.contract.events import (
     ActionType,
     ClusterEvent,
     ClusterEventWithHint,
     HintFn,
     Resource,
 )
-from bayplan.framework.profile import ALL_EVENTS
+from bayplan.framework.runtime.profile import ALL_EVENTS
 
 EXTENDER = "Extender"
 """The name that stands for all extenders among the plugins that rejected a pod."""

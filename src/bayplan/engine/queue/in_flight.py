@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bayplan.api import Object
-from bayplan.framework.events import ClusterEvent
+from bayplan.framework.contract.events import ClusterEvent
 
 
 class SeenEvent(NamedTuple):

@@ -20,20 +20,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from bayplan.api import Object, Pod
-from bayplan.engine.events import UNSCHEDULED_POD_ADD, UNSCHEDULED_POD_UPDATE, pod_update_events
 from bayplan.engine.queue.backoff import Backoff
+from bayplan.engine.queue.changes import (
+    UNSCHEDULED_POD_ADD,
+    UNSCHEDULED_POD_UPDATE,
+    pod_update_events,
+)
 from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
 from bayplan.engine.queue.hints import HintIndex
 from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
 from bayplan.engine.queue.requeuing import SAMPLE, HintObserver, Incoming, Requeuing, Strategy
 from bayplan.engine.queue.waiting_room import WaitingRoom
-from bayplan.framework.events import (
+from bayplan.framework.contract.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
-from bayplan.framework.status import Status, is_success
+from bayplan.framework.contract.status import Status, is_success
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"

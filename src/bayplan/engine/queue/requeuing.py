@@ -16,7 +16,7 @@ from bayplan.engine.queue.hints import CLASS_HINTS, CLASS_RESOURCES, HintIndex, 
 from bayplan.engine.queue.in_flight import SeenEvent
 from bayplan.engine.queue.pods import QueuedPod
 from bayplan.engine.queue.waiting_room import WaitingRoom
-from bayplan.framework.events import ClusterEvent, HintFn, QueueingHint
+from bayplan.framework.contract.events import ClusterEvent, HintFn, QueueingHint
 
 SAMPLE = 10
 HintObserver = Callable[[str, tuple[str, ...], float], None]

@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from bayplan.framework.state import CycleState
-from bayplan.framework.status import unschedulable
-from bayplan.framework.verdict import IntArray, Verdict
+from bayplan.cluster.arrays import IntArray
+from bayplan.framework.contract.state import CycleState
+from bayplan.framework.contract.status import unschedulable
+from bayplan.framework.contract.verdict import Verdict
 from bayplan.global_scheduler.needs import Combination, Need, best_first, quotient
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import NO_POOL

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from bayplan.framework.state import CycleState
-from bayplan.framework.verdict import IntArray
+from bayplan.cluster.arrays import IntArray
+from bayplan.framework.contract.state import CycleState
 from bayplan.global_scheduler.needs import Amount
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorPlan, by_combination
 from bayplan.global_scheduler.stack import Allocation, Requirement

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bayplan.framework.state import CycleState
-from bayplan.framework.status import Code, unresolvable
-from bayplan.framework.verdict import Verdict
+from bayplan.framework.contract.state import CycleState
+from bayplan.framework.contract.status import Code, unresolvable
+from bayplan.framework.contract.verdict import Verdict
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.view import SiteView
 

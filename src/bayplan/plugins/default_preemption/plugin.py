@@ -35,7 +35,7 @@ from bayplan.framework import (
     unresolvable,
     unschedulable,
 )
-from bayplan.framework.diagnosis import fit_text
+from bayplan.framework.contract.diagnosis import fit_text
 from bayplan.plugins.default_preemption.memory import (
     Memories,
     Memory,

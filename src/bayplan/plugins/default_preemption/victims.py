@@ -25,7 +25,7 @@ from bayplan.framework import (
     failed,
     unresolvable,
 )
-from bayplan.framework.filtering import (
+from bayplan.framework.runtime.filtering import (
     run_add_pod,
     run_filters_with_nominated,
     run_remove_pod,

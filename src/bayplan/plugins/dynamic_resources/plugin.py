@@ -38,7 +38,7 @@ from bayplan.framework import (
     unresolvable,
     unschedulable,
 )
-from bayplan.framework.status import Code
+from bayplan.framework.contract.status import Code
 from bayplan.plugins.dynamic_resources import extended
 from bayplan.plugins.dynamic_resources.claims import (
     ClaimBooks,

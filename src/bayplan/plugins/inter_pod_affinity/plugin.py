@@ -31,7 +31,7 @@ from bayplan.framework import (
     failed,
     unresolvable,
 )
-from bayplan.framework.scoring import among
+from bayplan.framework.runtime.scoring import among
 from bayplan.plugins.inter_pod_affinity.hints import AffinityHints
 from bayplan.plugins.inter_pod_affinity.preferred import PreferredState
 from bayplan.plugins.inter_pod_affinity.required import RequiredState

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayplan.cluster.counts import PREFERRED, REQUIRED_AFFINITY
 from bayplan.framework import IntArray, NodeInfo, Nodes, PodInfo
-from bayplan.framework.counts import PREFERRED, REQUIRED_AFFINITY
-from bayplan.framework.scoring import compact
+from bayplan.framework.runtime.scoring import compact
 from bayplan.plugins.inter_pod_affinity.terms import Matcher
 
 

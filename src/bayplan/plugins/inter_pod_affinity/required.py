@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from bayplan.cluster.counts import REQUIRED_ANTI_AFFINITY
 from bayplan.framework import (
     AffinityTerm,
     BoolArray,
@@ -24,7 +25,6 @@ from bayplan.framework import (
     unresolvable,
     unschedulable,
 )
-from bayplan.framework.counts import REQUIRED_ANTI_AFFINITY
 from bayplan.plugins.inter_pod_affinity.terms import Matcher
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"

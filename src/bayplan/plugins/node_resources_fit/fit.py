@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bayplan.api import Pod
 from bayplan.api.requests import is_extended, is_scalar, pod_requests, to_integers
+from bayplan.cluster.resources import CPU_ID, MEMORY_ID, resource_id, resource_name
 from bayplan.config import NodeResourcesFitArgs
 from bayplan.framework import (
     BoolArray,
@@ -30,7 +31,6 @@ from bayplan.framework import (
     Status,
     Verdict,
 )
-from bayplan.framework.resources import CPU_ID, MEMORY_ID, resource_id, resource_name
 from bayplan.plugins.node_resources_fit.hints import FitHints
 from bayplan.plugins.node_resources_fit.strategies import (
     Wanted,

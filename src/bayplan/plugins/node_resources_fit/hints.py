@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bayplan.api import DeviceClass, Node, Object, Pod
 from bayplan.api.requests import node_allocatable, pod_resources
+from bayplan.cluster.resources import resource_name
 from bayplan.framework import (
     ActionType,
     ClusterEventWithHint,
@@ -14,7 +15,6 @@ from bayplan.framework import (
     Resource,
     on,
 )
-from bayplan.framework.resources import resource_name
 
 IMPLICIT_DEVICES = "deviceclass.resource.kubernetes.io/"
 

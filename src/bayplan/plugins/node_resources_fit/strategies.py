@@ -13,11 +13,11 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from bayplan.cluster.resources import CPU_ID, MEMORY_ID
 from bayplan.config import NodeResourcesFitArgs
 from bayplan.config.args import ScoringStrategyType, UtilizationShapePoint
 from bayplan.errors import ConfigError
 from bayplan.framework import MAX_SCORE, IntArray, NodeInfo, Nodes
-from bayplan.framework.resources import CPU_ID, MEMORY_ID
 
 MAX_CUSTOM_SCORE = 10
 

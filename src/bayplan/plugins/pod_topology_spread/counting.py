@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bayplan.api import Pod
+from bayplan.cluster.selection import RequiredNodes, taint_lookup
 from bayplan.framework import BoolArray, IntArray, NodeTable
-from bayplan.framework.selection import RequiredNodes, taint_lookup
 from bayplan.plugins.pod_topology_spread.constraints import Constraint
 
 Included = BoolArray | None

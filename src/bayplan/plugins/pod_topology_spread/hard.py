@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
+from bayplan.cluster.arrays import BoolArray
 from bayplan.framework import (
     IntArray,
     NodeInfo,
@@ -21,7 +22,6 @@ from bayplan.framework import (
     unresolvable,
     unschedulable,
 )
-from bayplan.framework.verdict import BoolArray
 from bayplan.plugins.pod_topology_spread.constraints import Constraint
 from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
 

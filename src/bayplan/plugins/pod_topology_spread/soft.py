@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, NodeTable
-from bayplan.framework.scoring import among, compact
+from bayplan.framework.runtime.scoring import among, compact
 from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraints
 from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
 

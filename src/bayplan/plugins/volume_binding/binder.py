@@ -21,8 +21,8 @@ from bayplan.api import (
     Pod,
 )
 from bayplan.framework import ApiCall, ClusterObjects, Nodes, Status, failed
-from bayplan.framework.status import Code
-from bayplan.framework.verdict import OutcomeArray
+from bayplan.framework.contract.status import Code
+from bayplan.framework.contract.verdict import OutcomeArray
 from bayplan.plugins.volume_binding.assume import AssumeCache
 from bayplan.plugins.volume_binding.index import Candidate, VolumeIndex
 from bayplan.plugins.volume_binding.matching import Choices, in_order, unmatched

@@ -14,8 +14,8 @@ import numpy as np
 
 from bayplan.api import PersistentVolume, quantity
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
+from bayplan.cluster.selection import requirement_mask
 from bayplan.framework import BoolArray, IntArray, NodeTable
-from bayplan.framework.selection import requirement_mask
 from bayplan.plugins.volume_binding.assume import AssumeCache
 from bayplan.plugins.volume_claims import class_of_volume
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from bayplan.api import CSIStorageCapacity, PersistentVolumeClaim, StorageClass, quantity
 from bayplan.api.labels import IN, Requirement, compile_selector
+from bayplan.cluster.selection import requirement_mask
 from bayplan.framework import BoolArray, ClusterObjects, Nodes
-from bayplan.framework.selection import requirement_mask
 from bayplan.plugins.volume_claims import class_of_claim
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"

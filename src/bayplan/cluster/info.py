@@ -1,0 +1,382 @@
+"""What scheduling knows about one pod and about one node, worked out once.
+
+Pods made from one template agree in nearly everything. Their *signature* is a short byte string of
+all that scheduling reads of a pod but its name, times, annotations and status; pods with one
+signature share one `PodTraits`. `NodeInfo` is a row of the node table as plain numbers: what the
+scalar form of a plugin sees, and what dry runs copy and change. Writing to a NodeInfo never
+changes the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bayplan.api import Node, Pod, PodAffinityTerm, Volume, WeightedPodAffinityTerm
+from bayplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
+from bayplan.api.requests import PodResources, pod_resources
+from bayplan.cluster.resources import CPU_ID, EPHEMERAL_ID, MEMORY_ID, resource_id
+
+if TYPE_CHECKING:
+    from bayplan.cluster.table import NodeTable
+
+Port = tuple[str, str, int]
+"""A host port: ip (`0.0.0.0` for any), protocol, number."""
+
+ANY_IP = "0.0.0.0"
+
+
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
+    """A compiled pod affinity term; equal terms of different pods compare and hash equal."""
+
+    topology_key: str
+    selector: Selector
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+
+    def matches(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> bool:
+        """Whether a pod with these labels in this namespace is meant."""
+        inside = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        return inside and self.selector.matches(labels)
+
+
+Weighted = tuple[int, AffinityTerm]
+
+
+class PodTraits:
+    """What all pods of one signature have in common. Shared: do not change."""
+
+    __slots__ = (
+        "affinity_problem",
+        "claims",
+        "fit",
+        "has_affinity",
+        "ports",
+        "preferred_affinity",
+        "preferred_anti_affinity",
+        "priority",
+        "required_affinity",
+        "required_anti_affinity",
+        "resources",
+        "used",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        self.resources: PodResources = pod_resources(pod)
+        self.fit: tuple[tuple[int, int], ...] = _vector(self.resources.fit)
+        """What the pod needs to be placed, as (resource id, amount), in id order."""
+        self.used: tuple[tuple[int, int], ...] = _vector(self.resources.used)
+        """What the pod takes once placed."""
+        self.ports: tuple[Port, ...] = host_ports(pod)
+        self.claims: tuple[str, ...] = claim_keys(pod)
+        """Keys of the persistent volume claims that the pod names directly."""
+        self.priority: int = pod.priority
+        self.affinity_problem = ""
+        """Why terms could not be compiled; the terms of that list are then missing."""
+        self.required_affinity: tuple[AffinityTerm, ...] = ()
+        self.required_anti_affinity: tuple[AffinityTerm, ...] = ()
+        self.preferred_affinity: tuple[Weighted, ...] = ()
+        self.preferred_anti_affinity: tuple[Weighted, ...] = ()
+        self.has_affinity = False
+        """Whether the pod has a podAffinity or podAntiAffinity stanza."""
+        self._compile_affinity(pod)
+
+    def _compile_affinity(self, pod: Pod) -> None:
+        affinity = pod.spec.affinity
+        if affinity is None:
+            return
+        namespace = pod.metadata.namespace
+        if affinity.pod_affinity is not None:
+            self.has_affinity = True
+            self.required_affinity = self._terms(affinity.pod_affinity.required, namespace)
+            self.preferred_affinity = self._weighted(affinity.pod_affinity.preferred, namespace)
+        if affinity.pod_anti_affinity is not None:
+            self.has_affinity = True
+            anti = affinity.pod_anti_affinity
+            self.required_anti_affinity = self._terms(anti.required, namespace)
+            self.preferred_anti_affinity = self._weighted(anti.preferred, namespace)
+
+    def _terms(self, terms: Iterable[PodAffinityTerm], namespace: str) -> tuple[AffinityTerm, ...]:
+        try:
+            return tuple(compile_affinity_term(term, namespace) for term in terms)
+        except SelectorError as problem:
+            self.affinity_problem = self.affinity_problem or str(problem)
+            return ()
+
+    def _weighted(
+        self, terms: Iterable[WeightedPodAffinityTerm], namespace: str
+    ) -> tuple[Weighted, ...]:
+        try:
+            return tuple(
+                (item.weight, compile_affinity_term(item.pod_affinity_term, namespace))
+                for item in terms
+            )
+        except SelectorError as problem:
+            self.affinity_problem = self.affinity_problem or str(problem)
+            return ()
+
+
+def compile_affinity_term(term: PodAffinityTerm, namespace: str) -> AffinityTerm:
+    """Compile a term of a pod in `namespace`; raises SelectorError."""
+    names = frozenset(term.namespaces)
+    if not names and term.namespace_selector is None:
+        names = frozenset((namespace,))
+    ns_selector = term.namespace_selector
+    return AffinityTerm(
+        term.topology_key,
+        compile_selector(term.label_selector),
+        names,
+        NOTHING if ns_selector is None else compile_selector(ns_selector),
+    )
+
+
+def host_ports(pod: Pod) -> tuple[Port, ...]:
+    """The distinct host ports that a pod takes; ordinary init containers' do not count."""
+    found: dict[Port, None] = {}
+    spec = pod.spec
+    sidecars = tuple(c for c in spec.init_containers if c.restartable)
+    for container in spec.containers + sidecars:
+        for port in container.ports:
+            if port.host_port > 0:
+                found[(port.host_ip or ANY_IP, port.protocol or "TCP", port.host_port)] = None
+    return tuple(found)
+
+
+def ports_conflict(wanted: Port, used: Port) -> bool:
+    """Whether two host ports cannot be had on one node; addresses are compared as text."""
+    same = wanted[1] == used[1] and wanted[2] == used[2]
+    return same and (wanted[0] == used[0] or ANY_IP in (wanted[0], used[0]))
+
+
+def claim_keys(pod: Pod) -> tuple[str, ...]:
+    """Keys of the claims named by `persistentVolumeClaim` volumes (not of ephemeral ones)."""
+    return tuple(
+        f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    )
+
+
+def _vector(requests: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted((resource_id(name), amount) for name, amount in requests.items()))
+
+
+class PodInfo:
+    """A pod with its traits, and the node that it was placed on, if any."""
+
+    __slots__ = ("group", "node_name", "owned", "pod", "signature", "traits")
+
+    def __init__(self, pod: Pod, traits: PodTraits, signature: bytes, node_name: str = "") -> None:
+        self.pod = pod
+        self.traits = traits
+        self.signature = signature
+        self.node_name = node_name
+        self.group: object = None
+        """Where the table counts this pod; set while it is on a node."""
+        self.owned: tuple[object, ...] = ()
+        """Where the table counts this pod's own affinity terms; set while it is on a node."""
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def priority(self) -> int:
+        return self.traits.priority
+
+    @property
+    def terminating(self) -> bool:
+        return self.pod.metadata.deletion_timestamp != ""
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.pod.key}, node={self.node_name!r})"
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def signature(pod: Pod) -> bytes:
+    """Everything that scheduling reads of a pod but name, times, annotations, status and node."""
+    spec, meta = pod.spec, pod.metadata
+    if spec.node_name:
+        spec = msgspec.structs.replace(spec, node_name="")
+    if spec.volumes:
+        kept = tuple(v for v in spec.volumes if v != Volume(name=v.name))
+        spec = msgspec.structs.replace(spec, volumes=kept)
+    owners = meta.owner_references
+    return _ENCODER.encode((meta.namespace, meta.labels, spec, owners))
+
+
+class PodInfos:
+    """Makes PodInfo for pods, sharing traits between pods of one signature.
+
+    Keeps at most `limit` signatures, forgetting the oldest half when full; traits live on as long
+    as a pod uses them.
+    """
+
+    def __init__(self, limit: int = 65536) -> None:
+        self._traits: dict[bytes, tuple[bytes, PodTraits]] = {}
+        self._limit = limit
+
+    def make(self, pod: Pod, node_name: str = "") -> PodInfo:
+        """Work out a pod; `node_name` overrides `spec.nodeName` for assumed pods."""
+        key = signature(pod)
+        node = node_name or pod.spec.node_name
+        if _has_own_resources(pod):
+            status = pod.status
+            own = (status.resources, status.allocated_resources, status.container_statuses)
+            key += _ENCODER.encode((*own, status.init_container_statuses, status.conditions))
+        known = self._traits.get(key)
+        if known is None:
+            if len(self._traits) >= self._limit:
+                for old in list(self._traits)[: self._limit // 2]:
+                    del self._traits[old]
+            known = self._traits[key] = (key, PodTraits(pod))
+        # The first key is shared, so that 500,000 equal pods do not hold 500,000 equal strings.
+        return PodInfo(pod, known[1], known[0], node)
+
+
+def _has_own_resources(pod: Pod) -> bool:
+    """Whether the pod's status changes what it uses (an in-place resize)."""
+    status = pod.status
+    if status.resources is not None or status.allocated_resources:
+        return True
+    for item in status.container_statuses + status.init_container_statuses:
+        if item.resources is not None or item.allocated_resources:
+            return True
+    return False
+
+
+class NodeInfo:
+    """One node: its object, its pods and its sums, as plain Python numbers.
+
+    `requested` and `allocatable` are lists by resource id (`bayplan.cluster.resources`); use
+    `free`, `allocatable_of` and `requested_of` for access by name.
+    """
+
+    __slots__ = (
+        "_ports",
+        "allocatable",
+        "allowed_pods",
+        "node",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pods",
+        "requested",
+        "row",
+        "table",
+    )
+
+    def __init__(
+        self,
+        table: NodeTable,
+        row: int,
+        node: Node,
+        pods: list[PodInfo],
+        sums: tuple[list[int], list[int], int, int, int],
+    ) -> None:
+        self.table = table
+        self.row = row
+        """The node's row in the full table."""
+        self.node = node
+        self.pods = pods
+        """Pods in the order that kube-scheduler keeps. Shared with the table unless cloned."""
+        self.allocatable, self.requested, self.allowed_pods, cpu, memory = sums
+        self.nonzero_cpu: int = cpu
+        self.nonzero_memory: int = memory
+        self._ports: set[Port] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.node.metadata.labels
+
+    @property
+    def used_ports(self) -> set[Port]:
+        if self._ports is None:
+            self._ports = {port for info in self.pods for port in info.traits.ports}
+        return self._ports
+
+    def allocatable_of(self, name: str) -> int:
+        return _at(self.allocatable, resource_id(name))
+
+    def requested_of(self, name: str) -> int:
+        return _at(self.requested, resource_id(name))
+
+    def free(self, name: str) -> int:
+        return self.allocatable_of(name) - self.requested_of(name)
+
+    def clone(self) -> NodeInfo:
+        """Copy for a what-if; the copy may be changed with `add_pod` and `remove_pod`."""
+        sums = (
+            self.allocatable,
+            self.requested.copy(),
+            self.allowed_pods,
+            self.nonzero_cpu,
+            self.nonzero_memory,
+        )
+        return NodeInfo(self.table, self.row, self.node, self.pods.copy(), sums)
+
+    def add_pod(self, info: PodInfo) -> None:
+        self.pods.append(info)
+        self._change(info, 1)
+
+    def remove_pod(self, info: PodInfo) -> None:
+        """Take a pod off; as upstream, the last pod of the list moves into the hole."""
+        remove_swapping(self.pods, info)
+        self._change(info, -1)
+
+    def _change(self, info: PodInfo, sign: int) -> None:
+        requested, traits = self.requested, info.traits
+        for number, amount in traits.used:
+            if number >= len(requested):
+                requested.extend([0] * (number + 1 - len(requested)))
+            requested[number] += sign * amount
+        cpu, memory = traits.resources.nonzero
+        self.nonzero_cpu += sign * cpu
+        self.nonzero_memory += sign * memory
+        self._ports = None
+
+
+def remove_swapping(pods: list[PodInfo], info: PodInfo) -> None:
+    """Remove by uid; the last element takes the freed place."""
+    uid = info.pod.metadata.uid
+    for place, other in enumerate(pods):
+        if other.pod.metadata.uid == uid:
+            last = pods.pop()
+            if place < len(pods):
+                pods[place] = last
+            return
+    raise KeyError(uid)
+
+
+def _at(amounts: list[int], number: int) -> int:
+    return amounts[number] if number < len(amounts) else 0
+
+
+__all__ = [
+    "ANY_IP",
+    "CPU_ID",
+    "EPHEMERAL_ID",
+    "MEMORY_ID",
+    "AffinityTerm",
+    "NodeInfo",
+    "PodInfo",
+    "PodInfos",
+    "PodTraits",
+    "Port",
+    "Weighted",
+    "claim_keys",
+    "compile_affinity_term",
+    "host_ports",
+    "ports_conflict",
+    "remove_swapping",
+    "signature",
+]

@@ -1,0 +1,508 @@
+"""The cluster as a table: one row a node, one contiguous array a column.
+
+Rows are dense, in no meaningful order; `order` gives kube-scheduler's list order (zones in turn).
+Every change of a row is noted in a journal, so that whoever keeps something computed per row looks
+only at what changed (`changes_since`). Nodes coming or going may move rows: `structure` then grows,
+and everything kept per row is void.
+
+Pods on nodes that are not (or no longer) known wait aside and count nowhere, as upstream.
+The table does not know assumed from confirmed pods; `bayplan.engine.cache` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.api import Node, Taint
+from bayplan.api.requests import node_allocatable
+from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.counts import PodCounts
+from bayplan.cluster.info import NodeInfo, PodInfo, Port, remove_swapping
+from bayplan.cluster.label_column import LabelColumn
+from bayplan.cluster.nodes import CodeArray, NodeSelection
+from bayplan.cluster.order import NodeOrder
+from bayplan.cluster.resources import resource_count, resource_id
+
+NO_PODS = np.iinfo(np.int64).max
+"""`min_priority` of a node without pods."""
+
+_JOURNAL_LIMIT = 1 << 16
+
+
+class ImageState:
+    """An image: the rows that have it, with the size that each node reports.
+
+    Upstream's cache keeps the size that it saw first for all nodes, which depends on the order of
+    events; sizes of one image differ only in made-up clusters.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+
+
+class NodeTable:
+    """All nodes and the pods placed on them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.capacity = 64
+        self.structure = 0
+        """Grows when rows come, go or move."""
+        self.nodes_revision = 0
+        """Grows when any node object changes in what scheduling reads, comes or goes."""
+        self.images_revision = 0
+        self.nodes: list[Node] = []
+        self.pods: list[list[PodInfo]] = []
+        self.taints: list[tuple[Taint, ...]] = []
+        self.images: dict[str, ImageState] = {}
+        self.claim_users: dict[str, int] = {}
+        """Claim key to how many placed pods name it."""
+        self.ports_in_use: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+        """(protocol, port) to rows to the addresses in use there, with how many pods use them."""
+        self.counts = PodCounts(self)
+        self._rows: dict[str, int] = {}
+        self._order = NodeOrder()
+        self._labels: dict[str, LabelColumn] = {}
+        self._taint_ids: dict[tuple[Taint, ...], int] = {}
+        self._waiting: dict[str, list[PodInfo]] = {}
+        self._journal: list[int] = []
+        self._journal_start = 0
+        self._all_rows = np.arange(64, dtype=np.int64)
+        resources = max(resource_count(), 4)
+        self._allocatable = np.zeros((resources, 64), dtype=np.int64)
+        self._requested = np.zeros((resources, 64), dtype=np.int64)
+        self._numbers = np.zeros((6, 64), dtype=np.int64)
+        self._unschedulable = np.zeros(64, dtype=bool)
+        self._taint_sets = np.zeros(64, dtype=np.int64)
+
+    # -- what plugins read (the Nodes protocol) ---------------------------------------------
+
+    @property
+    def table(self) -> NodeTable:
+        return self
+
+    @property
+    def rows(self) -> IntArray:
+        return self._all_rows[: self.count]
+
+    def pick(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        return column
+
+    def names(self) -> Sequence[str]:
+        return [node.metadata.name for node in self.nodes]
+
+    def allocatable(self, resource: int) -> IntArray:
+        return self._resource(self._allocatable, resource)
+
+    def requested(self, resource: int) -> IntArray:
+        return self._resource(self._requested, resource)
+
+    @property
+    def nonzero_cpu(self) -> IntArray:
+        return self._numbers[0, : self.count]
+
+    @property
+    def nonzero_memory(self) -> IntArray:
+        return self._numbers[1, : self.count]
+
+    @property
+    def allowed_pods(self) -> IntArray:
+        return self._numbers[2, : self.count]
+
+    @property
+    def pod_count(self) -> IntArray:
+        return self._numbers[3, : self.count]
+
+    @property
+    def min_priority(self) -> IntArray:
+        return self._numbers[4, : self.count]
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        return self._unschedulable[: self.count]
+
+    @property
+    def taint_sets(self) -> CodeArray:
+        return self._taint_sets[: self.count]
+
+    def label_codes(self, key: str) -> CodeArray:
+        return self.label_column(key).codes[: self.count]
+
+    def label_values(self, key: str) -> Sequence[str]:
+        return self.label_column(key).values
+
+    def info(self, place: int) -> NodeInfo:
+        numbers = self._numbers[:, place].tolist()
+        sums = (
+            self._allocatable[:, place].tolist(),
+            self._requested[:, place].tolist(),
+            numbers[2],
+            numbers[0],
+            numbers[1],
+        )
+        return NodeInfo(self, place, self.nodes[place], self.pods[place], sums)
+
+    def blocks(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """For some rows: what is offered and used by resource id, and the other numbers."""
+        return (
+            self._allocatable.take(rows, axis=1),
+            self._requested.take(rows, axis=1),
+            self._numbers.take(rows, axis=1),
+        )
+
+    # -- finding rows -----------------------------------------------------------------------
+
+    def row_of(self, name: str) -> int | None:
+        return self._rows.get(name)
+
+    def name_of(self, row: int) -> str:
+        return self.nodes[row].metadata.name
+
+    def info_of(self, name: str) -> NodeInfo | None:
+        row = self._rows.get(name)
+        return None if row is None else self.info(row)
+
+    def select(self, rows: IntArray) -> NodeSelection:
+        """A view of some rows."""
+        return NodeSelection(self, rows)
+
+    def what_if(self, node: NodeInfo) -> NodeTable:
+        """A table of one row that holds a (changed) copy of a node."""
+        table = NodeTable()
+        table.add_node(node.node)
+        for info in node.pods:
+            table.add_pod(PodInfo(info.pod, info.traits, info.signature, node.name))
+        return table
+
+    @property
+    def order(self) -> IntArray:
+        """Rows in kube-scheduler's list order."""
+        return self._order.rows(self._rows, self.structure)
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The codes of a label, made on first use and kept up to date from then on."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = LabelColumn(key, self.capacity)
+            for row, node in enumerate(self.nodes):
+                column.set(row, node.metadata.labels.get(key))
+        return column
+
+    # -- the journal ------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """How many row changes there have been."""
+        return self._journal_start + len(self._journal)
+
+    def changes_since(self, generation: int) -> list[int] | None:
+        """Changes noted since `generation`: row * 2, plus 1 if the node object changed.
+
+        Rows may repeat. None means: too long ago, look at everything.
+        """
+        start = generation - self._journal_start
+        return None if start < 0 else self._journal[start:]
+
+    def _note(self, row: int, node_changed: bool) -> None:
+        self._journal.append(row * 2 + node_changed)
+        if len(self._journal) > _JOURNAL_LIMIT:
+            half = _JOURNAL_LIMIT // 2
+            del self._journal[:half]
+            self._journal_start += half
+
+    # -- nodes come and go ------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        """Add a node, or replace it if it is known."""
+        name = node.metadata.name
+        if name in self._rows:
+            self.update_node(node)
+            return
+        allocatable = node_allocatable(node.status.allocatable)
+        row = self.count
+        self._make_room(row)
+        self.count += 1
+        self._rows[name] = row
+        self.nodes.append(node)
+        self.pods.append([])
+        self._numbers[:, row] = (0, 0, 0, 0, NO_PODS, 0)
+        self._requested[:, row] = 0
+        self._set_node(row, node, allocatable)
+        self._add_images(row, node)
+        self._order.add(node)
+        self._restructure()
+        for info in self._waiting.pop(name, ()):
+            self._place(info, row)
+
+    def update_node(self, node: Node) -> bool:
+        """Replace a node's object; False if nothing that scheduling reads changed."""
+        row = self._rows[node.metadata.name]
+        old = self.nodes[row]
+        if _equal_for_scheduling(old, node):
+            self.nodes[row] = node
+            return False
+        allocatable = node_allocatable(node.status.allocatable)
+        if old.status.images != node.status.images:
+            self._remove_images(row, old)
+            self._add_images(row, node)
+        self.nodes[row] = node
+        self._set_node(row, node, allocatable)
+        if old.metadata.labels != node.metadata.labels:
+            self.counts.forget_arrays()
+            if self._order.move(old, node):
+                self._restructure()
+        self.nodes_revision += 1
+        self._note(row, node_changed=True)
+        if len(self.taints) > 2 * self.count + 1024:
+            self._forget_unused_codes()
+        return True
+
+    def remove_node(self, name: str) -> Node | None:
+        """Remove a node; its pods wait aside until it comes back or they are removed."""
+        row = self._rows.get(name)
+        if row is None:
+            return None
+        node = self.nodes[row]
+        last = self.count - 1
+        stay = list(self.pods[last]) if last != row else []
+        leave = list(self.pods[row])
+        for info in leave:
+            self._unplace(info, row)
+        for info in stay:
+            self._unplace(info, last)
+        if leave:
+            self._waiting[name] = leave
+        self._remove_images(row, node)
+        if last != row:
+            self._move_row(last, row)
+        for column in self._labels.values():
+            column.set(last, None)
+        del self._rows[name]
+        self.nodes.pop()
+        self.pods.pop()
+        self.count = last
+        self._order.remove(node)
+        self._forget_unused_codes()
+        self._restructure()
+        for info in stay:
+            self._place(info, row)
+        return node
+
+    def _move_row(self, source: int, target: int) -> None:
+        moved = self.nodes[source]
+        self._remove_images(source, moved)
+        self.nodes[target] = moved
+        self.pods[target] = []
+        self._rows[moved.metadata.name] = target
+        self._numbers[:, target] = (0, 0, 0, 0, NO_PODS, 0)
+        self._requested[:, target] = 0
+        self._set_node(target, moved, node_allocatable(moved.status.allocatable))
+        self._add_images(target, moved)
+
+    def _set_node(self, row: int, node: Node, allocatable: dict[str, int]) -> None:
+        numbers = [(resource_id(name), amount) for name, amount in allocatable.items()]
+        self._make_resources()
+        self._allocatable[:, row] = 0
+        for number, amount in numbers:
+            self._allocatable[number, row] = amount
+        self._numbers[2, row] = allocatable.get("pods", 0)
+        self._unschedulable[row] = node.spec.unschedulable
+        self._taint_sets[row] = self._taint_set(node.spec.taints)
+        labels = node.metadata.labels
+        for key, column in self._labels.items():
+            column.set(row, labels.get(key))
+
+    def _forget_unused_codes(self) -> None:
+        """Number taints and label values anew once most numbers stand for what is gone."""
+        limit = 2 * self.count + 1024
+        if len(self.taints) > limit:
+            self.taints, self._taint_ids = [], {}
+            for row, node in enumerate(self.nodes):
+                self._taint_sets[row] = self._taint_set(node.spec.taints)
+            self.structure += 1
+        for key, column in list(self._labels.items()):
+            if len(column.values) > limit:
+                del self._labels[key]
+                self.label_column(key)
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        number = self._taint_ids.get(taints, -1)
+        if number < 0:
+            number = self._taint_ids[taints] = len(self.taints)
+            self.taints.append(taints)
+        return number
+
+    def _restructure(self) -> None:
+        self.structure += 1
+        self.nodes_revision += 1
+        self.images_revision += 1
+        self.counts.forget_arrays()
+
+    def _add_images(self, row: int, node: Node) -> None:
+        for image in node.status.images:
+            for name in image.names:
+                state = self.images.get(name)
+                if state is None:
+                    state = self.images[name] = ImageState()
+                state.rows[row] = image.size_bytes
+        self.images_revision += 1
+
+    def _remove_images(self, row: int, node: Node) -> None:
+        for image in node.status.images:
+            for name in image.names:
+                state = self.images.get(name)
+                if state is not None:
+                    state.rows.pop(row, None)
+                    if not state.rows:
+                        del self.images[name]
+        self.images_revision += 1
+
+    # -- pods come and go -------------------------------------------------------------------
+
+    def add_pod(self, info: PodInfo) -> None:
+        """Place a pod on `info.node_name`."""
+        row = self._rows.get(info.node_name)
+        if row is None:
+            self._waiting.setdefault(info.node_name, []).append(info)
+        else:
+            self._place(info, row)
+
+    def remove_pod(self, info: PodInfo) -> None:
+        """Take a pod off `info.node_name`."""
+        row = self._rows.get(info.node_name)
+        if row is not None:
+            self._unplace(info, row)
+            return
+        waiting = self._waiting[info.node_name]
+        remove_swapping(waiting, info)
+        if not waiting:
+            del self._waiting[info.node_name]
+
+    def pods_of(self, name: str) -> list[PodInfo]:
+        """The pods on a node, known or not."""
+        row = self._rows.get(name)
+        return self._waiting.get(name, []) if row is None else self.pods[row]
+
+    def all_pods(self) -> Iterator[PodInfo]:
+        """The pods on known nodes."""
+        for pods in self.pods:
+            yield from pods
+
+    def waiting_pods(self) -> Iterator[PodInfo]:
+        """The pods on unknown nodes."""
+        for pods in self._waiting.values():
+            yield from pods
+
+    def _place(self, info: PodInfo, row: int) -> None:
+        traits = info.traits
+        self.pods[row].append(info)
+        self._sum(info, row, 1)
+        numbers = self._numbers
+        if traits.priority < numbers[4, row]:
+            numbers[4, row] = traits.priority
+        for port in traits.ports:
+            self._use_port(port, row)
+        for claim in traits.claims:
+            self.claim_users[claim] = self.claim_users.get(claim, 0) + 1
+        self.counts.add(info, row)
+        self._journal.append(row * 2)
+        if len(self._journal) > _JOURNAL_LIMIT:
+            self._note(row, node_changed=False)
+
+    def _unplace(self, info: PodInfo, row: int) -> None:
+        pods, traits = self.pods[row], info.traits
+        remove_swapping(pods, info)
+        self._sum(info, row, -1)
+        if traits.priority == self._numbers[4, row]:
+            lowest = min((other.traits.priority for other in pods), default=NO_PODS)
+            self._numbers[4, row] = lowest
+        for port in traits.ports:
+            self._free_port(port, row)
+        for claim in traits.claims:
+            left = self.claim_users[claim] - 1
+            if left:
+                self.claim_users[claim] = left
+            else:
+                del self.claim_users[claim]
+        self.counts.remove(info, row)
+        self._note(row, node_changed=False)
+
+    def _sum(self, info: PodInfo, row: int, sign: int) -> None:
+        requested, numbers, traits = self._requested, self._numbers, info.traits
+        for number, amount in traits.used:
+            if number >= len(requested):
+                self._make_resources()
+                requested = self._requested
+            requested[number, row] += sign * amount
+        cpu, memory = traits.resources.nonzero
+        numbers[0, row] += sign * cpu
+        numbers[1, row] += sign * memory
+        numbers[3, row] += sign
+
+    def _use_port(self, port: Port, row: int) -> None:
+        ip, protocol, number = port
+        rows = self.ports_in_use.setdefault((protocol, number), {})
+        addresses = rows.setdefault(row, {})
+        addresses[ip] = addresses.get(ip, 0) + 1
+
+    def _free_port(self, port: Port, row: int) -> None:
+        # Upstream keeps a set, so the first of two equal users to go frees the port for both;
+        # that depends on the order of events, so users are counted here instead.
+        ip, protocol, number = port
+        rows = self.ports_in_use[(protocol, number)]
+        addresses = rows[row]
+        addresses[ip] -= 1
+        if not addresses[ip]:
+            del addresses[ip]
+            if not addresses:
+                del rows[row]
+                if not rows:
+                    del self.ports_in_use[(protocol, number)]
+
+    # -- room -------------------------------------------------------------------------------
+
+    def _resource(self, columns: IntArray, resource: int) -> IntArray:
+        if resource >= len(columns):
+            return np.zeros(self.count, dtype=np.int64)
+        column: IntArray = columns[resource, : self.count]
+        return column
+
+    def _make_resources(self) -> None:
+        wanted = resource_count()
+        if wanted > len(self._allocatable):
+            more = ((0, max(wanted, 2 * len(self._allocatable)) - len(self._allocatable)), (0, 0))
+            self._allocatable = np.pad(self._allocatable, more)
+            self._requested = np.pad(self._requested, more)
+
+    def _make_room(self, row: int) -> None:
+        if row < self.capacity:
+            return
+        more = self.capacity
+        self.capacity += more
+        wide = ((0, 0), (0, more))
+        self._allocatable = np.pad(self._allocatable, wide)
+        self._requested = np.pad(self._requested, wide)
+        self._numbers = np.pad(self._numbers, wide)
+        self._unschedulable = np.pad(self._unschedulable, (0, more))
+        self._taint_sets = np.pad(self._taint_sets, (0, more))
+        self._all_rows = np.arange(self.capacity, dtype=np.int64)
+        for column in self._labels.values():
+            column.grow(self.capacity)
+
+
+def _equal_for_scheduling(old: Node, new: Node) -> bool:
+    a, b = old.status, new.status
+    return (
+        old.metadata.labels == new.metadata.labels
+        and old.metadata.annotations == new.metadata.annotations
+        and old.spec == new.spec
+        and a.allocatable == b.allocatable
+        and a.images == b.images
+        and a.declared_features == b.declared_features
+        and a.capacity == b.capacity
+    )

@@ -1,0 +1,1 @@
+"""What plugins said, kept between attempts."""

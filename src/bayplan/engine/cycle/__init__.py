@@ -1,0 +1,1 @@
+"""One attempt: search, choice, decision, record."""

@@ -1,0 +1,211 @@
+"""What an attempt leaves behind: why each node failed, what each plugin scored, who won.
+
+A record holds numbers, not texts: arrays that were computed anyway. An array that the engine
+replaces is shared; one in which it goes on changing rows is kept as an early copy and the changes
+since, and put together when somebody asks. So a record costs what changed, records are always on,
+and explaining a decision later computes no score twice. The ring keeps the newest, within limits.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.api import Pod
+from bayplan.framework import IntArray, Outcomes, Status
+from bayplan.framework.contract.results import Victims
+
+
+class Column(NamedTuple):
+    """What one plugin scored."""
+
+    plugin: str
+    weight: int
+    normalized: npt.NDArray[Any]
+    """0..100 by row, before weighting."""
+    raw: npt.NDArray[Any] | None
+    """What the plugin said before normalising; None if it does not normalise."""
+
+
+Change = tuple[int, Any, Any]
+"""Slot, row (or rows), new value (or values)."""
+
+
+class History:
+    """Arrays as they were, and every change since, in order; shared by many records."""
+
+    __slots__ = ("arrays", "changes", "labels")
+
+    def __init__(
+        self, arrays: list[npt.NDArray[Any] | None], labels: list[tuple[str, int]]
+    ) -> None:
+        self.arrays = arrays
+        self.labels = labels
+        """Plugin and weight of each slot."""
+        self.changes: list[Change] = []
+
+    def array(self, slot: int, end: int) -> npt.NDArray[Any] | None:
+        """A slot's array as it was after `end` changes."""
+        start = self.arrays[slot]
+        if start is None:
+            return None
+        array = start.copy()
+        for changed, rows, values in self.changes[:end]:
+            if changed == slot:
+                array[rows] = values
+        return array
+
+
+class AttemptRecord(msgspec.Struct, gc=False):
+    """One attempt to place one pod."""
+
+    pod: Pod
+    profile: str
+    now: float
+    outcomes: Outcomes
+    """What the numbers in `fails` stand for."""
+    names: tuple[str, ...]
+    """Node names by row; all arrays have this length."""
+    feasible_count: int = 0
+    node_name: str = ""
+    shared: tuple[Column, ...] = ()
+    """Columns that are replaced as a whole."""
+    history: History | None = None
+    """Columns in which rows change; even slots are scores, odd ones outcome numbers."""
+    end: int = 0
+    """How many of the history's changes had happened."""
+    scored: bool = False
+    fail_parts: tuple[npt.NDArray[np.uint32] | int, ...] = ()
+    """In filter order: an array, or a slot of the history."""
+    own: Mapping[int, Status] = {}
+    """Nodes that were looked at on their own (nominated pods, extenders)."""
+    message: str = ""
+    nominated_node_name: str = ""
+    victims: Victims | None = None
+    bytes: int = 512
+    """What this record alone holds on to, roughly."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What each plugin scored; empty if there was nothing to choose."""
+        if not self.scored or self.history is None:
+            return self.shared
+        own: list[Column] = []
+        for slot in range(0, len(self.history.arrays), 2):
+            array = self.history.array(slot, self.end)
+            if array is not None:
+                plugin, weight = self.history.labels[slot // 2]
+                own.append(Column(plugin, weight, array, None))
+        return (*self.shared, *own)
+
+    @property
+    def fails(self) -> list[npt.NDArray[np.uint32]]:
+        """One array per plugin that rejected a node, in the order in which they ran."""
+        found: list[npt.NDArray[np.uint32]] = []
+        for part in self.fail_parts:
+            if not isinstance(part, int):
+                found.append(part)
+            elif self.history is not None:
+                array = self.history.array(part, self.end)
+                if array is not None and array.any():
+                    found.append(array)
+        return found
+
+    @property
+    def pod_key(self) -> str:
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def normalized(self) -> dict[str, npt.NDArray[Any]]:
+        """Scores 0..100 by plugin, before weighting."""
+        return {column.plugin: column.normalized for column in self.columns}
+
+    @property
+    def raw(self) -> dict[str, npt.NDArray[Any]]:
+        """What plugins that normalise said before."""
+        return {column.plugin: column.raw for column in self.columns if column.raw is not None}
+
+    @property
+    def weights(self) -> dict[str, int]:
+        return {column.plugin: column.weight for column in self.columns}
+
+    def status_of(self, node_name: str) -> Status | None:
+        """Why a node was rejected, None if it was not."""
+        row = self.names.index(node_name)
+        if row in self.own:
+            return self.own[row]
+        for numbers in self.fails:
+            if numbers[row]:
+                return self.outcomes.statuses[int(numbers[row])]
+        return None
+
+    def scores_of(self, node_name: str) -> dict[str, int]:
+        """The weighted score of a node by plugin."""
+        row = self.names.index(node_name)
+        return {c.plugin: int(c.normalized[row]) * c.weight for c in self.columns}
+
+    def total_of(self, node_name: str) -> int:
+        return sum(self.scores_of(node_name).values())
+
+    def reasons(self) -> dict[str, int]:
+        """How many nodes each reason kept out."""
+        tally: dict[str, int] = {}
+        seen: npt.NDArray[np.bool_] | None = None
+        for numbers in self.fails:
+            mine = numbers if seen is None else np.where(seen, 0, numbers)
+            for number, size in zip(*np.unique(mine, return_counts=True), strict=True):
+                if number:
+                    for reason in self.outcomes.statuses[int(number)].reasons:
+                        tally[reason] = tally.get(reason, 0) + int(size)
+            seen = (mine != 0) if seen is None else seen | (mine != 0)
+        return tally
+
+    def groups(self) -> list[tuple[Status, IntArray]]:
+        """The rows that were rejected, by the status that rejected them; each row once."""
+        first = np.zeros(len(self.names), dtype=np.int64)
+        for numbers in self.fails:
+            first = np.where(first == 0, numbers, first)
+        own = self.own or {}
+        for row in own:
+            first[row] = 0
+        found = [
+            (self.outcomes.statuses[number], np.flatnonzero(first == number))
+            for number in np.unique(first).tolist()
+            if number
+        ]
+        return found + [(status, np.array([row])) for row, status in own.items()]
+
+
+class RecordRing:
+    """The newest records."""
+
+    def __init__(self, limit: int = 1024, limit_bytes: int = 32 << 20) -> None:
+        self._records: deque[AttemptRecord] = deque()
+        self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+
+    def add(self, record: AttemptRecord) -> None:
+        self._records.append(record)
+        self._bytes += record.bytes
+        while len(self._records) > self._limit or self._bytes > self._limit_bytes:
+            if len(self._records) == 1:
+                return
+            self._bytes -= self._records.popleft().bytes
+
+    def __iter__(self) -> Iterator[AttemptRecord]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def of(self, uid: str) -> list[AttemptRecord]:
+        """The records of one pod, oldest first."""
+        return [record for record in self._records if record.uid == uid]

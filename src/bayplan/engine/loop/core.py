@@ -1,0 +1,481 @@
+"""The live scheduler without its I/O: events in, actions out.
+
+`handle` takes what happened and changes state; `step` tries pods and returns what is to be done.
+Both take the time as an argument. See the package's docstring for the contract with the driver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import structlog
+
+from bayplan.api import Object, Pod
+from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from bayplan.engine.cache import Cache
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.engine.cycle.records import AttemptRecord, RecordRing
+from bayplan.engine.engine import Engine
+from bayplan.engine.loop.actions import Action, CallApi
+from bayplan.engine.loop.binding_cycles import POLL_SECONDS, BindingCycles
+from bayplan.engine.loop.explain import Explanation, explain
+from bayplan.engine.loop.failure import Failures
+from bayplan.engine.loop.gangs import Gangs
+from bayplan.engine.loop.inputs import (
+    Added,
+    BindDone,
+    CallsDone,
+    Deleted,
+    Evicted,
+    Input,
+    PermitDecision,
+    Updated,
+)
+from bayplan.engine.loop.nominations import NominationRules
+from bayplan.engine.loop.objects import ObjectHandlers
+from bayplan.engine.loop.preemption import Preemptions
+from bayplan.engine.loop.shared import Failure, Shared
+from bayplan.engine.loop.story import Note
+from bayplan.engine.loop.timing import Timing
+from bayplan.engine.queue import Gate, HintIndex, Place, QueuedPod, SchedulingQueue, sort_key_of
+from bayplan.engine.queue.heap import SortKey
+from bayplan.framework.contract.events import RECONFIGURED
+from bayplan.framework.contract.extender import Extender
+from bayplan.framework.contract.permits import WaitingPod
+from bayplan.framework.contract.registry import Factory
+from bayplan.framework.contract.results import CLEAR_NOMINATION
+from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState
+from bayplan.framework.contract.status import Status
+from bayplan.framework.runtime.profile import Profile
+
+_LOG = structlog.get_logger(__name__)
+
+Registry = Mapping[str, Factory]
+
+_KINDS = (
+    "Namespace",
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "StorageClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "DeviceClass",
+    "ResourceClaim",
+    "ResourceSlice",
+    "Node",
+    "Pod",
+)
+
+
+class Scheduler:
+    """Schedules the pods of all its profiles."""
+
+    def __init__(
+        self,
+        config: KubeSchedulerConfiguration,
+        registry: Registry,
+        *,
+        gates: FeatureGates = DEFAULT_GATES,
+        extenders: Sequence[Extender] = (),
+        max_in_unschedulable: float = 300.0,
+        now: float = 0.0,
+        timing: Timing | None = None,
+    ) -> None:
+        """Build all profiles; raises ConfigError. `extenders` are those of the configuration."""
+        self.timing = timing or Timing()
+        self.config = config
+        self.gates = gates
+        self.problems: Counter[str] = Counter()
+        """Unexpected exceptions by type; the pod that was tried failed, others went on."""
+        self._registry = registry
+        self.cache = Cache()
+        self.records = RecordRing()
+        self.engine = self._build(config, extenders)
+        nominations = NominationRules(self.cache.nominator, self.cache.infos.make)
+        shared = self._shared = Shared(self.engine, gates, nominations, self.timing)
+        shared.now = shared.wall = now
+        self._behind = 0.0
+        """How much our time is ahead of the clock, because the clock was set back."""
+        self.queue = shared.queue = SchedulingQueue(
+            self._hints(),
+            nominations,
+            gates=self._pre_enqueue(),
+            sort_key=self._sort_key(),
+            initial_backoff=float(config.pod_initial_backoff_seconds),
+            max_backoff=float(config.pod_max_backoff_seconds),
+            max_in_unschedulable=max_in_unschedulable,
+            pop_from_backoff=gates["SchedulerPopFromBackoffQ"],
+        )
+        if self.timing.enabled:
+            self.queue.measure(self.timing.clock, self.timing.observe, self.timing.gates)
+        self._failures = Failures(shared)
+        self.bindings = BindingCycles(shared, self._failures)
+        self._gangs = Gangs(shared) if gates["GangScheduling"] else None
+        self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
+        self.preemptions = Preemptions(shared, self.bindings)
+        self._next_poll = math.inf
+
+    # --- events in ---
+
+    def handle(self, event: Input, now: float) -> None:
+        """Take over one thing that happened."""
+        self._tick(now)
+        match event:
+            case Added(new=new) | Updated(new=new):
+                self.put(new, now)
+            case Deleted(old=old):
+                self.delete(old, now)
+            case BindDone(uid=uid, error=error):
+                self.bindings.bind_done(uid, error)
+            case CallsDone(work=work, error=error):
+                self.bindings.calls_done(work, error)
+            case Evicted(preemptor_uid=preemptor, victim_uid=victim, error=error):
+                self.preemptions.evicted(preemptor, victim, error)
+            case PermitDecision(uid=uid, plugin=plugin, allow=allow, message=message):
+                self._permit(uid, plugin, allow, message)
+
+    def put(self, new: Object, now: float) -> None:
+        """An object appeared or changed; the short form of `handle(Updated(...))`.
+
+        An object that the engine cannot take (a quantity that is none) is logged and left out.
+        """
+        self._tick(now)
+        try:
+            self._objects.changed(new)
+        except Exception as problem:
+            self._bad_object(new, problem)
+
+    def delete(self, old: Object, now: float) -> None:
+        """An object is gone; the short form of `handle(Deleted(...))`."""
+        self._tick(now)
+        try:
+            self._objects.deleted(old)
+        except Exception as problem:
+            self._bad_object(old, problem)
+
+    def bind_done(self, uid: str, error: str, now: float) -> None:
+        """The short form of `handle(BindDone(...))`."""
+        self._tick(now)
+        self.bindings.bind_done(uid, error)
+
+    def _tick(self, now: float) -> None:
+        """Keep our own time: it never runs backwards, so a clock set back delays nobody."""
+        shared = self._shared
+        if now < shared.wall:
+            self._behind += shared.wall - now
+        shared.wall = now
+        shared.now = now + self._behind
+
+    def _bad_object(self, item: Object, problem: Exception) -> None:
+        self.problems[f"{item.KIND}: {type(problem).__name__}"] += 1
+        _LOG.error("object left out", kind=item.KIND, key=item.key, error=str(problem))
+
+    def _permit(self, uid: str, plugin: str, allow: bool, message: str) -> None:
+        waiting = self._shared.waiting.get(uid)
+        if waiting is None:
+            return
+        if allow:
+            waiting.allow(plugin)
+        else:
+            waiting.reject(plugin, message)
+
+    # --- actions out ---
+
+    @property
+    def ready(self) -> bool:
+        """Whether `step` has something to do right now."""
+        return bool(self._shared.actions) or self.queue.ready
+
+    def next_wake(self) -> float:
+        """When `step` has to be called even if nothing happens; infinity if never."""
+        shared = self._shared
+        wake = self.queue.next_flush()
+        if len(shared.waiting):
+            wake = min(wake, shared.waiting.next_deadline())
+        if self.bindings.polls:
+            wake = min(wake, self._next_poll)
+        return wake - self._behind
+
+    def step(self, now: float, limit: int = 1) -> list[Action]:
+        """Try up to `limit` pods and return all that is to be done.
+
+        Call it whenever something was handled, when `next_wake` has come, and again while `ready`.
+        """
+        shared = self._shared
+        self._tick(now)
+        self._timers(shared.now)
+        queue = self.queue
+        for _ in range(limit):
+            item = queue.pop()
+            if item is None:
+                break
+            self._try(item)
+            if len(shared.waiting):
+                self._waits_over()
+        actions = shared.actions
+        shared.actions = []
+        return actions
+
+    def _timers(self, now: float) -> None:
+        if len(self.queue):
+            self.queue.flush(now)
+        if len(self._shared.waiting):
+            self._waits_over()
+        if self.bindings.polls and now >= self._next_poll:
+            self.bindings.poll()
+        self._next_poll = now + POLL_SECONDS if self.bindings.polls else math.inf
+
+    def _waits_over(self) -> None:
+        # A pod whose wait ends may end that of others, so look until nothing more happens.
+        while decided := self._shared.waiting.take_decided(self._shared.now):
+            for waiting in decided:
+                self.bindings.decided(waiting)
+
+    # --- one attempt ---
+
+    def _try(self, item: QueuedPod) -> None:
+        shared, pod = self._shared, item.pod
+        uid = pod.metadata.uid
+        profile = self.engine.profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            self.queue.done(uid)
+            return
+        if pod.metadata.deletion_timestamp:
+            self.queue.done(uid)
+            note = f"skip schedule deleting pod: {pod.key}"
+            shared.record(pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name)
+            return
+        if self.cache.is_assumed(uid):
+            self.queue.done(uid)
+            return
+        self._decide(item, profile)
+
+    def _decide(self, item: QueuedPod, profile: Profile) -> None:
+        timing = self.timing
+        timing.begin(profile.name)
+        try:
+            self._decide_timed(item, profile)
+        finally:
+            timing.end(profile.name)
+
+    def _decide_timed(self, item: QueuedPod, profile: Profile) -> None:
+        shared, pod = self._shared, item.pod
+        try:
+            refusal = None if self._gangs is None else self._gangs.refusal(pod)
+            if refusal is not None:
+                self._failures.fail(item, profile, refusal)
+                return
+            decision = self.engine.place(pod, shared.wall)
+            self.timing.decided()
+        except Exception as problem:
+            self._broken(item, profile, problem)
+            return
+        item.signature = decision.info.signature
+        node_name = decision.node_name
+        if not node_name:
+            self._not_placed(item, profile, decision)
+            return
+        if decision.timeouts:
+            waiting = WaitingPod(pod, node_name, decision.timeouts, shared.now)
+            shared.waiting.add(waiting)
+        if profile.permit or profile.reserve:
+            self._activate_wanted(decision.state)
+        self.bindings.start(item, node_name, profile, decision.state)
+
+    def _broken(self, item: QueuedPod, profile: Profile, problem: Exception) -> None:
+        """A bug or an object that the engine cannot take: this pod fails, others go on."""
+        kind = type(problem).__name__
+        self.problems[kind] += 1
+        _LOG.error("attempt failed", pod=item.key, error=str(problem), exc_info=problem)
+        status = Status.from_error(problem)
+        message = status.message or kind
+        self._failures.fail(item, profile, Failure(status, message, nominating=CLEAR_NOMINATION))
+
+    def _not_placed(self, item: QueuedPod, profile: Profile, decision: Decision) -> None:
+        status = decision.status
+        assert status is not None
+        nominating, victims = decision.nominating, decision.victims
+        if victims is not None and nominating is not None:
+            node_name = nominating.nominated_node_name
+            self.preemptions.start(item.pod, node_name, victims.pods, profile)
+        effects = decision.effects
+        if effects is not None and effects.calls:
+            self._shared.actions.append(CallApi(0, item.pod, "", effects.calls))
+        failure = Failure(
+            status,
+            decision.message,
+            frozenset(decision.unschedulable_plugins),
+            frozenset(decision.pending_plugins),
+            decision.post_filter_status is not None,
+            nominating,
+        )
+        self._failures.fail(item, profile, failure)
+
+    def _activate_wanted(self, state: CycleState) -> None:
+        wanted: dict[str, Pod] | None = state.get(PODS_TO_ACTIVATE)
+        if wanted:
+            self.queue.activate(list(wanted.values()), self._shared.now)
+            state.delete(PODS_TO_ACTIVATE)
+
+    # --- configuration ---
+
+    def _build(self, config: KubeSchedulerConfiguration, extenders: Sequence[Extender]) -> Engine:
+        engine = Engine.build(
+            config,
+            self._registry,
+            self.cache,
+            gates=self.gates,
+            extenders=sorted(extenders, key=lambda extender: extender.ignorable),
+            activate=self._activate,
+            records=self.records,
+        )
+        for profile in engine.profiles.values():
+            self.timing.watch(profile)
+        return engine
+
+    def _activate(self, pods: Iterable[Pod]) -> None:
+        self.queue.activate(pods, self._shared.now)
+
+    def _hints(self) -> HintIndex:
+        events = {name: profile.events() for name, profile in self.engine.profiles.items()}
+        return HintIndex(events, extenders=bool(self.engine.extenders))
+
+    def _pre_enqueue(self) -> dict[str, list[Gate]]:
+        return {
+            name: [(plugin.name, plugin.pre_enqueue) for plugin in profile.pre_enqueue]
+            for name, profile in self.engine.profiles.items()
+        }
+
+    def _sort_key(self) -> SortKey:
+        first = next(iter(self.engine.profiles.values()))
+        return sort_key_of(first.queue_sort)
+
+    def reconfigure(
+        self,
+        config: KubeSchedulerConfiguration,
+        now: float,
+        *,
+        registry: Registry | None = None,
+        extenders: Sequence[Extender] = (),
+    ) -> None:
+        """Take over another configuration between two steps.
+
+        Raises ConfigError and changes nothing if a profile cannot be built. Pods of a
+        profile that is gone leave the queue, those of a new one enter it, and those that were
+        unschedulable are tried again: what held them back may be gone.
+        Binding cycles under way end with the plugins they began with.
+        """
+        shared = self._shared
+        self._tick(now)
+        old_registry, self._registry = self._registry, registry or self._registry
+        try:
+            engine = self._build(config, extenders)
+        except BaseException:
+            self._registry = old_registry
+            raise
+        for handle in engine.handles:
+            handle.preempting = shared.preempting
+        engine.next_start = self.engine.next_start
+        self.config, self.engine, shared.engine = config, engine, engine
+        self.queue.reconfigure(
+            self._hints(),
+            self._pre_enqueue(),
+            sort_key=self._sort_key(),
+            initial_backoff=float(config.pod_initial_backoff_seconds),
+            max_backoff=float(config.pod_max_backoff_seconds),
+        )
+        for pod in list(shared.unassigned.values()):
+            queued = self.queue.get(pod.key) is not None
+            if queued and not shared.responsible_for(pod):
+                self.queue.delete(pod)
+            elif not queued and shared.responsible_for(pod) and not self._is_busy(pod):
+                self.queue.add(pod, shared.now)
+        self.queue.move_all(RECONFIGURED, None, None, shared.now)
+
+    def _is_busy(self, pod: Pod) -> bool:
+        uid = pod.metadata.uid
+        return self.cache.is_assumed(uid) or uid in self.bindings or self.queue.in_flight(uid)
+
+    def watched_kinds(self) -> list[str]:
+        """The kinds whose changes the driver must deliver."""
+        kinds = list(_KINDS)
+        if self.gates["GenericWorkload"]:
+            kinds += ["PodGroup", "Workload"]
+        return kinds
+
+    # --- for people and tests ---
+
+    def story(self, pod: str) -> list[Note]:
+        """What happened to a pod (uid or `namespace/name`), oldest first; old notes get lost."""
+        return self._shared.stories.of(pod)
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod that waits to be scheduled, as the informer last showed it, or a placed one."""
+        found = self._shared.unassigned.get(key)
+        if found is not None:
+            return found
+        uids = {note.uid for note in self._shared.stories.of(key)}
+        infos = (self.cache.pod(uid) for uid in uids)
+        return next((info.pod for info in infos if info is not None and info.pod.key == key), None)
+
+    def judge(self, pod: Pod, now: float) -> AttemptRecord | None:
+        """Try a pod on the cluster as it is, changing and remembering nothing."""
+        engine = self.engine
+        kept, start, ring = engine.records, engine.next_start, RecordRing(limit=1)
+        engine.records = ring
+        try:
+            engine.schedule(pod, now, post_filter=False)
+        finally:
+            engine.records, engine.next_start = kept, start
+        return next(iter(ring), None)
+
+    def explain(self, key: str, now: float, best: int = 10) -> Explanation | None:
+        """Why a pod (`namespace/name`) is where it is; None if nothing is known of it."""
+        return explain(self, key, now, best)
+
+    def place_of(self, key: str) -> str:
+        """Where a pod is now, in words."""
+        item = self.queue.get(key)
+        if item is not None:
+            if item.place is Place.UNSCHEDULABLE and item.gated:
+                return f"gated by {item.gating_plugin}"
+            return item.place.name.lower().replace("_", " ")
+        pod = self._shared.unassigned.get(key)
+        if pod is None:
+            return "unknown"
+        binding = self.bindings.get(pod.metadata.uid)
+        if binding is not None:
+            return f"{binding.phase.name.lower().replace('_', ' ')} on {binding.node_name}"
+        info = self.cache.pod(pod.metadata.uid)
+        return "not queued" if info is None else f"assumed on {info.node_name}"
+
+    def validate(self) -> None:
+        """Raise unless all invariants hold; counts everything anew, so it is for tests."""
+        self.queue.validate()
+        self.cache.validate()
+        self.bindings.validate()
+        self.preemptions.validate()
+        shared = self._shared
+        for item in self.queue:
+            known = shared.unassigned.get(item.key)
+            assert known is not None, f"{item.key} is queued but not known as unassigned"
+            assert known.metadata.uid == item.pod.metadata.uid, (
+                f"{item.key} is queued with an old uid"
+            )
+            assert shared.responsible_for(known), f"{item.key} is queued but not ours"
+        for pod in shared.unassigned.values():
+            if not shared.responsible_for(pod) or pod.terminating:
+                continue
+            busy = self._is_busy(pod)
+            queued = self.queue.get(pod.key) is not None
+            assert busy or queued, f"{pod.key} was forgotten"
+            assert not (busy and queued), f"{pod.key} is queued and on its way to a node"

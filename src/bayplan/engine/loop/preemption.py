@@ -1,0 +1,143 @@
+"""Carries out preemptions that a PostFilter decided: takes the victims away, the last one last.
+
+All victims but the last go at once; the last goes when the others are gone, so that the preemptor
+can be told from its state whether the preemption still runs. Meanwhile DefaultPreemption's
+PreEnqueue keeps the preemptor out of the queue. A victim that only waits on Permit or prepares to
+be bound is sent back in memory. If a call fails the preemptor is tried again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bayplan.api import Pod
+from bayplan.engine.loop.actions import Evict, Observe, PatchPod
+from bayplan.engine.loop.binding_cycles import BindingCycles
+from bayplan.engine.loop.shared import Shared
+from bayplan.framework.runtime.profile import Profile
+
+PLUGIN = "DefaultPreemption"
+
+
+class Preemption:
+    """The victims of one preemptor that are not gone yet."""
+
+    __slots__ = ("_pods", "last", "node_name", "open", "preemptor", "scheduler_name", "victims")
+
+    def __init__(
+        self, preemptor: Pod, node_name: str, scheduler_name: str, victims: Sequence[Pod]
+    ) -> None:
+        self.preemptor = preemptor
+        self.node_name = node_name
+        self.scheduler_name = scheduler_name
+        self.victims = {victim.metadata.uid: victim for victim in victims}
+        self.open: set[str] = set()
+        """Victims whose eviction was asked for and not reported."""
+        self.last: Pod | None = None
+        """The last victim, once it is its turn."""
+
+
+class Preemptions:
+    """All preemptions under way, by the preemptor's uid; shared with plugins as `preempting`."""
+
+    def __init__(self, shared: Shared, bindings: BindingCycles) -> None:
+        self._shared = shared
+        self._bindings = bindings
+        self._running: dict[str, Preemption] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, pod: Pod, node_name: str, victims: Sequence[Pod], profile: Profile) -> None:
+        """Begin to make room on a node for a pod."""
+        shared = self._shared
+        targets = [victim for victim in victims if not victim.terminating]
+        if not targets:
+            return
+        self._clear_nominations(pod, node_name)
+        names = ", ".join(victim.key for victim in targets)
+        shared.note(pod, "preempts", f"{names} on {node_name}")
+        shared.actions.append(Observe(profile.name, "preempted", victims=len(victims)))
+        running = Preemption(pod, node_name, profile.name, targets)
+        uid = pod.metadata.uid
+        self._running[uid] = running
+        at_once = targets
+        if shared.gates["SchedulerAsyncPreemption"]:
+            shared.preempting[uid] = running
+            at_once = targets[:-1]
+        for victim in at_once:
+            self._evict(running, victim)
+        self._advance(running)
+
+    def _clear_nominations(self, pod: Pod, node_name: str) -> None:
+        """Less important pods nominated to the node may no longer fit there."""
+        shared = self._shared
+        for info in shared.nominations.nominator.pods_for(node_name):
+            other = info.pod
+            if info.priority < pod.priority and other.status.nominated_node_name:
+                shared.actions.append(PatchPod(other, None, "", shared.wall))
+
+    def _evict(self, running: Preemption, victim: Pod) -> None:
+        shared, uid = self._shared, victim.metadata.uid
+        waiting = shared.waiting.get(uid)
+        in_memory = (waiting is not None and waiting.preempt(PLUGIN, "preempted")) or (
+            self._bindings.cancel(uid, f"preempted by {PLUGIN}")
+        )
+        if in_memory:
+            del running.victims[uid]
+            self._tell(running, victim, " (in kube-scheduler memory).")
+            return
+        running.open.add(uid)
+        shared.actions.append(
+            Evict(victim, running.preemptor, running.node_name, running.scheduler_name, shared.wall)
+        )
+
+    def _tell(self, running: Preemption, victim: Pod, tail: str = "") -> None:
+        preemptor = running.preemptor
+        note = f"Preempted by pod {preemptor.metadata.uid} on node {running.node_name}{tail}"
+        self._shared.record(
+            victim, "Normal", "Preempted", "Preempting", note, running.scheduler_name, preemptor
+        )
+        self._shared.note(victim, "preempted", f"by {preemptor.key}")
+
+    def evicted(self, preemptor_uid: str, victim_uid: str, error: str) -> None:
+        """An eviction was carried out, or failed."""
+        running = self._running.get(preemptor_uid)
+        if running is None or victim_uid not in running.open:
+            return
+        running.open.discard(victim_uid)
+        victim = running.victims.pop(victim_uid)
+        if error:
+            self._end(running)
+            self._shared.note(running.preemptor, "preemption failed", error)
+            self._shared.queue.activate([running.preemptor], self._shared.now)
+            return
+        self._tell(running, victim)
+        self._advance(running)
+
+    def _advance(self, running: Preemption) -> None:
+        if running.open:
+            return
+        if running.victims and running.last is None:
+            (running.last,) = running.victims.values()
+            self._shared.last_victims[running.last.metadata.uid] = running.preemptor.metadata.uid
+            self._evict(running, running.last)
+        if not running.open:
+            self._end(running)
+
+    def _end(self, running: Preemption) -> None:
+        uid = running.preemptor.metadata.uid
+        if self._running.get(uid) is running:
+            del self._running[uid]
+            self._shared.preempting.pop(uid, None)
+            if running.last is not None:
+                self._shared.last_victims.pop(running.last.metadata.uid, None)
+
+    def validate(self) -> None:
+        """Raise AssertionError unless what plugins see is what runs."""
+        assert set(self._shared.preempting) <= set(self._running)
+        assert set(self._shared.last_victims.values()) <= set(self._running)
+        for uid, running in self._running.items():
+            assert uid == running.preemptor.metadata.uid
+            assert running.open, f"preemption of {running.preemptor.key} waits for nothing"
+            assert running.open <= set(running.victims)

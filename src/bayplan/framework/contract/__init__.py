@@ -1,0 +1,1 @@
+"""What plugin authors import: points, statuses, verdicts, events, the handle."""

@@ -1,0 +1,1 @@
+"""Profiles, and how their extension points are run."""

@@ -1,0 +1,117 @@
+"""Timers stand in front of plugins in one attempt out of ten and leave no trace in the others."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from bayplan.engine.loop.timing import EVERY, Timing, status_of
+from bayplan.framework import Code, Profile, Status, Verdict
+
+NOBODY = Verdict(np.zeros(2, dtype=bool), Code.UNSCHEDULABLE, ("no",))
+
+
+class Inner:
+    """Rejects all nodes."""
+
+    name = "Inner"
+
+    def filter(self, state, pod, nodes):
+        return NOBODY
+
+
+class Outer:
+    """Asks another plugin within its PostFilter, as preemption does; its scores always fail."""
+
+    name = "Outer"
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def post_filter(self, state, pod, statuses):
+        self.inner.filter(state, pod, None)
+        return None, Status(Code.UNSCHEDULABLE)
+
+    def score(self, state, pod, nodes):
+        raise ValueError("broken")
+
+
+class Run:
+    """Two plugins under a clock that ticks once a second when it is read."""
+
+    def __init__(self):
+        self.seen: list[tuple[str, tuple[str, ...], float]] = []
+        ticks = count()
+        self.timing = Timing(lambda: float(next(ticks)), lambda *what: self.seen.append(what))
+        self.inner = Inner()
+        self.outer = Outer(self.inner)
+        points = {"filter": ("Inner",), "postFilter": ("Outer",), "score": ("Outer",)}
+        plugins = {"Inner": self.inner, "Outer": self.outer}
+        self.timing.watch(Profile("p", plugins, points, {}))
+
+    def attempt(self, *calls):
+        self.timing.begin("p")
+        for call in calls:
+            call()
+        self.timing.end("p")
+
+
+@pytest.fixture
+def run():
+    return Run()
+
+
+def test_the_first_of_ten_attempts_is_timed(run):
+    for _ in range(EVERY):
+        run.attempt(lambda: run.inner.filter(None, None, None))
+
+    assert run.seen == [
+        ("plugin", ("Inner", "Filter", "Unschedulable"), 1.0),
+        ("point", ("Filter", "Success", "p"), 1.0),
+    ]
+    assert run.timing.evaluations()["Inner", "Filter", "p"] == 1
+
+
+def test_between_sampled_attempts_plugins_are_their_own(run):
+    run.attempt()
+
+    assert "filter" not in vars(run.inner)
+
+
+def test_a_call_within_a_timed_call_is_part_of_it(run):
+    run.attempt(lambda: run.outer.post_filter(None, None, None))
+
+    assert [what for what, *_ in run.seen] == ["plugin", "point"]
+    assert run.seen[0][1] == ("Outer", "PostFilter", "Unschedulable")
+
+
+def test_a_plugin_that_raises_counts_as_an_error_and_raises(run):
+    def score():
+        with pytest.raises(ValueError, match="broken"):
+            run.outer.score(None, None, None)
+
+    run.attempt(score)
+
+    assert ("point", ("Score", "Error", "p"), 1.0) in run.seen
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (None, "Success"),
+        (Status(Code.WAIT), "Wait"),
+        ((None, Status(Code.SKIP)), "Skip"),
+        ((None, None), "Success"),
+        (NOBODY, "Unschedulable"),
+        (np.zeros(3), "Success"),
+    ],
+)
+def test_status_of(answer, status):
+    assert status_of(answer) == status
+
+
+def test_without_a_clock_nothing_is_wrapped():
+    inner = Inner()
+    Timing().watch(Profile("p", {"Inner": inner}, {"filter": ("Inner",)}, {}))
+
+    assert not vars(inner)
