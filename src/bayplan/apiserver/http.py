@@ -7,16 +7,15 @@ once when that happens. Nothing here knows Kubernetes.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
+from bayplan import packed
 from bayplan.apiserver.errors import ApiError, bad_request, too_large
 from bayplan.apiserver.responses import Answer, Stream
 
 Message = MutableMapping[str, Any]
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
-_GZIP = 16 + zlib.MAX_WBITS
 
 
 class Connection:
@@ -79,16 +78,12 @@ def decode_body(body: bytes, encoding: str | None, limit: int) -> bytes:
         raise ApiError(
             415, "UnsupportedMediaType", f'content encoding "{encoding}" is not supported; use gzip'
         )
-    inflater = zlib.decompressobj(_GZIP)
     try:
-        out = inflater.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise bad_request(f"gzip: {error}") from error
-    if len(out) > limit:
-        raise too_large(limit)
-    if not inflater.eof:
-        raise bad_request("gzip: the body ends too early")
-    return out
+        return packed.unpack(body, limit)
+    except packed.TooLargeError as error:
+        raise too_large(error.limit) from error
+    except packed.PackedError as error:
+        raise bad_request(str(error)) from error
 
 
 def plain_text(status: int, text: str) -> Answer:
@@ -118,8 +113,7 @@ async def send_answer(connection: Connection, answer: Answer) -> None:
     headers = _head(connection, answer.status, answer.content_type)
     headers.extend(answer.headers)
     if len(body) > GZIP_FROM and _accepts_gzip(connection):
-        squeezer = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
-        body = squeezer.compress(body) + squeezer.flush()
+        body = packed.pack(body)
         headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     headers.append((b"content-length", str(len(body)).encode()))
     await connection.send(

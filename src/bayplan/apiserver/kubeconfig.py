@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 from typing import Any
 
+from bayplan import private
 from bayplan.api import yaml
 
 NAME = "bayplan"
@@ -27,15 +27,5 @@ def kubeconfig(url: str, token: str, authority: bytes | None = None) -> dict[str
     }
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing an old one in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
-
-
 def write_kubeconfig(path: Path, url: str, token: str, authority: bytes | None = None) -> None:
-    write_private(path, yaml.dump(kubeconfig(url, token, authority)))
+    private.write(path, yaml.dump(kubeconfig(url, token, authority)))

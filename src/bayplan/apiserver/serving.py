@@ -19,18 +19,23 @@ import msgspec
 import structlog
 import uvicorn
 
+from bayplan import private
 from bayplan.apiserver import tls
 from bayplan.apiserver.auth import load_tokens, new_token
 from bayplan.apiserver.expiry import keep_expiring
-from bayplan.apiserver.kubeconfig import write_kubeconfig, write_private
+from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.web import WebServer, is_loopback, server_context
+from bayplan.apiserver.web import WebServer, server_context
 from bayplan.errors import ConfigError
+from bayplan.origin import is_loopback
 from bayplan.store import Store
+from bayplan.store.sqlite_file import FILE_NAME
 
 log = structlog.get_logger(__name__)
 STORES = ("memory", "sqlite", "etcd")
 MODES = ("AlwaysAllow", "RBAC")
+TOKEN_NAME = "admin-token"
+DATA_FILES = (TOKEN_NAME, "tls", FILE_NAME)
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -82,7 +87,6 @@ async def open_store(settings: Settings) -> Store:
 
     if settings.data is None:
         raise ConfigError("--store sqlite needs --data, the directory to keep objects in")
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     return await SqliteStore.open(settings.data)
 
 
@@ -90,12 +94,11 @@ def _admin_token(settings: Settings) -> str:
     """Return the admin token, the same one each time for the same data directory."""
     if settings.data is None:
         return new_token()
-    path = settings.data / "admin-token"
+    path = settings.data / TOKEN_NAME
     if path.exists():
         return path.read_text(encoding="utf-8").strip()
     token = new_token()
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(path, token + "\n")
+    private.write(path, token + "\n")
     return token
 
 
@@ -157,6 +160,8 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     """Run a server while the block runs; it accepts connections when the block begins."""
     if settings.authorization_mode not in MODES:
         raise ConfigError(f"--authorization-mode must be one of {', '.join(MODES)}")
+    if settings.data is not None:
+        private.make_directory(settings.data, DATA_FILES)
     files = _tls_files(settings)
     async with AsyncExitStack() as stack:
         if files is not None and settings.data is None and settings.tls_certificate is None:

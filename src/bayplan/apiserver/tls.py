@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from bayplan import private
 
 VALID_DAYS = 3650
 
@@ -33,7 +34,7 @@ def generate(directory: Path, hosts: list[str]) -> TlsFiles:
     files = TlsFiles(directory / "apiserver.crt", directory / "apiserver.key", directory / "ca.crt")
     if all(path.exists() for path in files) and _covers(files.certificate, hosts):
         return files
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.make_directory(directory)
     now = datetime.datetime.now(datetime.UTC)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = _name("bayplan-ca")
@@ -54,9 +55,9 @@ def generate(directory: Path, hosts: list[str]) -> TlsFiles:
         )
         .sign(authority_key, hashes.SHA256())
     )
-    _write(files.key, _private(key))
-    _write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
-    _write(files.authority, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+    private.write(files.key, _private(key))
+    private.write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    private.write(files.authority, authority.public_bytes(serialization.Encoding.PEM))
     return files
 
 
@@ -121,9 +122,3 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def _write(path: Path, data: bytes, mode: int = 0o600) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import socket
 import ssl
 from collections.abc import Iterator
@@ -22,15 +21,6 @@ log = structlog.get_logger(__name__)
 
 TLS_HANDSHAKE = b"\x16"
 FIRST_BYTE_SECONDS = 30.0
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class WebServer(uvicorn.Server):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from bayplan.client import Connection
     from bayplan.engine.loop.explain import Attempt, Explanation
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 DEFAULT_SCHEDULER = "https://127.0.0.1:10259"
 
 
@@ -28,11 +26,20 @@ DEFAULT_SCHEDULER = "https://127.0.0.1:10259"
 @click.option("--kubeconfig", default="", help="As kubectl's.")
 @click.option("--context", default="", help="As kubectl's.")
 @click.option("--scheduler", default=DEFAULT_SCHEDULER, show_default=True,
-              help="Where a scheduler of its own serves (not verified on loopback).")  # fmt: skip
+              help="Where a scheduler of its own serves.")  # fmt: skip
+@click.option("--scheduler-ca-file", default="",
+              help="Its certificate; without it no credential is sent there.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text",
               help="wide also shows examples of nodes, all scores and the history.")  # fmt: skip
 def command(
-    kind: str, name: str, namespace: str, kubeconfig: str, context: str, scheduler: str, output: str
+    kind: str,
+    name: str,
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    scheduler: str,
+    scheduler_ca_file: str,
+    output: str,
 ) -> None:
     """Explain why POD is pending, or why it is where it is: `bayplan explain pod web-0`."""
     import msgspec
@@ -43,7 +50,8 @@ def command(
 
     connection = load_kubeconfig(kubeconfig or None, context=context)
     key = f"{namespace or connection.namespace}/{name}"
-    body = asyncio.run(_ask(connection, scheduler, key))
+    own = _scheduler_at(connection, scheduler.rstrip("/"), scheduler_ca_file)
+    body = asyncio.run(_ask((connection, own), key))
     if output == "json":
         click.echo(msgspec.json.format(body, indent=2).decode())
     elif output == "yaml":
@@ -54,28 +62,37 @@ def command(
             click.echo(line)
 
 
-async def _ask(connection: Connection, scheduler: str, key: str) -> bytes:
+def _scheduler_at(connection: Connection, server: str, authority: str) -> Connection:
+    """The scheduler's own server: unless its certificate can be verified, it learns no secret."""
     import msgspec
 
-    from bayplan.client import NotFound, TransportError, connect
+    from bayplan.client import Connection
+
+    if authority:
+        return msgspec.structs.replace(
+            connection, server=server, ca_file=authority, ca_data=b"", insecure=False
+        )
+    return Connection(server=server, insecure=True)
+
+
+async def _ask(places: tuple[Connection, ...], key: str) -> bytes:
+    from bayplan.client import Forbidden, NotFound, TransportError, Unauthorized, connect
     from bayplan.errors import BayplanError
     from bayplan.scheduler.serving import EXPLAIN
 
-    own = msgspec.structs.replace(connection, server=scheduler.rstrip("/"))
-    if urlsplit(scheduler).hostname in LOOPBACK:  # a self-signed certificate by default
-        own = msgspec.structs.replace(own, insecure=True, ca_data=b"", ca_file="")
     problems = []
-    for place in (connection, own):
+    for place in places:
         client = connect(place)
         try:
             return await client.request("GET", f"{EXPLAIN}{key}")
         except NotFound as problem:
             problems.append(f"{place.server} does not know it ({problem})")
-        except TransportError as problem:
-            problems.append(str(problem))
+        except (TransportError, Unauthorized, Forbidden) as problem:
+            problems.append(f"{place.server}: {problem}")
         finally:
             await client.close()
-    raise BayplanError(f'explaining pod "{key}": {"; ".join(problems)}; give --scheduler URL')
+    remedy = "give --scheduler URL and --scheduler-ca-file FILE"
+    raise BayplanError(f'explaining pod "{key}": {"; ".join(problems)}; {remedy}')
 
 
 def render(found: Explanation, *, wide: bool = False) -> list[str]:

@@ -18,11 +18,13 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from bayplan.client.errors import KubeconfigError
 from bayplan.client.kubeconfig import Connection, ExecPlugin
+from bayplan.origin import is_loopback
 
 TOKEN_FILE_PERIOD = 60.0
 EXEC_TIMEOUT = 60.0
@@ -67,6 +69,7 @@ class Credentials:
     async def _renew(self) -> None:
         connection = self._connection
         self._until = float("inf")
+        _refuse_clear_text(connection)
         if connection.token_file:
             self._current = Credential(_bearer(_token_from(connection.token_file)))
             self._until = self._now() + TOKEN_FILE_PERIOD
@@ -80,6 +83,19 @@ class Credentials:
             self._current, self._until = await run_exec_plugin(connection.exec_plugin, connection)
         else:
             self._current = Credential({})
+
+
+def _refuse_clear_text(connection: Connection) -> None:
+    """Never send a secret over plain HTTP to another machine, as kubectl does not either."""
+    url = urlsplit(connection.server)
+    if url.scheme != "http" or is_loopback(url.hostname or ""):
+        return
+    has_secret = connection.token or connection.token_file or connection.username
+    if has_secret or connection.exec_plugin is not None:
+        raise KubeconfigError(
+            f'server "{connection.server}" is plain HTTP: a credential is not sent in clear text '
+            "to another machine; use https://"
+        )
 
 
 def _bearer(token: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import zlib
 from collections import deque
 from collections.abc import Mapping
 from typing import cast
@@ -21,12 +20,14 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from bayplan import packed
 from bayplan.client.errors import RequestTimeout, TransportError
 from bayplan.client.transport import Response
 
 KEPT_HEADERS = {b"retry-after", b"content-encoding"}
 KEPT_LENGTHS = {len(name) for name in KEPT_HEADERS}
 WRITE_LIMIT = 1 << 20
+MAX_ANSWER = 2 << 30  # unpacked; a list of 100,000 pods is a tenth of it
 
 
 class _Exchange(asyncio.Protocol):
@@ -74,7 +75,11 @@ class _Exchange(asyncio.Protocol):
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
         if self._headers.get("content-encoding") == "gzip":
-            body = zlib.decompress(body, wbits=31)
+            try:
+                body = packed.unpack(body, MAX_ANSWER)
+            except packed.PackedError as problem:
+                self.fail(TransportError(f"answer cannot be unpacked: {problem}"))
+                return
         answer, self.answer = self.answer, None
         if answer is None or answer.done():
             self.reusable = False

@@ -91,7 +91,7 @@ def load_kubeconfig(
     if trees:
         return _from_tree(_merge(trees), context, master, os.pathsep.join(map(str, files)))
     if master:
-        return Connection(server=_checked_server(master, "--master"), source="--master")
+        return Connection(server=_checked_server(master, "--master", {}, {}), source="--master")
     found = in_cluster(env, service_account)
     if found is not None:
         return found
@@ -197,7 +197,8 @@ def _from_tree(tree: Tree, context: str, master: str, source: str) -> Connection
         )
     if not chosen:
         if master:
-            return Connection(server=_checked_server(master, "--master"), source=source)
+            server = _checked_server(master, "--master", {}, {})
+            return Connection(server=server, source=source)
         raise KubeconfigError(
             f'kubeconfig "{source}": current-context is not set; '
             "run `kubectl config use-context NAME`"
@@ -211,7 +212,8 @@ def _from_tree(tree: Tree, context: str, master: str, source: str) -> Connection
             f'kubeconfig "{source}": cluster "{where.get("cluster")}" has no server; '
             "set clusters[].cluster.server"
         )
-    return _build(_checked_server(server, source), where, cluster, user, source)
+    server = _checked_server(server, source, cluster, user)
+    return _build(server, where, cluster, user, source)
 
 
 def _entry(tree: Tree, section: str, inner: str, name: str, context: str, source: str) -> Tree:
@@ -310,9 +312,23 @@ def _decoded(entry: Tree, key: str, source: str) -> bytes:
         raise KubeconfigError(f'kubeconfig "{source}": {key} is not base64: {problem}') from None
 
 
-def _checked_server(server: str, source: str) -> str:
+# What a kubeconfig says of TLS or of a credential; with any of it a bare HOST:PORT means HTTPS.
+_SECURE = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
+_SECRET = (
+    "client-certificate",
+    "client-certificate-data",
+    "token",
+    "tokenFile",
+    "exec",
+    "username",
+)
+
+
+def _checked_server(server: str, source: str, cluster: Tree, user: Tree) -> str:
     if "://" not in server:
-        server = f"https://{server}" if server.rsplit(":", 1)[-1] == "443" else f"http://{server}"
+        secure = any(cluster.get(key) for key in _SECURE) or any(user.get(key) for key in _SECRET)
+        secure = secure or server.rsplit(":", 1)[-1] == "443"
+        server = f"{'https' if secure else 'http'}://{server}"
     if not server.startswith(("http://", "https://")):
         raise KubeconfigError(f'{source}: server "{server}" must begin with https:// or http://')
     return server.rstrip("/")

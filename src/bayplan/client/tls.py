@@ -10,6 +10,7 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from bayplan import private
 from bayplan.client.errors import KubeconfigError
 from bayplan.client.kubeconfig import Connection
 
@@ -58,8 +59,8 @@ def _authorities(connection: Connection) -> ssl.SSLContext:
 def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes, source: str) -> None:
     with tempfile.TemporaryDirectory() as folder:  # mode 0700
         cert_file, key_file = Path(folder, "cert"), Path(folder, "key")
-        cert_file.write_bytes(cert)
-        key_file.write_bytes(key)
+        private.write(cert_file, cert)
+        private.write(key_file, key)
         try:
             context.load_cert_chain(cert_file, key_file)
         except ssl.SSLError as problem:

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
+from bayplan import packed, private
 from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
-from bayplan.extender.body import BodyError, unpack
 from bayplan.framework.contract.extender import ExtenderError
 
 MAX_ANSWER = 256 * 1024 * 1024
@@ -78,8 +78,7 @@ def _load_client_certificate(context: ssl.SSLContext, tls: ExtenderTLSConfig) ->
             Path(cert).write_bytes(tls.cert_data)
         if tls.key_data:
             key = f"{folder}/tls.key"
-            Path(key).touch(mode=0o600)
-            Path(key).write_bytes(tls.key_data)
+            private.write(Path(key), tls.key_data)
         context.load_cert_chain(cert, key or None)
 
 
@@ -221,7 +220,7 @@ class Caller:
         except ExtenderError:
             connection.close()
             raise
-        except (OSError, ValueError, httptools.HttpParserError, BodyError) as cause:
+        except (OSError, ValueError, httptools.HttpParserError, packed.PackedError) as cause:
             connection.close()
             raise _explain(call, cause, self._max_answer) from cause
         self._give_back(call, connection, answer)
@@ -234,7 +233,7 @@ class Caller:
                 f"failed {call.verb} with extender at URL {call.url}, code {answer.status}"
             )
         body = b"".join(answer.parts)
-        return unpack(body, MAX_ANSWER) if answer.gzip else body
+        return packed.unpack(body, MAX_ANSWER) if answer.gzip else body
 
     def _take(self, key: tuple[str, int, int]) -> _Connection | None:
         with self._lock:

@@ -29,6 +29,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from bayplan import origin
 from bayplan.api import Node, Pod, decode
 from bayplan.errors import BayplanError
 from bayplan.extender import answers, wire
@@ -80,11 +81,14 @@ class Extender:
         nodes: NodeLookup | None = None,
         token: str = "",
         prefix: str = "",
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.nodes = nodes
         self.token = token
         self.prefix = prefix.rstrip("/")
+        self.hosts = hosts
+        """Names that callers may use for this server beside its addresses (without a token)."""
         self.gzip = False
         """Pack large answers. Off: most extenders are near, where packing costs more time."""
         self.functions: dict[str, Callable[..., Any]] = {}
@@ -271,6 +275,8 @@ class Extender:
             return await respond(send, 200, b"ok", "text/plain")
         if not self._authorized(scope):
             return await _refuse(send, 401, "a bearer token is needed")
+        if not self.token and (why := origin.problem(scope, self.hosts)):
+            return await _refuse(send, 403, why)
         if path == "/metrics":
             return await respond(
                 send, 200, generate_latest(self.registry), "text/plain; version=0.0.4"
@@ -290,6 +296,8 @@ class Extender:
             return await _refuse(send, 404, str(problem))
         except BodyError as problem:
             return await _refuse(send, problem.status, str(problem))
+        except RecursionError:
+            return await _refuse(send, 400, "the body is nested too deeply")
         except BayplanError as problem:
             log.warning("call failed", extender=self.name, verb=verb, error=str(problem))
             self._calls.labels(verb, "error").inc()

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from bayplan import origin
 from bayplan.errors import BayplanError
 from bayplan.extender.body import BodyError, read_body
 from bayplan.global_scheduler import answers, openapi
@@ -110,6 +111,8 @@ class Api:
 
     def _authorize(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode()
+        if not self._token and (why := origin.problem(request.scope)):
+            raise HTTPException(403, why)
         if self._token and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             raise HTTPException(401, "a bearer token is needed")
 
@@ -220,7 +223,7 @@ def _error(problem: BayplanError) -> Response:
 
 async def _refused(request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, HTTPException)
-    code = answers.NO_ACCESS if refusal.status_code == 401 else answers.BAD_URI
+    code = answers.NO_ACCESS if refusal.status_code in (401, 403) else answers.BAD_URI
     body = answers.error_body(code, refusal.detail)
     return JSONResponse(body, refusal.status_code, headers=refusal.headers)
 

@@ -70,7 +70,6 @@ async def open_store(options: Options) -> AsyncIterator[tuple[Store, int]]:
         limit = MAX_OPS
     else:
         data = options.data or options.directory / "data"
-        data.mkdir(parents=True, exist_ok=True)
         store = await SqliteStore.open(data)
     try:
         yield store, limit

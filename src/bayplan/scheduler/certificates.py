@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from bayplan import private
 from bayplan.errors import ConfigError
 
 TLS_VERSIONS = {
@@ -89,7 +90,7 @@ def _load_generated(context: ssl.SSLContext, cert_dir: str) -> None:
     pair = folder_path / "kube-scheduler.crt", folder_path / "kube-scheduler.key"
     try:
         if not all(part.is_file() for part in pair):
-            folder_path.mkdir(parents=True, exist_ok=True)
+            private.make_directory(folder_path)
             _write_pair(folder_path)
         context.load_cert_chain(*pair)
     except (ssl.SSLError, OSError) as problem:
@@ -102,9 +103,8 @@ def _load_generated(context: ssl.SSLContext, cert_dir: str) -> None:
 def _write_pair(folder: Path) -> tuple[Path, Path]:
     certificate, key = self_signed(socket.gethostname())
     cert_path, key_path = folder / "kube-scheduler.crt", folder / "kube-scheduler.key"
-    cert_path.write_bytes(certificate)
-    key_path.touch(mode=0o600)
-    key_path.write_bytes(key)
+    private.write(cert_path, certificate)
+    private.write(key_path, key)
     return cert_path, key_path
 
 

@@ -31,6 +31,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from bayplan import private
 from bayplan.store.errors import Locked, StoreError
 from bayplan.store.protocol import Event, KeyValue
 
@@ -91,16 +92,17 @@ class SqliteFile:
     def __init__(self, directory: Path, *, synchronous: str = "FULL") -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise StoreError(f'opening store: synchronous "{synchronous}" is not FULL or NORMAL')
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private.make_directory(directory, (FILE_NAME,))
         self._lock = _lock(directory)
         try:
+            _make_private(directory)
             self._db = sqlite3.connect(
                 directory / FILE_NAME,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=512,
             )
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             os.close(self._lock)
             raise StoreError(f'opening "{directory / FILE_NAME}": {error}') from error
         try:
@@ -130,7 +132,6 @@ class SqliteFile:
             execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // PAGE_SIZE}")
             if not tables:
                 self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-                path.chmod(0o600)
         except sqlite3.Error as error:
             raise StoreError(f'opening "{path}": {error}') from error
 
@@ -208,10 +209,17 @@ class SqliteFile:
         os.close(self._lock)
 
 
+def _make_private(directory: Path) -> None:
+    """Set the modes before SQLite writes: its journals get that of the database."""
+    os.close(private.open_file(directory / FILE_NAME, os.O_RDWR))
+    for journal in directory.glob(f"{FILE_NAME}-*"):
+        os.close(private.open_file(journal, os.O_RDWR))
+
+
 def _lock(directory: Path) -> int:
     """Take the directory for this process; the kernel gives it back however the process ends."""
     path = directory / LOCK_NAME
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = private.open_file(path, os.O_RDWR)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -25,6 +25,8 @@ from types import TracebackType
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bayplan import private
+
 TOKEN = "bayplan-test-token"
 PROGRAMS = ("kube-apiserver", "kube-scheduler", "etcd")
 START_TIMEOUT = 60.0
@@ -170,8 +172,7 @@ class Cluster:
             ],
             "users": [{"name": "test", "user": {"token": self.token}}],
         }
-        self.kubeconfig.write_text(json.dumps(document, indent=1))
-        self.kubeconfig.chmod(0o600)
+        private.write(self.kubeconfig, json.dumps(document, indent=1))
 
     def ready(self) -> bool:
         """Tell whether `/readyz` answers 200."""
@@ -228,9 +229,9 @@ class KubeCluster(Cluster):
         self.apiserver = self._start_apiserver()
 
     def _prepare(self) -> None:
-        (self.folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
+        private.write(self.folder / "tokens.csv", f"{TOKEN},admin,admin,system:masters\n")
         key = ec.generate_private_key(ec.SECP256R1())
-        private = key.private_bytes(
+        signing = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
@@ -238,7 +239,7 @@ class KubeCluster(Cluster):
         public = key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        (self.folder / "sa.key").write_bytes(private)
+        private.write(self.folder / "sa.key", signing)
         (self.folder / "sa.pub").write_bytes(public)
 
     def _start_etcd(self) -> Process:

@@ -1,0 +1,62 @@
+"""Keeps web pages away from servers that ask for no token.
+
+A page of any site can make a browser send requests to loopback, and with a name that first
+resolves to the site and then to 127.0.0.1 (DNS rebinding) it can read the answers too. Such
+requests give themselves away: their Host is the site's name, or their Origin is not the Host.
+Programs send no Origin and name the server by what they were told. Where a token is asked for, none
+of this is needed: a page does not know it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
+
+
+def problem(scope: Mapping[str, Any], allowed: Iterable[str] = ()) -> str:
+    """Say why a request must not be answered; empty when it may."""
+    headers = {bytes(key): bytes(value).decode("latin-1") for key, value in scope["headers"]}
+    host = headers.get(b"host", "")
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        return f'requests from pages of "{origin[:100]}" are not answered'
+    name = host_name(host)
+    local = (scope.get("server") or ("",))[0] or ""
+    if not name or name in allowed or _is_ours(name, is_loopback(local)):
+        return ""
+    return f'this server is not "{name[:100]}"; set a token, or name it as an allowed host'
+
+
+def host_name(host: str) -> str:
+    """Return the host of `HOST[:PORT]` in lower case, without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_ours(name: str, on_loopback: bool) -> bool:
+    """Say whether nobody else can own a name: addresses, this machine's and a cluster's names."""
+    if is_loopback(name):
+        return True
+    if on_loopback:
+        return False
+    if "." not in name or name.endswith(CLUSTER_SUFFIXES):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == socket.gethostname().lower()
+    return True
