@@ -1,0 +1,284 @@
+"""A cluster as a value: its objects, its scheduler's settings, and an engine over both.
+
+    cluster = Cluster.from_kubeconfig()            # get and list only
+    cluster = Cluster.from_files("dump/")          # dumps, must-gather folders, snapshots
+    cluster = Cluster.from_objects([...])          # plain data
+    decision = cluster.decide(cluster.pod("web-0"))
+
+Objects never change once they are here. The engine is made on first use and kept; whoever wants to
+know what would happen changes it inside `with cluster.trial() as trial:` and leaves it as it was.
+Nothing here writes to a cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from bayplan.api import Namespace, Node, Object, Pod, parse_time
+from bayplan.engine.cache import Cache
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.engine.engine import Engine
+from bayplan.inspect.errors import SourceError, unknown
+from bayplan.inspect.kinds import OWNERS
+from bayplan.inspect.objects import Budget, Event, Owner
+from bayplan.inspect.settings import Settings, load_settings
+from bayplan.inspect.trial import Trial
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
+
+Objects = dict[type[Object], dict[str, Any]]
+"""Objects of each struct by key."""
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """Something that the source did not give, and what answers lack for it."""
+
+    what: str
+    why: str
+    without: str = ""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a picture of a cluster comes from."""
+
+    name: str = "objects"
+    """What a person would call it: a server's address, a file."""
+    version: str = ""
+    """The server's version, if it is known, such as `v1.36.4`."""
+    taken: float = 0.0
+    """When, in seconds since the epoch."""
+    namespace: str = "default"
+    """Where names without a namespace are looked for."""
+    unread: tuple[Unread, ...] = ()
+
+
+class Cluster:
+    """All that was read of one cluster at one moment."""
+
+    def __init__(
+        self, objects: Objects, *, origin: Origin | None = None, settings: Settings | None = None
+    ) -> None:
+        self.objects = objects
+        self.origin = origin or Origin(taken=time.time())
+        self.settings = settings or load_settings()
+        self._engine: Engine | None = None
+
+    # -- sources ------------------------------------------------------------------------------
+
+    @classmethod
+    def from_kubeconfig(
+        cls, path: str | Path | None = None, *, context: str = "", settings: Settings | None = None
+    ) -> Cluster:
+        """Read a running cluster with get and list, as kubectl would find it."""
+        from bayplan.client import load_kubeconfig
+        from bayplan.inspect.sources.live import read_live
+
+        found, origin = read_live(load_kubeconfig(path, context=context))
+        return cls(found, origin=origin, settings=settings)
+
+    @classmethod
+    def from_files(cls, *paths: str | Path, settings: Settings | None = None) -> Cluster:
+        """Read snapshots, manifests, `kubectl get -o yaml|json`, dumps and must-gather folders."""
+        from bayplan.inspect.sources.files import read_files
+
+        found, origin = read_files([Path(path) for path in paths])
+        return cls(found, origin=origin, settings=settings)
+
+    @classmethod
+    def from_objects(
+        cls,
+        items: Iterable[Object | Mapping[str, Any]],
+        *,
+        settings: Settings | None = None,
+        origin: Origin | None = None,
+    ) -> Cluster:
+        """Take structs or plain data (decoded JSON or YAML); lists are taken apart."""
+        from bayplan.inspect.sources.gather import Gathering
+
+        gathering = Gathering()
+        for item in items:
+            if isinstance(item, Object):
+                gathering.put(item)
+            else:
+                gathering.add(item)
+        return cls(gathering.objects, origin=origin, settings=settings)
+
+    def with_settings(self, settings: Settings) -> Cluster:
+        """The same objects under another scheduler."""
+        return Cluster(self.objects, origin=self.origin, settings=settings)
+
+    # -- what there is ------------------------------------------------------------------------
+
+    def of(self, kind: type[O]) -> Mapping[str, O]:
+        """All objects of a struct by key (`namespace/name`, or the name)."""
+        return self.objects.get(kind, {})
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        return self.of(Node)
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        return self.of(Pod)
+
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        return self.of(Budget)
+
+    @property
+    def events(self) -> Iterable[Event]:
+        return self.of(Event).values()
+
+    @property
+    def now(self) -> float:
+        """The moment that ages are counted from."""
+        return self.origin.taken
+
+    def pending(self) -> Iterator[Pod]:
+        """Pods without a node that nobody is deleting, in the order of their age and name."""
+        waiting = (pod for pod in self.pods.values() if is_pending(pod))
+        return iter(sorted(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.key)))
+
+    def owners(self) -> Iterator[Owner]:
+        """Everything that makes pods."""
+        for kind in OWNERS:
+            yield from self.of(kind).values()
+
+    def owner(self, kind: str, name: str, namespace: str = "") -> Owner:
+        """An owner by kubectl's name for its kind; raises UnknownObject with near names."""
+        where = namespace or self.origin.namespace
+        for struct in OWNERS:
+            if kind.lower() in (struct.KIND.lower(), struct.RESOURCE, *_SHORT.get(struct.KIND, ())):
+                found = self.of(struct)
+                if f"{where}/{name}" in found:
+                    return found[f"{where}/{name}"]
+                names = [item.name for item in found.values() if item.namespace == where]
+                raise unknown(struct.KIND.lower(), name, names, f'namespace "{where}"')
+        kinds = ", ".join(struct.KIND.lower() for struct in OWNERS)
+        raise SourceError(f'kind "{kind}" makes no pods that can be asked about; use pod, {kinds}')
+
+    def pods_of(self, owner: Owner) -> list[Pod]:
+        """The pods that an owner controls, also through its replica sets."""
+        uids = {owner.uid or owner.key}
+        if owner.KIND == "Deployment":
+            uids = {
+                item.uid or item.key
+                for item in self.owners()
+                if item.controller is not None and item.controller.uid in uids
+            }
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod.controller is not None and pod.controller.uid in uids
+        ]
+
+    def owner_of(self, pod: Pod) -> Owner | None:
+        """What would make the pod again: a deployment rather than its replica set."""
+        owner = self._controller(pod)
+        above = None if owner is None else self._controller(owner)
+        return above or owner
+
+    def _controller(self, item: Object) -> Owner | None:
+        ref = item.controller
+        if ref is None:
+            return None
+        for kind in OWNERS:
+            if kind.KIND == ref.kind:
+                return self.of(kind).get(f"{item.namespace}/{ref.name}")
+        return None
+
+    def pod(self, name: str, namespace: str = "") -> Pod:
+        """A pod by `name` or `namespace/name`; raises UnknownObject with near names."""
+        if "/" in name:
+            namespace, _, name = name.partition("/")
+        where = namespace or self.origin.namespace
+        found = self.pods.get(f"{where}/{name}")
+        if found is not None:
+            return found
+        here = [pod.name for pod in self.pods.values() if pod.namespace == where]
+        if not here and self.of(Namespace) and where not in self.of(Namespace):
+            raise unknown("namespace", where, self.of(Namespace))
+        elsewhere = [pod.key for pod in self.pods.values() if pod.name == name]
+        if elsewhere:
+            raise unknown("pod", f"{where}/{name}", elsewhere)
+        raise unknown("pod", name, here, f'namespace "{where}"')
+
+    def node(self, name: str) -> Node:
+        """A node; raises UnknownObject with near names."""
+        if name not in self.nodes:
+            raise unknown("node", name, self.nodes)
+        return self.nodes[name]
+
+    # -- deciding -----------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The kept engine; change it only inside a trial."""
+        if self._engine is None:
+            self._engine = self.fresh_engine()
+        return self._engine
+
+    def fresh_engine(self, settings: Settings | None = None) -> Engine:
+        """Another engine over the same objects, to be changed at will."""
+        chosen = settings or self.settings
+        engine = Engine.build(chosen.config, chosen.registry, gates=chosen.gates)
+        fill(engine.cache, self.objects)
+        return engine
+
+    def trial(self) -> Trial:
+        """Changes to the kept engine that are taken back when the block ends."""
+        return Trial(self.engine, self.now)
+
+    def decide(self, pod: Pod) -> Decision:
+        """What the scheduler would decide for a pod now; nothing changes."""
+        return self.engine.schedule(pod, self.now)
+
+
+def fill(cache: Cache, objects: Objects) -> None:
+    """Feed a cache: nodes first, in the order of their names as a server lists them."""
+    for name in sorted(objects.get(Node, {})):
+        cache.add_node(objects[Node][name])
+    for kind, items in objects.items():
+        if kind is not Node and kind is not Pod and cache.objects.of_kind(kind.KIND) is not None:
+            for item in items.values():
+                if type(item) is cache_struct(cache, kind):
+                    cache.objects.put(item)
+    for pod in objects.get(Pod, {}).values():
+        if pod.spec.node_name and not pod.finished:
+            cache.add_pod(pod)
+        elif pod.status.nominated_node_name and is_pending(pod):
+            cache.nominator.add(cache.infos.make(pod), pod.status.nominated_node_name)
+
+
+def cache_struct(cache: Cache, kind: type[Object]) -> type[Object] | None:
+    """The struct that the engine reads of a kind; others of that kind are for questions."""
+    lister = cache.objects.of_kind(kind.KIND)
+    return None if lister is None else lister.kind
+
+
+def is_pending(pod: Pod) -> bool:
+    """Whether a pod waits for a node."""
+    return not (pod.spec.node_name or pod.finished or pod.terminating)
+
+
+def seconds(text: str) -> float:
+    """A time as seconds since the epoch, 0 if there is none."""
+    try:
+        return parse_time(text) if text else 0.0
+    except ValueError:
+        return 0.0
+
+
+_SHORT: dict[str, Sequence[str]] = {
+    "Deployment": ("deploy",),
+    "ReplicaSet": ("rs",),
+    "StatefulSet": ("sts",),
+    "DaemonSet": ("ds",),
+    "ReplicationController": ("rc",),
+    "Job": (),
+}

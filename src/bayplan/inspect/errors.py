@@ -1,0 +1,38 @@
+"""What can go wrong with a question about a cluster.
+
+BayplanError
+└── InspectError         the text says what to change
+    ├── SourceError      a kubeconfig, snapshot or dump cannot be read
+    ├── AccessError      the API server refuses what no answer can do without
+    └── UnknownObject    no such pod, owner or node; near names are given
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from bayplan.errors import BayplanError
+
+
+class InspectError(BayplanError):
+    """A question cannot be answered."""
+
+
+class SourceError(InspectError):
+    """A kubeconfig, snapshot or dump cannot be read."""
+
+
+class AccessError(SourceError):
+    """The API server refuses what no answer can do without."""
+
+
+class UnknownObject(InspectError):
+    """No such object; the text gives near names."""
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> UnknownObject:
+    """An error that names what was asked for and the nearest that exist."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UnknownObject(f'{what} "{name}" is not in {where or "this cluster"}{hint}')

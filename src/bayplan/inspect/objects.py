@@ -1,0 +1,235 @@
+# ruff: noqa: RUF012 - msgspec copies empty mutable defaults
+"""Objects that scheduling itself does not read but a question about a cluster needs.
+
+Owners carry the template of their pods, events what a scheduler or a controller said, quotas and
+service accounts why a pod was never made. As everywhere, only what is read is kept: there is no
+field for an environment value or a secret to land in.
+"""
+
+from typing import ClassVar
+
+from bayplan.api import Condition, LabelSelector, Model, Object, ObjectMeta, PodSpec, Resources
+from bayplan.api.volumes import ClaimTemplate
+
+
+class PodTemplate(Model, frozen=True):
+    """`spec.template` of an owner."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class OwnerSpec(Model, frozen=True):
+    """`spec` of an owner, as far as its pods go."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
+    template: PodTemplate = PodTemplate()
+    volume_claim_templates: tuple[ClaimTemplate, ...] = ()
+
+
+class OwnerStatus(Model, frozen=True):
+    """`status` of an owner."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    active: int = 0
+    succeeded: int = 0
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class Owner(Object, kw_only=True, frozen=True):
+    """What makes pods and makes them again: the base of the kinds below."""
+
+    spec: OwnerSpec = OwnerSpec()
+    status: OwnerStatus = OwnerStatus()
+
+    @property
+    def wanted(self) -> int:
+        """How many pods it is to have at once."""
+        spec = self.spec
+        if self.KIND == "Job":
+            left = None if spec.completions is None else spec.completions - self.status.succeeded
+            at_once = 1 if spec.parallelism is None else spec.parallelism
+            return at_once if left is None else max(0, min(at_once, left))
+        if self.KIND == "DaemonSet":
+            return self.status.desired_number_scheduled
+        return 1 if spec.replicas is None else spec.replicas
+
+    @property
+    def title(self) -> str:
+        """`deployment/web`, as kubectl names it."""
+        return f"{self.KIND.lower()}/{self.name}"
+
+
+class Deployment(Owner, kw_only=True, frozen=True):
+    """A deployment; its pods belong to its replica sets."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "Deployment"
+    RESOURCE: ClassVar[str] = "deployments"
+
+
+class ReplicaSetOwner(Owner, kw_only=True, frozen=True):
+    """A replica set with its template."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "ReplicaSet"
+    RESOURCE: ClassVar[str] = "replicasets"
+
+
+class StatefulSetOwner(Owner, kw_only=True, frozen=True):
+    """A stateful set with its template."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "StatefulSet"
+    RESOURCE: ClassVar[str] = "statefulsets"
+
+
+class DaemonSet(Owner, kw_only=True, frozen=True):
+    """A daemon set."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "DaemonSet"
+    RESOURCE: ClassVar[str] = "daemonsets"
+
+
+class ReplicationControllerOwner(Owner, kw_only=True, frozen=True):
+    """A replication controller with its template."""
+
+    KIND: ClassVar[str] = "ReplicationController"
+    RESOURCE: ClassVar[str] = "replicationcontrollers"
+
+
+class Job(Owner, kw_only=True, frozen=True):
+    """A job."""
+
+    API_VERSION: ClassVar[str] = "batch/v1"
+    KIND: ClassVar[str] = "Job"
+    RESOURCE: ClassVar[str] = "jobs"
+
+
+class EventReference(Model, frozen=True):
+    """What an event is about."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class EventSeries(Model, frozen=True):
+    """How often an event repeated."""
+
+    count: int = 0
+    last_observed_time: str = ""
+
+
+class Event(Object, kw_only=True, frozen=True):
+    """An event of either group; `note` and `regarding` are the newer names of two fields."""
+
+    KIND: ClassVar[str] = "Event"
+    RESOURCE: ClassVar[str] = "events"
+
+    reason: str = ""
+    message: str = ""
+    note: str = ""
+    involved_object: EventReference = EventReference()
+    regarding: EventReference = EventReference()
+    last_timestamp: str = ""
+    event_time: str = ""
+    series: EventSeries | None = None
+    reporting_component: str = ""
+    reporting_controller: str = ""
+
+    @property
+    def about(self) -> EventReference:
+        return self.involved_object if self.involved_object.name else self.regarding
+
+    @property
+    def text(self) -> str:
+        return self.message or self.note
+
+    @property
+    def time(self) -> str:
+        """When it was last seen, as written."""
+        series = self.series.last_observed_time if self.series is not None else ""
+        return series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp
+
+
+class QuotaScope(Model, frozen=True):
+    """One of a quota's `matchExpressions`."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class QuotaScopes(Model, frozen=True):
+    """`spec.scopeSelector` of a quota."""
+
+    match_expressions: tuple[QuotaScope, ...] = ()
+
+
+class QuotaSpec(Model, frozen=True):
+    """`spec` of a quota."""
+
+    hard: Resources = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: QuotaScopes | None = None
+
+
+class QuotaStatus(Model, frozen=True):
+    """`status` of a quota."""
+
+    hard: Resources = {}
+    used: Resources = {}
+
+
+class ResourceQuota(Object, kw_only=True, frozen=True):
+    """How much a namespace may ask for."""
+
+    KIND: ClassVar[str] = "ResourceQuota"
+    RESOURCE: ClassVar[str] = "resourcequotas"
+
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
+class ServiceAccount(Object, kw_only=True, frozen=True):
+    """A service account; only that it exists matters."""
+
+    KIND: ClassVar[str] = "ServiceAccount"
+    RESOURCE: ClassVar[str] = "serviceaccounts"
+
+
+class BudgetSpec(Model, frozen=True):
+    """`spec` of a disruption budget with its limits."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Model, frozen=True):
+    """`status` of a disruption budget as its controller counts."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class Budget(Object, kw_only=True, frozen=True):
+    """A disruption budget with the numbers that scheduling does not read but drains do."""
+
+    API_VERSION: ClassVar[str] = "policy/v1"
+    KIND: ClassVar[str] = "PodDisruptionBudget"
+    RESOURCE: ClassVar[str] = "poddisruptionbudgets"
+
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()

@@ -1,0 +1,56 @@
+"""How the cluster's scheduler is set up: its configuration, feature gates and plugins.
+
+Without a configuration file the defaults are taken. Extenders are named but never called: asking
+from outside must not reach addresses that only the scheduler is meant to reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from bayplan.config import (
+    DEFAULT_GATES,
+    FeatureGates,
+    KubeSchedulerConfiguration,
+    default_config,
+    load_file,
+    parse_gates,
+)
+from bayplan.framework.contract.registry import Factory
+from bayplan.plugins import in_tree_registry
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """A scheduler's configuration, complete."""
+
+    config: KubeSchedulerConfiguration
+    gates: FeatureGates = DEFAULT_GATES
+    registry: Mapping[str, Factory] = msgspec.field(default_factory=in_tree_registry)
+    source: str = "the defaults"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        return tuple(profile.scheduler_name for profile in self.config.profiles)
+
+
+def load_settings(
+    config: str | Path = "",
+    *,
+    feature_gates: str = "",
+    registry: Mapping[str, Factory] | None = None,
+) -> Settings:
+    """Read a configuration file, or take the defaults; raises ConfigError."""
+    gates = parse_gates(feature_gates) if feature_gates else DEFAULT_GATES
+    plugins = in_tree_registry() if registry is None else registry
+    if not config:
+        return Settings(default_config(gates), gates, plugins)
+    loaded = load_file(config, gates)
+    warnings = list(loaded.warnings)
+    if loaded.config.extenders:
+        names = ", ".join(item.url_prefix for item in loaded.config.extenders)
+        warnings.append(f"extenders are not asked, so answers leave them out: {names}")
+    return Settings(loaded.config, gates, plugins, str(config), tuple(warnings))

@@ -1,0 +1,110 @@
+"""Reads what people have on disk: snapshots, manifests, `kubectl get`, dumps, must-gather folders.
+
+What a file is follows from its content. A folder is walked; logs and other text in it are passed
+over, and a file in it that cannot be read is noted rather than fatal. `kubectl cluster-info dump`
+prints JSON documents between log lines: each document begins and ends with a brace of its own line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bayplan.api import Node, Pod, yaml
+from bayplan.errors import DecodeError
+from bayplan.inspect.cluster import Objects, Origin, Unread
+from bayplan.inspect.errors import SourceError
+from bayplan.inspect.sources.gather import Gathering
+from bayplan.inspect.sources.snapshot import is_snapshot, read_snapshot
+
+SUFFIXES = (".json", ".yaml", ".yml", ".gz", ".bayplan")
+GZIP = b"\x1f\x8b"
+_JSON_DOCUMENT = re.compile(rb"^\{$.*?^\}$", re.MULTILINE | re.DOTALL)
+
+
+def read_files(paths: Sequence[Path]) -> tuple[Objects, Origin]:
+    """Read everything at these paths; raises SourceError that names the file."""
+    if not paths:
+        raise SourceError("no file given; use --from FILE or FOLDER")
+    gathering = Gathering()
+    unread: list[Unread] = []
+    origin = Origin(", ".join(map(str, paths)), taken=time.time())
+    for path in paths:
+        for file in _files(path):
+            try:
+                data = _content(file)
+                if is_snapshot(data):
+                    header = read_snapshot(data, file, gathering)
+                    origin = Origin(str(file), header.version, header.taken, header.namespace)
+                    unread += header.unread
+                else:
+                    _read(data, file, gathering)
+            except DecodeError as problem:
+                if file == path:
+                    raise SourceError(f'reading "{file}": {problem}') from problem
+                unread.append(Unread(str(file), str(problem), "it is left out"))
+    _check(gathering, origin.name)
+    unread += gathering.unread()
+    found = Origin(origin.name, origin.version, origin.taken, origin.namespace, tuple(unread))
+    return gathering.objects, found
+
+
+def _files(path: Path) -> Iterable[Path]:
+    if path.is_dir():
+        return sorted(f for f in path.rglob("*") if f.suffix in SUFFIXES and f.is_file())
+    if not path.exists():
+        raise SourceError(f'"{path}" does not exist; give a snapshot, a dump or a folder of them')
+    return [path]
+
+
+def _content(file: Path) -> bytes:
+    try:
+        data = file.read_bytes()
+        return gzip.decompress(data) if data[:2] == GZIP else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise SourceError(
+            f'reading "{file}": the file is damaged or cut off ({problem}); save or copy it again'
+        ) from problem
+    except OSError as problem:
+        raise SourceError(f'reading "{file}": {problem.strerror}') from problem
+
+
+def _read(data: bytes, file: Path, gathering: Gathering) -> None:
+    text = data.lstrip()
+    if text[:1] != b"{" and b"==== START logs" not in data[: 1 << 20]:
+        _read_yaml(data, file, gathering)
+        return
+    try:
+        gathering.add_json(text)
+    except DecodeError:
+        documents = _JSON_DOCUMENT.findall(data)
+        if not documents:
+            raise
+        for document in documents:
+            gathering.add_json(document)
+
+
+def _read_yaml(data: bytes, file: Path, gathering: Gathering) -> None:
+    try:
+        documents = yaml.load_all(data.decode())
+    except UnicodeDecodeError as problem:
+        raise DecodeError(f"it is neither text nor a snapshot ({problem.reason})") from problem
+    for document in documents:
+        if isinstance(document, dict):
+            gathering.add(document)
+        elif document is not None:
+            raise DecodeError(f"expected objects, found {type(document).__name__}")
+
+
+def _check(gathering: Gathering, name: str) -> None:
+    if not gathering.seen:
+        raise SourceError(
+            f"{name}: no Kubernetes object in it; give a snapshot (`bayplan snapshot save`), "
+            "`kubectl get nodes,pods,... -A -o json`, a cluster-info dump or a must-gather folder"
+        )
+    if not gathering.objects.get(Node) and not gathering.objects.get(Pod):
+        raise SourceError(f"{name}: neither nodes nor pods in it; nothing can be decided")

@@ -1,0 +1,205 @@
+"""A cluster is read from structs, plain data, files, dumps and snapshots, and says the same."""
+
+import gzip
+import json
+
+import pytest
+import yaml
+
+from bayplan.api import Node, Pod
+from bayplan.inspect import Cluster, SourceError, UnknownObject
+from bayplan.inspect.objects import Deployment, Event
+from bayplan.inspect.sources.snapshot import write_snapshot
+from bayplan.testing.builders import make_node, make_pod
+
+SECRET = "hunter2-planted"
+
+
+def bodies():
+    web = make_pod("web-1").req(cpu="3").body()
+    web["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": SECRET}]
+    web["spec"]["containers"][0]["command"] = ["serve", f"--password={SECRET}"]
+    web["metadata"]["annotations"] = {"note": SECRET}
+    web["metadata"]["managedFields"] = [{"manager": SECRET}]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "annotations": {"a": SECRET}},
+        "spec": {
+            "replicas": 2,
+            "template": {"spec": {"containers": [{"name": "c", "env": [{"value": SECRET}]}]}},
+        },
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "default"},
+        "stringData": {"password": SECRET},
+    }
+    failed = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e1", "namespace": "default"},
+        "reason": "FailedScheduling",
+        "message": "0/2 nodes are available: 2 Insufficient cpu.",
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web-1"},
+    }
+    pulled = {**failed, "metadata": {"name": "e2", "namespace": "default"}, "reason": "Pulled"}
+    return [
+        make_node("a").capacity(cpu=2, memory="4Gi", pods=10).body(),
+        make_node("b").capacity(cpu=1, memory="4Gi", pods=10).body(),
+        make_pod("placed").req(cpu="1").node("a").body(),
+        web,
+        deployment,
+        secret,
+        failed,
+        pulled,
+    ]
+
+
+def as_list(kind, items):
+    return {"apiVersion": "v1", "kind": kind, "items": items}
+
+
+def write_json(tmp_path):
+    path = tmp_path / "all.json"
+    path.write_text(json.dumps(as_list("List", bodies()), indent=2))
+    return path
+
+
+def write_yaml(tmp_path):
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump_all(bodies()))
+    return path
+
+
+def write_stream(tmp_path):
+    """What `kubectl cluster-info dump` prints: documents between logs."""
+    path = tmp_path / "dump.txt"
+    nodes = [item for item in bodies() if item["kind"] == "Node"]
+    rest = [item for item in bodies() if item["kind"] != "Node"]
+    path.write_text(
+        json.dumps(as_list("NodeList", nodes), indent=4)
+        + "\n==== START logs for container c of pod default/web-1 ====\n{ not json\n"
+        + "==== END logs for container c of pod default/web-1 ====\n"
+        + json.dumps(as_list("List", rest), indent=4)
+    )
+    return path
+
+
+def write_folder(tmp_path):
+    """A must-gather: one file an object, lists without kinds of items, logs beside."""
+    root = tmp_path / "must-gather"
+    for item in bodies():
+        namespace = item["metadata"].get("namespace")
+        folder = root / (f"namespaces/{namespace}/core" if namespace else "cluster-scoped")
+        folder.mkdir(parents=True, exist_ok=True)
+        if item["kind"] == "Pod":
+            continue
+        (folder / f"{item['metadata']['name']}.yaml").write_text(yaml.safe_dump(item))
+    pods = [{k: v for k, v in item.items() if k != "kind"} for item in bodies()
+            if item["kind"] == "Pod"]  # fmt: skip
+    (root / "namespaces/default/core/pods.yaml").write_text(
+        yaml.safe_dump(as_list("PodList", pods))
+    )
+    (root / "namespaces/default/core/c.log").write_text("x")
+    (root / "broken.yaml").write_text("a: [")
+    return root
+
+
+def write_saved(tmp_path):
+    path = tmp_path / "cluster.bayplan"
+    write_snapshot(Cluster.from_objects(bodies()), path)
+    return path
+
+
+SOURCES = [write_json, write_yaml, write_stream, write_folder, write_saved]
+
+
+@pytest.mark.parametrize("write", SOURCES, ids=lambda write: write.__name__)
+def test_every_source_gives_the_same_cluster(write, tmp_path):
+    cluster = Cluster.from_files(write(tmp_path))
+
+    assert ["a", "b"] == sorted(cluster.nodes)
+    assert ["default/placed", "default/web-1"] == sorted(cluster.pods)
+    assert 2 == cluster.of(Deployment)["default/web"].wanted
+    assert ["FailedScheduling"] == [event.reason for event in cluster.of(Event).values()]
+    said = cluster.decide(cluster.pod("web-1")).message
+    assert said.startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def test_a_broken_file_in_a_folder_is_named_not_fatal(tmp_path):
+    cluster = Cluster.from_files(write_folder(tmp_path))
+
+    assert ["broken.yaml"] == [item.what.rsplit("/", 1)[-1] for item in cluster.origin.unread]
+
+
+def test_a_snapshot_holds_nothing_secret(tmp_path):
+    path = write_saved(tmp_path)
+
+    content = gzip.decompress(path.read_bytes())
+    assert SECRET.encode() not in content
+    assert b"Secret" not in content
+
+
+def test_a_snapshot_that_was_cut_off_is_refused(tmp_path):
+    path = write_saved(tmp_path)
+    whole = path.read_bytes()
+    lines = gzip.decompress(whole).splitlines(keepends=True)
+    short = tmp_path / "short.bayplan"
+    damaged = tmp_path / "damaged.bayplan"
+    newer = tmp_path / "newer.bayplan"
+    path.write_bytes(whole[: len(whole) // 2])
+    short.write_bytes(gzip.compress(b"".join(lines[:-1])))
+    damaged.write_bytes(gzip.compress(b"".join([lines[0], b'{"struct":"Pod","items":[{]}\n'])))
+    newer.write_bytes(lines[0].replace(b'"bayplanSnapshot":1', b'"bayplanSnapshot":99'))
+
+    for file, text in (
+        (path, "damaged or cut off"),
+        (short, "cut off after"),
+        (damaged, "line 2"),
+        (newer, "install a newer Bayplan"),
+    ):
+        with pytest.raises(SourceError, match=text):
+            Cluster.from_files(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        pytest.param(b"", "no Kubernetes object", id="empty"),
+        pytest.param(b"hello", "expected objects, found str", id="prose"),
+        pytest.param(b"\x00\xff\xfe", "reading", id="binary"),
+        pytest.param(b'{"kind": "Pod"', "decoding JSON", id="cut JSON"),
+        pytest.param(b"kind: Secret", "no Kubernetes object", id="only a secret"),
+    ],
+)
+def test_a_file_that_is_no_cluster_is_refused_in_one_line(content, text, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    with pytest.raises(SourceError, match=text) as caught:
+        Cluster.from_files(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(SourceError, match=r'"nowhere\.json" does not exist'):
+        Cluster.from_files("nowhere.json")
+
+
+def test_near_names_are_given():
+    cluster = Cluster.from_objects(bodies())
+
+    with pytest.raises(UnknownObject, match="did you mean web-1"):
+        cluster.pod("web-2")
+    with pytest.raises(UnknownObject, match="did you mean default/web-1"):
+        cluster.pod("other/web-1")
+    with pytest.raises(UnknownObject, match='deployment "wob"'):
+        cluster.owner("deploy", "wob")
+
+
+def test_structs_and_plain_data_may_be_mixed():
+    cluster = Cluster.from_objects([make_node("a").build(), make_pod("p").body()])
+
+    assert [Node, Pod] == [type(cluster.node("a")), type(cluster.pod("p"))]
