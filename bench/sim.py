@@ -45,7 +45,7 @@ def main() -> None:
 
     async def scenario(client: ScenarioClient) -> None:
         await client.nodes(args.nodes, zones=["a", "b", "c"], cpu="8", memory="32Gi")
-        await run_workload(client, work, args.seed)
+        await run_workload(client, work)
         await client.sleep(60)
 
     gc.set_threshold(50_000, 50, 100)

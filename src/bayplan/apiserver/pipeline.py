@@ -139,7 +139,7 @@ def before_update(backend: Backend, request: Request, obj: Object, old: Object) 
     attrs = attributes(request, UPDATE, obj, old, request.name)
     admit(backend, attrs)
     keep_system_metadata(obj, old)
-    _prepare_for_update(kind, obj, old, subresource)
+    _prepare_for_update(kind, obj, old, subresource, backend.now())
     causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
     if kind.custom:
         causes = [*causes, *crd.validate_update(kind, obj, old, subresource)]
@@ -154,13 +154,13 @@ def before_update(backend: Backend, request: Request, obj: Object, old: Object) 
     admit_valid(backend, attrs)
 
 
-def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str) -> None:
+def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str, now: str) -> None:
     if kind.custom:
         crd.prepare_for_update(kind, obj, old, subresource)
     elif is_definition(kind):
         crd.definitions.prepare_for_update(obj, old, subresource)
     else:
-        validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource)
+        validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource, now)
 
 
 def before_delete(backend: Backend, request: Request, old: Object) -> None:

@@ -54,6 +54,12 @@ def run(
     from bayplan.sim.objects import seconds
 
     logs.configure(0)
+    if against is not None:
+        for flag, value in (("--seed", seed), ("--config", config), ("--real-time", real_time)):
+            if value not in (None, False):
+                raise BayplanError(
+                    f"{flag} means nothing with --against: that cluster has its own scheduler"
+                )
     given = load_file(config).config if config else None
     most = seconds(limit) if limit else None
     scripts = [_find(name) for name in files]
@@ -99,6 +105,7 @@ def _against(script: Script, kubeconfig: str, limit: float | None) -> Result:
                 client,
                 script.player,
                 limit=limit or script.limit,
+                seed=script.settings.seed,
                 name=script.name,
                 echo=_progress,
             )

@@ -42,6 +42,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION = 40
 RENEWALS_PER_SECOND = 100
 SLOWEST_RENEWAL = 30.0
+ROUNDING = 1e-6
 AT_ONCE = 32  # pods and nodes worked on together
 HEARTBEAT_SECONDS = 300.0  # of the node's status, as a kubelet does without changes
 
@@ -66,6 +67,7 @@ class Kubelet:
         )
         self._addresses: dict[str, str] = {}
         self._next_address = 0
+        self._moments: dict[str, dict[str, float]] = {}  # by uid: what this process saw, and when
         self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made
         self._pods.listen(self._pod_changed)
         self._nodes.listen(self._node_changed)
@@ -83,6 +85,7 @@ class Kubelet:
     def _pod_changed(self, change: Change[Object]) -> None:
         if change.type == "DELETED":
             self._addresses.pop(change.new.metadata.uid, None)
+            self._moments.pop(change.new.metadata.uid, None)
         elif change.new.spec.get("nodeName"):
             self._worker.queue.add(change.new.key)
 
@@ -182,7 +185,7 @@ class Kubelet:
         """Take a pod away once it has had its time to stop."""
         grace = pod.metadata.deletion_grace_period_seconds or 0
         asked = seconds_of(pod.metadata.deletion_timestamp) - grace
-        wait = asked + min(self._stop, grace) - self._kit.clock()
+        wait = self._left(pod, "deleted", asked, min(self._stop, grace))
         if wait > 0:
             return wait
         if not is_finished(pod) and pod.metadata.finalizers:
@@ -195,14 +198,15 @@ class Kubelet:
 
     async def _begin(self, pod: Object, node: Object) -> float | None:
         bound = seconds_of(condition(pod.status, "PodScheduled").get("lastTransitionTime"))
-        wait = (bound or self._kit.clock()) + self._start - self._kit.clock()
-        if bound and 0 < wait <= self._start:
+        wait = self._left(pod, "bound", bound, self._start) if bound else 0.0
+        if wait > 0:
             return wait
         if not bound and self._start and not pod.status.get("startTime"):
             # Bound without a condition: note when it was seen, and start from there.
             await self._status(pod, {"phase": "Pending", "startTime": self._kit.now()})
             return self._start
         await self._status(pod, self._running_status(pod, node))
+        self._left(pod, "started", self._kit.clock(), 0.0)
         return self._run_seconds(pod)
 
     async def _go_on(self, pod: Object) -> float | None:
@@ -217,9 +221,10 @@ class Kubelet:
             ),
             default=seconds_of(pod.status.get("startTime")),
         )
-        wait = started + seconds - self._kit.clock()
+        wait = self._left(pod, "started", started, seconds)
         if wait > 0:
             return wait
+        self._moments.get(pod.metadata.uid, {}).pop("started", None)
         code = self._exit_code(pod)
         policy = pod.spec.get("restartPolicy", "Always")
         if policy == "Always" or (policy == "OnFailure" and code):
@@ -234,6 +239,20 @@ class Kubelet:
         ]
         await self._status(pod, status)
         return None
+
+    def _left(self, pod: Object, what: str, written: float, delay: float) -> float:
+        """Seconds until `delay` after something happened.
+
+        Objects tell whole seconds, so what this process saw itself counts; what happened before
+        it looked is known from the object only.
+        """
+        now = asyncio.get_running_loop().time()
+        moments = self._moments.setdefault(pod.metadata.uid, {})
+        if what not in moments:
+            age = self._kit.clock() - written
+            moments[what] = now - age if age >= 1.0 else now
+        left = moments[what] + delay - now
+        return left if left > ROUNDING else 0.0
 
     async def _status(self, pod: Object, status: Json) -> None:
         # it went meanwhile

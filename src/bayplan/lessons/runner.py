@@ -26,7 +26,7 @@ LESSONS = range(1, 9)
 FULL = 8
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class LessonResult(msgspec.Struct, frozen=True):
     """How a lesson went."""
 
     seconds: float
@@ -57,12 +57,14 @@ def module_at(path: Path) -> ModuleType:
     return module
 
 
-def run(module: Lesson, say: Say, *, seed: int = 0, scenario: Scenario | None = None) -> Outcome:
+def run(
+    module: Lesson, say: Say, *, seed: int = 0, scenario: Scenario | None = None
+) -> LessonResult:
     """Run a lesson's scenario; raises Surprise when it ends differently."""
     return run_virtual(_run(module, say, seed, scenario or module.scenario))
 
 
-async def _run(module: Lesson, say: Say, seed: int, scenario: Scenario) -> Outcome:
+async def _run(module: Lesson, say: Say, seed: int, scenario: Scenario) -> LessonResult:
     full = not hasattr(module, "Scheduler")
     settings = Settings(
         seed=seed,
@@ -85,7 +87,7 @@ async def _run(module: Lesson, say: Say, seed: int, scenario: Scenario) -> Outco
             for task in (play, *tasks):
                 task.cancel()
             await asyncio.gather(play, *tasks, return_exceptions=True)
-        return Outcome(world.elapsed(), world.log.hash)
+        return LessonResult(world.elapsed(), world.log.hash)
 
 
 async def _start(module: Lesson, world: World, say: Say, seed: int) -> list[asyncio.Task[None]]:

@@ -259,6 +259,9 @@ def workload(at: Located) -> Workload:
     at.fields((*WORKLOAD_FIELDS, *fields), required=("name",))
     if ("rate" in at) == ("trace" in at):
         raise at.error("needs exactly one of rate, trace")
+    beside = [name for name in ("for", "count", "arrivals") if name in at]
+    if "trace" in at and beside:
+        raise at[beside[0]].error('cannot stand beside "trace", which says when pods come')
     if "rate" in at and "for" not in at and "count" not in at:
         raise at.error('needs "for" or "count", otherwise it never ends')
     shape = {name: value for name, value in pod_shape(_without(at)).items() if name != "lifetime"}
@@ -271,8 +274,19 @@ def workload(at: Located) -> Workload:
         poisson=at["arrivals"].choice(("poisson", "even"), "poisson") == "poisson",
         lifetime=_lifetime(at["lifetime"]) if "lifetime" in at else None,
         succeed=at["leave"].choice(("delete", "succeed"), "delete") == "succeed",
-        trace=tuple(_arrival(item) for item in at["trace"].items()) if "trace" in at else (),
+        trace=_trace(at["trace"]) if "trace" in at else (),
     )
+
+
+def _trace(at: Located) -> tuple[Arrival, ...]:
+    arrivals: list[Arrival] = []
+    for item in at.items():
+        arrivals.append(_arrival(item))
+        if len(arrivals) > 1 and arrivals[-1].at < arrivals[-2].at:
+            raise item["at"].error(f"is before the pod above, which comes at {arrivals[-2].at:g} s")
+    if not arrivals:
+        raise at.error("holds no pods")
+    return tuple(arrivals)
 
 
 def _without(at: Located) -> Located:

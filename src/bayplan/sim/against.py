@@ -131,6 +131,7 @@ async def play_on(
     scenario: Scenario,
     *,
     limit: float,
+    seed: int = 0,
     name: str = "scenario",
     echo: Callable[[str], None] | None = None,
 ) -> Result:
@@ -147,12 +148,12 @@ async def play_on(
 
     async with following(client, elapsed, see, (NODES, PODS, EVENTS)):
         before = set(tracker.pods)
-        hand = ScenarioClient(client, tracker, elapsed, NoFaults(), echo=echo)
+        hand = ScenarioClient(client, tracker, elapsed, NoFaults(), seed=seed, echo=echo)
         failures = await play(scenario, hand, limit)
         lives = [life for life in tracker.every_pod() if life.key not in before]
         return Result(
             name=name,
-            seed=0,
+            seed=seed,
             hash="",
             seconds=elapsed(),
             outcomes=hand.expect.outcomes,

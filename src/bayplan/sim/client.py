@@ -58,9 +58,12 @@ class ScenarioClient:
         elapsed: Callable[[], float],
         faults: Faults,
         *,
+        seed: int = 0,
         echo: Callable[[str], None] | None = None,
     ) -> None:
         self.client = client
+        self.seed = seed
+        """Of the scenario's chance."""
         self.tracker = tracker
         self.expect = Expect(tracker, elapsed)
         self.faults = faults
@@ -112,9 +115,11 @@ class ScenarioClient:
         await asyncio.sleep(0)  # in one process nothing else would let the others see it
         return made
 
-    async def get(self, kind: str, name: str, namespace: str = NAMESPACE) -> Object:
+    async def get(
+        self, kind: str, name: str, namespace: str = NAMESPACE, *, api_version: str = ""
+    ) -> Object:
         """Return one object."""
-        resource = await self.resource(kind)
+        resource = await self.resource(kind, api_version)
         return _decoded(await self.client.get(resource, name, _where(resource, namespace)))
 
     async def list(self, kind: str, namespace: str = NAMESPACE, selector: str = "") -> Objects:
@@ -271,7 +276,11 @@ class ScenarioClient:
     ) -> None:
         """Wait until something about the cluster is true; looked at after each change."""
         self.doing = f"waiting for {what}"
-        seen = await self.tracker.until(lambda: "" if condition() else "not so", timeout)
+
+        def check() -> str:
+            return "" if condition() else "not so"
+
+        seen = await self.tracker.until(check, timeout, self.elapsed)
         self.doing = ""
         if seen:
             raise ScenarioError(f"waited {timeout:g} s for {what} in vain")
@@ -288,7 +297,7 @@ class ScenarioClient:
             return "; ".join(f"{k}: {lives[k].why if k in lives else 'no such pod'}" for k in left)
 
         self.doing = f"waiting for {', '.join(keys[:5])} to be bound"
-        seen = await self.tracker.until(check, timeout)
+        seen = await self.tracker.until(check, timeout, self.elapsed)
         self.doing = ""
         if seen:
             raise ScenarioError(f"waited {timeout:g} s for pods to be bound in vain: {seen}")
@@ -303,8 +312,9 @@ class ScenarioClient:
                 async with asyncio.timeout(quiet):
                     await self.tracker.change()
             except TimeoutError:
-                break
-        self.doing = ""
+                self.doing = ""
+                return
+        raise ScenarioError(f"the cluster did not settle within {timeout:g} s")
 
     def log(self, text: str) -> None:
         """Say something in the timeline, and where the scenario is run."""

@@ -1,26 +1,58 @@
 """Expectations: what the cluster should do, and if it does not, what it did instead.
 
-Each check is a function that returns "" or says what was seen. `within` waits for it to come true
-(in virtual time waiting costs nothing); `hold` demands that it stays true that long. A failure
-raises ExpectationFailed, unless failures are collected (as YAML scenarios do).
+An expectation is one value: what is checked, what must have existed for that to mean anything,
+how long to wait for it (`within`; in virtual time waiting costs nothing) and how long it must
+then stay true (`hold`). All of them take a namespace. A failure raises ExpectationFailed, unless
+failures are collected (as YAML scenarios do).
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypedDict, Unpack
 
 import msgspec
 
 from bayplan.api import labels as label_lib
 from bayplan.sim.errors import ExpectationFailed
 from bayplan.sim.objects import HOSTNAME, ZONE
-from bayplan.sim.tracker import PodLife, Tracker
+from bayplan.sim.tracker import PodLife, Seen, Tracker
 
 WITHIN = 10.0
 
 Check = Callable[[], str]
+"""Returns "" when all is well, else what is seen instead."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Terms(TypedDict, total=False):
+    """What every expectation can say beside its subject."""
+
+    within: float
+    hold: float
+    namespace: str
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What is expected, of what, and for how long."""
+
+    text: str
+    check: Check
+    existed: Check = str
+    """Says why the subject cannot be judged: it never existed."""
+    undecided: Check = str
+    """Says what is still to come; it counts until the time is over, or `hold` is to be watched."""
+    within: float = WITHIN
+    hold: float = 0.0
+
+    def now(self) -> str:
+        """What is wrong at this moment, if the scheduler may still act."""
+        return self.existed() or self.check() or ("" if self.hold else self.undecided())
+
+    def finally_(self) -> str:
+        """What is wrong when the time is over."""
+        return self.existed() or self.check()
+
+
+class Judgement(msgspec.Struct, frozen=True):
     """How one expectation ended."""
 
     time: float
@@ -39,7 +71,7 @@ class Expect:
     def __init__(self, tracker: Tracker, elapsed: Callable[[], float]) -> None:
         self._tracker = tracker
         self._elapsed = elapsed
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Judgement] = []
         self.collect = False
         """True: failures are only collected."""
         self.waiting_for = ""
@@ -48,102 +80,116 @@ class Expect:
         self, text: str, check: Check, *, within: float = WITHIN, hold: float = 0.0
     ) -> bool:
         """Expect whatever `check` checks."""
-        self.waiting_for = text
-        seen = await self._tracker.until(check, within)
-        if not seen and hold:
-            seen = await self._tracker.while_(check, hold)
+        return await self.judge(Expectation(text, check, within=within, hold=hold))
+
+    async def judge(
+        self, expected: Expectation, refresh: Callable[[], Awaitable[float]] | None = None
+    ) -> bool:
+        """Wait for an expectation and note how it ended.
+
+        `refresh` is for what changes unseen by the tracker: it looks again, and returns how long
+        to wait before the next look.
+        """
+        self.waiting_for = expected.text
+        tracker, elapsed = self._tracker, self._elapsed
+        seen = await tracker.until(expected.now, expected.within, elapsed, refresh)
+        if seen:
+            seen = expected.finally_()
+        if not seen and expected.hold:
+            seen = await tracker.while_(expected.finally_, expected.hold, elapsed, refresh)
         self.waiting_for = ""
-        outcome = Outcome(self._elapsed(), text, not seen, seen)
-        self.outcomes.append(outcome)
-        self._tracker.note(outcome.time, outcome.line(), "expect" if outcome.ok else "failed")
+        judgement = Judgement(self._elapsed(), expected.text, not seen, seen)
+        self.outcomes.append(judgement)
+        tracker.note(judgement.time, judgement.line(), "expect" if judgement.ok else "failed")
         if seen and not self.collect:
-            raise ExpectationFailed(f"expected {text}; seen instead: {seen}")
+            raise ExpectationFailed(f"expected {expected.text}; seen instead: {seen}")
         return not seen
 
     # -- one pod
 
     async def bound(
-        self,
-        pod: str,
-        to: str | list[str] | None = None,
-        *,
-        namespace: str = "default",
-        within: float = WITHIN,
-        hold: float = 0.0,
+        self, pod: str, to: str | list[str] | None = None, **terms: Unpack[Terms]
     ) -> bool:
         """A pod is bound, to this node or one of these."""
-        key = _key(pod, namespace)
-        allowed = [to] if isinstance(to, str) else to
+        key, allowed = _key(pod, terms), [to] if isinstance(to, str) else to
+
+        def check(life: PodLife) -> str:
+            fits = bool(life.node) and (allowed is None or life.node in allowed)
+            return "" if fits else _place(life)
+
         text = f"pod {key} bound" + (f" to {' or '.join(allowed)}" if allowed else "")
-        return await self.that(text, lambda: self._bound(key, allowed), within=within, hold=hold)
+        return await self._of_pod(key, text, check, terms)
 
-    def _bound(self, key: str, allowed: list[str] | None) -> str:
-        life = self._tracker.pods.get(key)
-        if life is None:
-            return self._absent(key)
-        if life.node and (allowed is None or life.node in allowed):
+    async def pending(self, pod: str, because: str = "", **terms: Unpack[Terms]) -> bool:
+        """A pod was tried and is not bound; with `because`, the scheduler's message contains this.
+
+        One that nobody tried counts as pending when the time is over.
+        """
+        key = _key(pod, terms)
+
+        def check(life: PodLife) -> str:
+            if life.node or (because and because not in f"{life.why} {_reason(life)}"):
+                return _place(life)
             return ""
-        return _place(life)
 
-    async def pending(
-        self,
-        pod: str,
-        because: str = "",
-        *,
-        namespace: str = "default",
-        within: float = WITHIN,
-        hold: float = 0.0,
-    ) -> bool:
-        """A pod is not bound; with `because`, the scheduler's message contains this."""
-        key = _key(pod, namespace)
+        def undecided() -> str:
+            life = self._tracker.pods.get(key)
+            return "" if life is None or life.reasons else _place(life)
+
         text = f"pod {key} pending" + (f' because "{because}"' if because else "")
-        return await self.that(text, lambda: self._pending(key, because), within=within, hold=hold)
+        return await self._of_pod(key, text, check, terms, undecided)
 
-    def _pending(self, key: str, because: str) -> str:
-        life = self._tracker.pods.get(key)
-        if life is None:
-            return self._absent(key)
-        if life.node or (because and because not in f"{life.why} {_reason(life)}"):
-            return _place(life)
-        return ""
+    async def phase(self, pod: str, phase: str, **terms: Unpack[Terms]) -> bool:
+        """A pod is Running, Succeeded, Failed or Pending."""
+        key = _key(pod, terms)
 
-    async def gone(self, pod: str, *, namespace: str = "default", within: float = WITHIN) -> bool:
+        def check(life: PodLife) -> str:
+            return "" if life.phase == phase else f"phase {life.phase}, {_place(life)}"
+
+        return await self._of_pod(key, f"pod {key} {phase}", check, terms)
+
+    async def _of_pod(
+        self,
+        key: str,
+        text: str,
+        check: Callable[[PodLife], str],
+        terms: Terms,
+        undecided: Check = str,
+    ) -> bool:
+        def look() -> str:
+            life = self._tracker.pods.get(key)
+            return self._absent(key) if life is None else check(life)
+
+        return await self.judge(_expectation(text, look, terms, undecided=undecided))
+
+    async def gone(self, pod: str, **terms: Unpack[Terms]) -> bool:
         """A pod does not exist any more."""
-        key = _key(pod, namespace)
+        key = _key(pod, terms)
 
         def check() -> str:
             life = self._tracker.pods.get(key)
             return "" if life is None else f"it exists, {_place(life)}"
 
-        return await self.that(f"pod {key} gone", check, within=within)
+        def existed() -> str:
+            return "" if key in self._tracker.names else "it never existed"
 
-    async def phase(
-        self, pod: str, phase: str, *, namespace: str = "default", within: float = WITHIN
-    ) -> bool:
-        """A pod is Running, Succeeded, Failed or Pending."""
-        key = _key(pod, namespace)
+        return await self.judge(_expectation(f"pod {key} gone", check, terms, existed=existed))
 
-        def check() -> str:
-            life = self._tracker.pods.get(key)
-            if life is None:
-                return self._absent(key)
-            return "" if life.phase == phase else f"phase {life.phase}, {_place(life)}"
-
-        return await self.that(f"pod {key} {phase}", check, within=within)
-
-    async def never_evicted(self, pods: str, *, namespace: str = "default") -> bool:
+    async def never_evicted(self, pods: str, **terms: Unpack[Terms]) -> bool:
         """Nobody preempted, evicted or drained a pod of this name (or selector) so far."""
+        namespace = terms.get("namespace", "default")
 
         def check() -> str:
             lives = [life for life in self._lives(pods, namespace, past=True) if life.disruption]
             return ", ".join(f"{life.key}: {life.disruption}" for life in lives)
 
-        return await self.that(f"pods {pods} never evicted", check, within=0.0)
+        text = f"pods {pods} never evicted"
+        existed = self._existed(pods, namespace)
+        return await self.judge(_expectation(text, check, terms, existed=existed))
 
-    async def evicted(
-        self, pod: str, reason: str = "", *, namespace: str = "default", within: float = WITHIN
-    ) -> bool:
+    async def evicted(self, pod: str, reason: str = "", **terms: Unpack[Terms]) -> bool:
         """Somebody ended a pod: PreemptionByScheduler, EvictionByEvictionAPI …"""
+        namespace = terms.get("namespace", "default")
 
         def check() -> str:
             lives = self._lives(pod, namespace, past=True)
@@ -152,7 +198,7 @@ class Expect:
             return "; ".join(life.disruption or _place(life) for life in lives) or "no such pod"
 
         text = f"pod {pod} evicted" + (f" by {reason}" if reason else "")
-        return await self.that(text, check, within=within)
+        return await self.judge(_expectation(text, check, terms))
 
     # -- many pods
 
@@ -164,11 +210,10 @@ class Expect:
         bound: int | None = None,
         pending: int | None = None,
         running: int | None = None,
-        namespace: str = "default",
-        within: float = WITHIN,
-        hold: float = 0.0,
+        **terms: Unpack[Terms],
     ) -> bool:
         """So many pods of a selector (`app=web`, `*` for all) exist, are bound, wait, or run."""
+        namespace = terms.get("namespace", "default")
         wanted = {"existing": count, "bound": bound, "pending": pending, "running": running}
         wanted = {name: number for name, number in wanted.items() if number is not None}
 
@@ -187,7 +232,8 @@ class Expect:
             return ", ".join(f"{seen[name]} {name}" for name in seen) + reasons
 
         text = f"pods {pods}: " + ", ".join(f"{number} {name}" for name, number in wanted.items())
-        return await self.that(text, check, within=within, hold=hold)
+        undecided = self._untried(pods, namespace) if pending else str
+        return await self.judge(_expectation(text, check, terms, undecided=undecided))
 
     async def spread(
         self,
@@ -198,11 +244,10 @@ class Expect:
         most: int | None = None,
         least: int | None = None,
         skew: int | None = None,
-        namespace: str = "default",
-        within: float = WITHIN,
-        hold: float = 0.0,
+        **terms: Unpack[Terms],
     ) -> bool:
         """How the bound pods of a selector lie over nodes, zones or another node label."""
+        namespace = terms.get("namespace", "default")
 
         def check() -> str:
             counts = self._counts(pods, by, namespace)
@@ -218,8 +263,14 @@ class Expect:
 
         limits = {"exactly": exactly, "most": most, "least": least, "skew": skew}
         rule = ", ".join(f"{name} {value}" for name, value in limits.items() if value is not None)
-        text = f"pods {pods} by {by}: {rule}"
-        return await self.that(text, check, within=within, hold=hold)
+        expected = _expectation(
+            f"pods {pods} by {by}: {rule}",
+            check,
+            terms,
+            existed=self._existed(pods, namespace),
+            undecided=self._untried(pods, namespace),
+        )
+        return await self.judge(expected)
 
     def _counts(self, pods: str, by: str, namespace: str) -> dict[str, int]:
         label = {"node": HOSTNAME, "zone": ZONE}.get(by, by)
@@ -236,17 +287,16 @@ class Expect:
     # -- events and nodes
 
     async def event(
-        self,
-        reason: str,
-        object: str = "",
-        *,
-        message: str = "",
-        within: float = WITHIN,
+        self, reason: str, object: str = "", *, message: str = "", **terms: Unpack[Terms]
     ) -> bool:
-        """An event with this reason was recorded, about this object, with this in its text."""
+        """An event with this reason was recorded, about this object, with this in its text.
+
+        A namespace, if one is given, is that of the object.
+        """
+        namespace = terms.get("namespace", "")
 
         def check() -> str:
-            about = [e for e in self._tracker.events if _names(e.object, object)]
+            about = [e for e in self._tracker.events if _names(e, object, namespace)]
             if any(e.reason == reason and message in e.message for e in about):
                 return ""
             others = sorted({f"{e.reason} ({e.message})" for e in about})
@@ -254,7 +304,7 @@ class Expect:
 
         text = f"event {reason}" + (f" about {object}" if object else "")
         text += f' with "{message}"' if message else ""
-        return await self.that(text, check, within=within)
+        return await self.judge(_expectation(text, check, terms))
 
     async def node(
         self,
@@ -263,27 +313,33 @@ class Expect:
         ready: bool | None = None,
         exists: bool = True,
         pods: int | None = None,
-        within: float = WITHIN,
+        **terms: Unpack[Terms],
     ) -> bool:
-        """A node is there, is ready or not, runs so many pods."""
+        """A node is there, is ready or not, runs so many pods (finished ones do not count)."""
+        tracker = self._tracker
 
         def check() -> str:
-            life = self._tracker.nodes.get(name)
+            life = tracker.nodes.get(name)
             if life is None:
                 return "no such node" if exists else ""
-            here = [p.name for p in self._tracker.pods.values() if p.node == name]
             if not exists:
                 return "it exists"
+            here = [p.name for p in tracker.pods.values() if p.node == name and p.end is None]
             wrong = (ready is not None and life.ready != ready) or (
                 pods is not None and len(here) != pods
             )
             state = "ready" if life.ready else "not ready"
             return f"{state}, {len(here)} pods: {', '.join(here)}" if wrong else ""
 
+        def existed() -> str:
+            known = exists or any(life.name == name for life in tracker.every_node())
+            return "" if known else "it never existed"
+
         facts = [] if exists else ["gone"]
         facts += [] if ready is None else ["ready" if ready else "not ready"]
         facts += [] if pods is None else [f"{pods} pods"]
-        return await self.that(f"node {name} {', '.join(facts) or 'there'}", check, within=within)
+        text = f"node {name} {', '.join(facts) or 'there'}"
+        return await self.judge(_expectation(text, check, terms, existed=existed))
 
     # -- helpers
 
@@ -292,6 +348,17 @@ class Expect:
         if old is None:
             return "no such pod"
         return f"it is gone since {old.gone:g} s" + (f" ({old.disruption})" * bool(old.disruption))
+
+    def _existed(self, pods: str, namespace: str) -> Check:
+        return lambda: "" if self._lives(pods, namespace, past=True) else "no such pod ever existed"
+
+    def _untried(self, pods: str, namespace: str) -> Check:
+        def check() -> str:
+            lives = self._lives(pods, namespace)
+            number = sum(not (life.node or life.reasons) for life in lives)
+            return f"{number} pods not tried yet" if number else ""
+
+        return check
 
     def _lives(self, pods: str, namespace: str, *, past: bool = False) -> list[PodLife]:
         """Pods by selector (has `=`, `!` or a space), by `*`, or by name."""
@@ -307,14 +374,22 @@ class Expect:
         return [life for life in here if life.name == pods]
 
 
-def _key(pod: str, namespace: str) -> str:
-    return pod if "/" in pod else f"{namespace}/{pod}"
+def _expectation(
+    text: str, check: Check, terms: Terms, *, existed: Check = str, undecided: Check = str
+) -> Expectation:
+    within, hold = terms.get("within", WITHIN), terms.get("hold", 0.0)
+    return Expectation(text, check, existed, undecided, within, hold)
 
 
-def _names(seen: str, wanted: str) -> bool:
-    if not wanted:
-        return True
-    return seen == wanted or seen.rpartition("/")[2] == wanted
+def _key(pod: str, terms: Terms) -> str:
+    return pod if "/" in pod else f"{terms.get('namespace', 'default')}/{pod}"
+
+
+def _names(seen: Seen, wanted: str, namespace: str) -> bool:
+    where, _, name = seen.object.rpartition("/")
+    if namespace and where != namespace:
+        return False
+    return wanted in ("", seen.object, name)
 
 
 def _skew(counts: Mapping[str, int]) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from bayplan.client import NotFound
 from bayplan.sim.client import ScenarioClient
-from bayplan.sim.expect import WITHIN
+from bayplan.sim.expect import WITHIN, Expectation, Terms
 from bayplan.sim.located import Located
 
 Run = Callable[[ScenarioClient], Awaitable[object]]
@@ -28,13 +27,12 @@ def expectation(at: Located) -> Run:
     return READERS[subject](at)
 
 
-class _Common:
-    """What all expectations can say."""
-
-    def __init__(self, at: Located) -> None:
-        self.within = at["within"].duration(WITHIN)
-        self.hold = at["for"].duration(0.0)
-        self.namespace = at["namespace"].text("default")
+def _terms(at: Located) -> Terms:
+    """Read what all expectations can say."""
+    terms: Terms = {"within": at["within"].duration(WITHIN), "hold": at["for"].duration(0.0)}
+    if "namespace" in at:
+        terms["namespace"] = at["namespace"].text()
+    return terms
 
 
 def _only(at: Located, names: tuple[str, ...]) -> str:
@@ -46,50 +44,40 @@ def _only(at: Located, names: tuple[str, ...]) -> str:
 
 def _pod(at: Located) -> Run:
     at.fields(("pod", *POD, *TIMES))
-    name, common, what = at["pod"].text(), _Common(at), _only(at, POD)
+    name, terms, what = at["pod"].text(), _terms(at), _only(at, POD)
     if what in ("bound", "pending", "gone", "neverEvicted") and not at[what].flag():
         raise at[what].error("must be true; say the opposite with another field")
-    if what in ("bound", "boundTo"):
-        to = at["boundTo"].texts() if what == "boundTo" else None
-        return lambda client: client.expect.bound(
-            name, to, namespace=common.namespace, within=common.within, hold=common.hold
-        )
-    if what in ("pending", "pendingBecause"):
-        why = at["pendingBecause"].text("")
-        return lambda client: client.expect.pending(
-            name, why, namespace=common.namespace, within=common.within, hold=common.hold
-        )
-    if what == "gone":
-        return lambda client: client.expect.gone(
-            name, namespace=common.namespace, within=common.within
-        )
-    if what == "phase":
-        phase = at["phase"].choice(("Pending", "Running", "Succeeded", "Failed"))
-        return lambda client: client.expect.phase(
-            name, phase, namespace=common.namespace, within=common.within
-        )
-    if what == "neverEvicted":
-        return lambda client: client.expect.never_evicted(name, namespace=common.namespace)
+    match what:
+        case "bound" | "boundTo":
+            to = at["boundTo"].texts() if what == "boundTo" else None
+            return lambda client: client.expect.bound(name, to, **terms)
+        case "pending" | "pendingBecause":
+            why = at["pendingBecause"].text("")
+            return lambda client: client.expect.pending(name, why, **terms)
+        case "gone":
+            return lambda client: client.expect.gone(name, **terms)
+        case "phase":
+            phase = at["phase"].choice(("Pending", "Running", "Succeeded", "Failed"))
+            return lambda client: client.expect.phase(name, phase, **terms)
+        case "neverEvicted":
+            return lambda client: client.expect.never_evicted(name, **terms)
     reason = "" if at["evicted"].value is True else at["evicted"].text()
-    return lambda client: client.expect.evicted(
-        name, reason, namespace=common.namespace, within=common.within
-    )
+    return lambda client: client.expect.evicted(name, reason, **terms)
 
 
 def _pods(at: Located) -> Run:
     at.fields(("pods", *PODS, *TIMES))
-    pods, common = at["pods"].text(), _Common(at)
+    pods, terms = at["pods"].text(), _terms(at)
     runs: list[Run] = []
     numbers = {
         name: at[name].integer() for name in ("count", "bound", "pending", "running") if name in at
     }
     if numbers:
-        runs.append(lambda client: client.expect.count(pods, namespace=common.namespace,
-            within=common.within, hold=common.hold, **numbers))  # fmt: skip
+        runs.append(lambda client: client.expect.count(pods, **numbers, **terms))
     groupings = [name for name in ("byNode", "byZone", "by") if name in at]
-    runs += [_spread(at[name], pods, common, name) for name in groupings]
+    runs += [_spread(at[name], pods, terms, name) for name in groupings]
     if "neverEvicted" in at and at["neverEvicted"].flag():
-        runs.append(lambda client: client.expect.never_evicted(pods, namespace=common.namespace))
+        runs.append(lambda client: client.expect.never_evicted(pods, **terms))
     if not runs:
         raise at.error(f"needs one of {', '.join(PODS)}")
 
@@ -100,7 +88,7 @@ def _pods(at: Located) -> Run:
     return run
 
 
-def _spread(at: Located, pods: str, common: _Common, name: str) -> Run:
+def _spread(at: Located, pods: str, terms: Terms, name: str) -> Run:
     at.fields(SPREAD, required=("key",) if name == "by" else ())
     by = at["key"].text({"byNode": "node", "byZone": "zone"}.get(name))
     exactly = None
@@ -116,28 +104,24 @@ def _spread(at: Located, pods: str, common: _Common, name: str) -> Run:
         most=limits.get("most"),
         least=limits.get("least"),
         skew=limits.get("skew"),
-        namespace=common.namespace,
-        within=common.within,
-        hold=common.hold,
+        **terms,
     )
 
 
 def _node(at: Located) -> Run:
     at.fields(("node", "ready", "exists", "pods", *TIMES))
-    name, common = at["node"].text(), _Common(at)
+    name, terms = at["node"].text(), _terms(at)
     ready = at["ready"].flag() if "ready" in at else None
     pods = at["pods"].integer() if "pods" in at else None
     exists = at["exists"].flag(True)
-    return lambda client: client.expect.node(
-        name, ready=ready, exists=exists, pods=pods, within=common.within
-    )
+    return lambda client: client.expect.node(name, ready=ready, exists=exists, pods=pods, **terms)
 
 
 def _event(at: Located) -> Run:
     at.fields(("event", "object", "message", *TIMES))
-    reason, common = at["event"].text(), _Common(at)
+    reason, terms = at["event"].text(), _terms(at)
     about, message = at["object"].text(""), at["message"].text("")
-    return lambda client: client.expect.event(reason, about, message=message, within=common.within)
+    return lambda client: client.expect.event(reason, about, message=message, **terms)
 
 
 def _object(at: Located) -> Run:
@@ -145,27 +129,31 @@ def _object(at: Located) -> Run:
     at.fields(("object", "fields", *TIMES), required=("fields",))
     spec = at["object"].fields(("kind", "name", "apiVersion"), required=("kind", "name"))
     kind, name, version = spec["kind"].text(), spec["name"].text(), spec["apiVersion"].text("")
-    wanted, common = at["fields"].map(), _Common(at)
+    wanted, terms = at["fields"].map(), _terms(at)
+    namespace = terms.get("namespace", "default")
+    rule = ", ".join(f"{path} = {value}" for path, value in wanted.items())
+    text = f"{kind} {namespace}/{name} with {rule}"
 
     async def run(client: ScenarioClient) -> None:
-        await client.resource(kind, version)
-        end = client.elapsed() + common.within
-        while True:
+        seen: list[object] = [None]
+
+        async def refresh() -> float:
             try:
-                found: object = await client.get(kind, name, common.namespace)
+                seen[0] = await client.get(kind, name, namespace, api_version=version)
             except NotFound:
-                found = None
-            seen = {path: _at(found, path) for path in wanted}
-            if seen == wanted or client.elapsed() >= end:
-                break
-            await asyncio.sleep(POLL)
-        wrong = {path: value for path, value in seen.items() if value != wanted[path]}
-        said = (
-            "no such object" if found is None else ", ".join(f"{k}: {v}" for k, v in wrong.items())
-        )
-        rule = ", ".join(f"{path} = {value}" for path, value in wanted.items())
-        text = f"{kind} {common.namespace}/{name} with {rule}"
-        await client.expect.that(text, lambda: said if wrong else "", within=0.0)
+                seen[0] = None
+            return POLL
+
+        def check() -> str:
+            found = seen[0]
+            if found is None:
+                return "no such object"
+            values = {path: _at(found, path) for path in wanted}
+            return ", ".join(f"{k}: {v}" for k, v in values.items() if v != wanted[k])
+
+        within, hold = terms.get("within", WITHIN), terms.get("hold", 0.0)
+        expected = Expectation(text, check, within=within, hold=hold)
+        await client.expect.judge(expected, refresh)
 
     return run
 

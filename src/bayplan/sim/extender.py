@@ -38,12 +38,18 @@ class SimulatedExtender:
         self.name = name
         self.weight = weight
         self.ignorable = ignorable
-        self.delay = delay
+        self.delay = self._first_delay = delay
         self.timeout = timeout
         self.calls = 0
         self._owed = 0.0
         self._filter = filter
         self._score = score
+
+    def reset(self) -> None:
+        """Be as when it was made: a fault of one run must not reach the next."""
+        self.delay = self._first_delay
+        self.calls = 0
+        self._owed = 0.0
 
     @property
     def is_filter(self) -> bool:

@@ -50,15 +50,15 @@ class Operation:
         self.run: Operate = readers[self.kind](at[found[0]])
 
 
-def read(top: Located) -> tuple[Player, str]:
+def read(top: Located) -> tuple[OperationPlayer, str]:
     """Read a scenario; return what plays it, and its name."""
     top["kind"].choice(("Scenario",))
     spec = top["spec"].fields(("operations", "controllers"), required=("operations",))
     operations = [Operation(item, i + 1) for i, item in enumerate(spec["operations"].items())]
-    return Player(operations), top["metadata"]["name"].text("scenario")
+    return OperationPlayer(operations), top["metadata"]["name"].text("scenario")
 
 
-class Player:
+class OperationPlayer:
     """Plays operations; `status` tells how it went, in the proposal's words."""
 
     def __init__(self, operations: list[Operation]) -> None:

@@ -139,6 +139,8 @@ class Replay:
         """Where pods were in the recording."""
 
     async def __call__(self, client: ScenarioClient) -> None:
+        self.skipped.clear()
+        self.recorded.clear()
         begin, first = client.elapsed(), self._records[0].seconds
         for item in self._sorted():
             wait = begin + (item.seconds - first) - client.elapsed()

@@ -20,7 +20,7 @@ from bayplan.config import KubeSchedulerConfiguration
 from bayplan.errors import BayplanError
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.errors import ExpectationFailed
-from bayplan.sim.expect import Outcome
+from bayplan.sim.expect import Judgement
 from bayplan.sim.tracker import Moment, Tracker
 from bayplan.sim.world import Settings, World, running
 
@@ -37,7 +37,7 @@ class Result(msgspec.Struct):
     """Equal for two runs that wrote the same objects at the same times in the same order."""
     seconds: float
     """Simulated."""
-    outcomes: list[Outcome]
+    outcomes: list[Judgement]
     failures: list[str]
     placements: dict[str, str]
     """Every pod that ever was, by namespace and name, and its last node ("": never bound)."""
@@ -87,7 +87,9 @@ async def _in_world(
     echo: Callable[[str], None] | None,
 ) -> Result:
     async with running(settings) as world:
-        client = ScenarioClient(world.client, world.tracker, world.elapsed, world, echo=echo)
+        client = ScenarioClient(
+            world.client, world.tracker, world.elapsed, world, seed=settings.seed, echo=echo
+        )
         failures = await play(scenario, client, limit)
         seconds = world.elapsed()
         result = _result(world, client, failures, name, seconds)

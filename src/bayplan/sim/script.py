@@ -33,7 +33,7 @@ from bayplan.scheduler.extensions import load_registry
 from bayplan.sim import kep140
 from bayplan.sim.actions import ACTIONS, Run, workload
 from bayplan.sim.client import ScenarioClient
-from bayplan.sim.errors import ScenarioSyntaxError
+from bayplan.sim.errors import ScenarioError, ScenarioSyntaxError
 from bayplan.sim.expectations import expectation
 from bayplan.sim.extender import SimulatedExtender
 from bayplan.sim.located import Located, load, parse, wrap
@@ -46,11 +46,21 @@ TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config
        "featureGates", "controllers", "options", "schedulers", "elect", "extenders",
        "steps")  # fmt: skip
 STEP = ("at", "after", "name", *ACTIONS, "workload", "repeat", "expect", "done")
+CONTROLLER_OPTIONS = {
+    "kubelet": ("start-seconds", "stop-seconds", "lease-seconds", "all-nodes"),
+    "garbagecollector": ("discover-seconds",),
+    "nodelifecycle": ("grace-seconds",),
+    "podgc": ("quarantine-seconds",),
+}
 REPEAT = ("times", "every", "as", "steps")
+LATE = 1e-6
 
 
 class Step(msgspec.Struct):
-    """One step, ready to be played."""
+    """One step, ready to be played.
+
+    `turns` are the repetitions whose turn it begins: which one, and when after its first turn.
+    """
 
     name: str
     line: int
@@ -60,6 +70,9 @@ class Step(msgspec.Struct):
     workloads: list[Workload]
     expects: list[Run]
     done: bool = False
+    turns: list[tuple[str, float]] = []
+    before: float = 0.0
+    """Seconds until a repetition begins."""
 
 
 class Script(msgspec.Struct):
@@ -82,12 +95,9 @@ class Script(msgspec.Struct):
         echo: Callable[[str], None] | None = None,
     ) -> Result:
         """Run it in a world of its own; arguments override what the file says."""
-        chosen = self.settings.seed if seed is None else seed
-        if isinstance(self.player, Player):
-            self.player.seed = chosen
         return run_scenario(
             self.player,
-            seed=chosen,
+            seed=seed,
             config=config,
             settings=self.settings,
             limit=self.limit if limit is None else limit,
@@ -95,10 +105,6 @@ class Script(msgspec.Struct):
             name=self.name,
             echo=echo,
         )
-
-
-class _Done(Exception):
-    """A step said that the scenario is over."""
 
 
 def load_script(path: Path) -> Script:
@@ -132,7 +138,7 @@ def _read(top: Located, name: str) -> Script:
     settings = _settings(top)
     steps = read_steps(top["steps"])
     limit = top["limit"].duration(LIMIT)
-    return Script(title, top["description"].text(""), settings, limit, Player(steps), name)
+    return Script(title, top["description"].text(""), settings, limit, StepPlayer(steps), name)
 
 
 def _settings(top: Located) -> Settings:
@@ -149,6 +155,9 @@ def _settings(top: Located) -> Settings:
             config = from_data(top["config"].map(), gates)
         except BayplanError as problem:
             raise wrap(problem, top["config"]) from problem
+        if config.extenders:
+            text = "are not called in a scenario; describe them in the scenario's own `extenders`"
+            raise top["config"]["extenders"].error(text)
     registry: Registry | None = None
     if "plugins" in top:
         beside = Path(top.source.name).parent
@@ -164,11 +173,23 @@ def _settings(top: Located) -> Settings:
         gates=gates,
         registry=registry,
         controllers=top["controllers"].text("*"),
-        options=top["options"].map() if "options" in top else {},
+        options=_options(top["options"]) if "options" in top else {},
         schedulers=top["schedulers"].integer(1),
         elect=top["elect"].flag(False),
         extenders=tuple(extenders),
     )
+
+
+def _options(at: Located) -> dict[str, object]:
+    """Read the controllers' options; each is a number, or true or false."""
+    at.fields(CONTROLLER_OPTIONS)
+    for name in at.map():
+        at[name].fields(CONTROLLER_OPTIONS[name])
+        for option in at[name].map():
+            value = at[name][option].value
+            if not isinstance(value, bool | int | float):
+                raise at[name][option].error("must be a number, or true or false")
+    return at.map()
 
 
 def _extender(at: Located) -> SimulatedExtender:
@@ -233,14 +254,26 @@ def _repeated(item: Located) -> list[Step]:
             repeat.source,
             (*repeat.path, "steps"),
         )
-        turn = read_steps(body)
+        turn = _turn(body)
         if turn and number == 0:
             turn[0].at = item["at"].duration() if "at" in item else turn[0].at
-            turn[0].after += item["after"].duration(0.0)
-        elif turn:
-            turn[0].after += every
+            turn[0].before += item["after"].duration(0.0)
+        if turn and "every" in repeat:
+            which = f"{repeat.line} {_field_of(repeat)}"
+            turn[0].turns = [(which, number * every), *turn[0].turns]
         steps += turn
     return steps
+
+
+def _turn(body: Located) -> list[Step]:
+    for item in body.items():
+        if "at" in item:
+            raise item["at"].error('cannot be repeated; use "after", or "every" of the repetition')
+    return read_steps(body)
+
+
+def _field_of(at: Located) -> str:
+    return ".".join(str(part) for part in at.path)
 
 
 def _filled(value: object, variable: str, text: str) -> object:
@@ -258,44 +291,65 @@ def _filled(value: object, variable: str, text: str) -> object:
     return value
 
 
-class Player:
-    """Plays steps on a client."""
+class StepPlayer:
+    """Plays steps on a client; holds nothing of a run."""
 
-    def __init__(self, steps: list[Step], seed: int = 0) -> None:
+    def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
-        self.seed = seed
 
     async def __call__(self, client: ScenarioClient) -> None:
         client.expect.collect = True
         workloads: list[asyncio.Task[None]] = []
+        begun: dict[str, float] = {}
         try:
             for step in self._steps:
-                await self._play(client, step, workloads)
-            client.doing = "waiting for workloads to end"
-            await asyncio.gather(*workloads)
-        except _Done:
-            return
+                await _wait(client, step, begun)
+                await _play(client, step, workloads)
+                if step.done:
+                    break
+            else:
+                client.doing = "waiting for workloads to end"
+                await asyncio.gather(*workloads)
         finally:
             for task in workloads:
                 task.cancel()
-            await asyncio.gather(*workloads, return_exceptions=True)
+            ended = await asyncio.gather(*workloads, return_exceptions=True)
+        for problem in ended:
+            if isinstance(problem, Exception):
+                raise problem
 
-    async def _play(
-        self, client: ScenarioClient, step: Step, workloads: list[asyncio.Task[None]]
-    ) -> None:
-        wait = step.after if step.at is None else step.at - client.elapsed()
-        if wait > 0:
-            await client.sleep(wait)
-        if step.name:
-            client.log(f"step: {step.name}")
-        client.doing = step.name or f"the step of line {step.line}"
-        for run in step.runs:
-            await run(client)
-        workloads += [
-            asyncio.create_task(run_workload(client, work, self.seed)) for work in step.workloads
-        ]
-        for run in step.expects:
-            await run(client)
-        client.doing = ""
-        if step.done:
-            raise _Done
+
+async def _wait(client: ScenarioClient, step: Step, begun: dict[str, float]) -> None:
+    """Wait for the time of a step; one that has passed already is a mistake of the scenario."""
+    if step.at is not None:
+        await _until(client, step, step.at, "it")
+    if step.before > 0:
+        await client.sleep(step.before)
+    for which, offset in step.turns:
+        begin = begun.setdefault(which, client.elapsed())
+        await _until(client, step, begin + offset, "its turn")
+    if step.after > 0:
+        await client.sleep(step.after)
+
+
+async def _until(client: ScenarioClient, step: Step, due: float, what: str) -> None:
+    wait = due - client.elapsed()
+    if wait < -LATE:
+        raise ScenarioError(
+            f"the step of line {step.line} is late: {what} should begin at {due:g} s, "
+            f"what comes before took until {client.elapsed():g} s"
+        )
+    if wait > 0:
+        await client.sleep(wait)
+
+
+async def _play(client: ScenarioClient, step: Step, workloads: list[asyncio.Task[None]]) -> None:
+    if step.name:
+        client.log(f"step: {step.name}")
+    client.doing = step.name or f"the step of line {step.line}"
+    for run in step.runs:
+        await run(client)
+    workloads += [asyncio.create_task(run_workload(client, work)) for work in step.workloads]
+    for run in step.expects:
+        await run(client)
+    client.doing = ""

@@ -6,13 +6,18 @@ change, so that nothing polls. It keeps no whole objects and never asks the API 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
 from bayplan.api import quantity
+from bayplan.clock import rest
 from bayplan.sim.objects import ZONE
 
+Refresh = Callable[[], Awaitable[float]]
+"""Looks at what the tracker does not see; returns the seconds until the next look."""
+INSTANT = 1e-6  # shorter waits are rounding
 AFTERWARDS = (0.5, 1.0, 2.0, 8.0)  # seconds between measurements
 
 
@@ -198,6 +203,8 @@ class Tracker:
         """False: pods that are gone are forgotten and there is no timeline, for very long runs."""
         self.pods: dict[str, PodLife] = {}
         """Those that exist, by namespace and name."""
+        self.names: set[str] = set()
+        """Of all pods that ever were, by namespace and name."""
         self.past: list[PodLife] = []
         self.nodes: dict[str, NodeLife] = {}
         self.past_nodes: list[NodeLife] = []
@@ -208,6 +215,7 @@ class Tracker:
         self.created = self.bound = self.ended = 0
         self._sizes: Callable[[], dict[str, int]] | None = None
         self._waiting: list[asyncio.Future[None]] = []
+        self._listeners: list[Callable[[PodLife], None]] = []
         self._requests: dict[tuple[tuple[str, str | int | float], ...], tuple[int, int]] = {}
 
     def measure_queues(self, sizes: Callable[[], dict[str, int]] | None) -> None:
@@ -225,6 +233,13 @@ class Tracker:
         """Add a line to the timeline."""
         if self.keep:
             self.timeline.append(Moment(time, what, subject, text))
+
+    def listen(self, listener: Callable[[PodLife], None]) -> None:
+        """Call with every pod that changed or is gone."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[PodLife], None]) -> None:
+        self._listeners.remove(listener)
 
     # -- input
 
@@ -279,6 +294,8 @@ class Tracker:
         if life is None:
             life = self._new_pod(time, key, seen)
         self._update(time, life, seen)
+        for listener in self._listeners:
+            listener(life)
 
     def _new_pod(self, time: float, key: str, seen: _Pod) -> PodLife:
         cpu, memory = self._requested(seen.spec.containers)
@@ -293,6 +310,7 @@ class Tracker:
             reasons=[],
         )
         self.pods[key] = life
+        self.names.add(key)
         self.created += 1
         self.note(time, f"pod {key} created", "created", key)
         return life
@@ -347,6 +365,8 @@ class Tracker:
             self.past.append(life)
         why = f" ({life.disruption})" if life.disruption else ""
         self.note(time, f"pod {life.key} gone{why}", "gone", life.key)
+        for listener in self._listeners:
+            listener(life)
 
     def _requested(self, containers: Iterable[_Container]) -> tuple[int, int]:
         cpu = memory = 0
@@ -410,22 +430,46 @@ class Tracker:
             if future in self._waiting:
                 self._waiting.remove(future)
 
-    async def until(self, check: Callable[[], str], timeout: float) -> str:
+    async def until(
+        self,
+        check: Callable[[], str],
+        timeout: float,
+        elapsed: Callable[[], float],
+        refresh: Refresh | None = None,
+    ) -> str:
         """Wait until `check` returns ""; return what it last said when the time is over."""
-        try:
-            async with asyncio.timeout(timeout):
-                while problem := check():
-                    await self.change()
-        except TimeoutError:
-            return check()
-        return problem
+        end = elapsed() + timeout
+        while True:
+            pause = end - elapsed()
+            if refresh is not None:
+                pause = min(await refresh(), pause)
+            problem = check()
+            if problem and end - elapsed() < INSTANT:
+                await rest()  # what follows from this moment's changes belongs to it
+                return check()
+            if not problem:
+                return ""
+            await self._change_within(pause)
 
-    async def while_(self, check: Callable[[], str], duration: float) -> str:
+    async def while_(
+        self,
+        check: Callable[[], str],
+        duration: float,
+        elapsed: Callable[[], float],
+        refresh: Refresh | None = None,
+    ) -> str:
         """Watch that `check` returns "" for as long; return what it said when it did not."""
-        try:
-            async with asyncio.timeout(duration):
-                while not (problem := check()):
-                    await self.change()
-        except TimeoutError:
-            return check()
-        return problem
+        end = elapsed() + duration
+        while True:
+            pause = end - elapsed()
+            if refresh is not None:
+                pause = min(await refresh(), pause)
+            problem = check()
+            if problem or end - elapsed() < INSTANT:
+                return problem
+            await self._change_within(pause)
+
+    async def _change_within(self, pause: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self.change()

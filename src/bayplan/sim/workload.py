@@ -15,9 +15,9 @@ A lifetime counts from the binding. All chance comes from the scenario's seed an
 from __future__ import annotations
 
 import asyncio
-import heapq
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -25,8 +25,7 @@ from bayplan.client import NotFound
 from bayplan.client.resources import PODS
 from bayplan.sim import objects
 from bayplan.sim.client import ScenarioClient
-
-RETRY = 5.0
+from bayplan.sim.tracker import PodLife
 
 
 class Lifetime(msgspec.Struct, frozen=True):
@@ -85,23 +84,22 @@ class Workload(msgspec.Struct, frozen=True):
             number += 1
 
 
-async def run_workload(client: ScenarioClient, work: Workload, seed: int) -> None:
-    """Create and delete the pods of a workload; returns when the last one has left."""
-    rng = random.Random(f"{seed}/{work.name}")
-    loop = asyncio.get_running_loop()
-    begin = loop.time()
-    leaving: list[tuple[float, int, str]] = []
-    for number, arrival in enumerate(work.arrivals(rng)):
-        due = begin + arrival.at
-        while leaving and leaving[0][0] <= due:
-            await _leave(client, leaving)
-        await _until(due)
-        name = f"{work.name}-{number}"
-        namespace = await _arrive(client, name, work, arrival)
-        if arrival.lifetime is not None and not work.succeed:
-            heapq.heappush(leaving, (loop.time() + arrival.lifetime, number, f"{namespace}/{name}"))
-    while leaving:
-        await _leave(client, leaving)
+async def run_workload(client: ScenarioClient, work: Workload) -> None:
+    """Create the pods of a workload and end them; returns when the last one has left."""
+    rng = random.Random(f"{client.seed}/{work.name}")
+    begin = asyncio.get_running_loop().time()
+    leaving = _Leaving(client)
+    try:
+        for number, arrival in enumerate(work.arrivals(rng)):
+            await _until(begin + arrival.at)
+            leaving.check()
+            name = f"{work.name}-{number}"
+            key = f"{await _arrive(client, name, work, arrival)}/{name}"
+            if arrival.lifetime is not None:
+                leaving.add(key, None if work.succeed else arrival.lifetime)
+        await leaving.all_left()
+    finally:
+        leaving.close()
 
 
 async def _until(due: float) -> None:
@@ -120,19 +118,65 @@ async def _arrive(client: ScenarioClient, name: str, work: Workload, arrival: Ar
     return namespace
 
 
-async def _leave(client: ScenarioClient, leaving: list[tuple[float, int, str]]) -> None:
-    """Take away the pod whose time is over, or look again later if it was bound later."""
-    due, number, key = heapq.heappop(leaving)
-    await _until(due)
-    life = client.tracker.pods.get(key)
-    if life is None:
-        return
-    loop = asyncio.get_running_loop()
-    if not life.node:
-        heapq.heappush(leaving, (loop.time() + RETRY, number, key))
-        return
-    namespace, _, name = key.partition("/")
-    try:
-        await client.client.delete(PODS, name, namespace)
-    except NotFound:
-        return
+class _Leaving:
+    """The pods of a workload that will leave: each is deleted when it has been bound for its
+    lifetime; those that end by themselves (None) are only waited for."""
+
+    def __init__(self, client: ScenarioClient) -> None:
+        self._client = client
+        self._lifetimes: dict[str, float | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._problem: BaseException | None = None
+        self._empty = asyncio.Event()
+        client.tracker.listen(self._seen)
+
+    def add(self, key: str, lifetime: float | None) -> None:
+        self._lifetimes[key] = lifetime
+        life = self._client.tracker.pods.get(key)
+        if life is not None:
+            self._seen(life)
+
+    def check(self) -> None:
+        """Raise what went wrong with a deletion."""
+        if self._problem is not None:
+            raise self._problem
+
+    async def all_left(self) -> None:
+        while self._lifetimes and self._problem is None:
+            self._empty.clear()
+            await self._empty.wait()
+        self.check()
+
+    def close(self) -> None:
+        self._client.tracker.unlisten(self._seen)
+        for task in self._tasks:
+            task.cancel()
+
+    def _seen(self, life: PodLife) -> None:
+        if life.key not in self._lifetimes:
+            return
+        lifetime = self._lifetimes[life.key]
+        if life.end is not None:
+            del self._lifetimes[life.key]
+            self._empty.set()
+        elif lifetime is not None and life.node:
+            self._lifetimes[life.key] = None
+            due = asyncio.get_running_loop().time() + lifetime
+            asyncio.get_running_loop().call_at(due, self._end, life.key)
+
+    def _end(self, key: str) -> None:
+        if key in self._lifetimes:
+            task = asyncio.ensure_future(self._delete(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._deleted)
+
+    async def _delete(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        with suppress(NotFound):
+            await self._client.client.delete(PODS, name, namespace)
+
+    def _deleted(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._problem = task.exception()
+            self._empty.set()

@@ -9,7 +9,7 @@ ordinary loop too, only slower.
 import asyncio
 import random
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
@@ -70,6 +70,10 @@ class World:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.extenders = settings.extenders
+        for extender in self.extenders:
+            if isinstance(extender, SimulatedExtender):
+                extender.reset()
         self.rng = random.Random(settings.seed)
         self.store = MemoryStore()
         self.api = ApiServer(
@@ -100,6 +104,7 @@ class World:
         self._begin = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[asyncio.Task[None]] = set()
+        self._losing: dict[str, asyncio.Task[None]] = {}
 
     # -- time and chance
 
@@ -147,10 +152,10 @@ class World:
             registry=settings.registry or in_tree_registry(),
             client=self._faulty_client(),
             recorder=recorder,
-            extenders=settings.extenders,
+            extenders=self.extenders,
             wall=self.now,
             jitter=lambda: 0.0,
-            aside=PatientCaller(settings.extenders),
+            aside=PatientCaller(self.extenders),
         )
 
     def _track(self, entry: Entry) -> None:
@@ -173,7 +178,7 @@ class World:
         """Let a node's kubelet fall silent; `after` seconds later the node counts as lost."""
         await self.client.patch(NODES, name, {"metadata": {"annotations": {SIMULATED: "lost"}}})
         self.tracker.note(self.elapsed(), f"fault: kubelet of node {name} falls silent", "fault")
-        self._spawn(self._mark_lost(name, after))
+        self._losing[name] = self._spawn(self._mark_lost(name, after))
 
     async def _mark_lost(self, name: str, after: float) -> None:
         await asyncio.sleep(after)
@@ -182,7 +187,9 @@ class World:
         )
 
     async def bring_back(self, name: str) -> None:
-        """Let a lost node's kubelet speak again."""
+        """Let a lost node's kubelet speak again; if nobody missed it yet, nobody will."""
+        if losing := self._losing.pop(name, None):
+            losing.cancel()
         await self.client.patch(NODES, name, {"metadata": {"annotations": {SIMULATED: "true"}}})
         await self._set_ready(name, "True", "KubeletReady", "simulated")
 
@@ -206,7 +213,7 @@ class World:
         """Let extenders (or the named one) take that long to answer from now on."""
         found = [
             extender
-            for extender in self.settings.extenders
+            for extender in self.extenders
             if isinstance(extender, SimulatedExtender) and name in ("", extender.name)
         ]
         if not found:
@@ -233,10 +240,11 @@ class World:
         self.tracker.note(self.elapsed(), "fault: another holds the scheduler's lease", "fault")
         self._spawn(hold_lease(self.client, duration, self.now))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     def measure(self) -> None:
         """Follow the lengths of the queues."""
@@ -246,6 +254,16 @@ class World:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _merged(base: Mapping[str, object], more: Mapping[str, object]) -> dict[str, object]:
+    """Options by controller: what is not said stays as it is."""
+    merged = dict(base)
+    for name, given in more.items():
+        before = base.get(name)
+        both = isinstance(before, Mapping) and isinstance(given, Mapping)
+        merged[name] = {**before, **given} if both else given  # type: ignore[dict-item]
+    return merged
 
 
 @asynccontextmanager
@@ -261,7 +279,7 @@ async def running(settings: Settings) -> AsyncIterator[World]:
         select(settings.controllers),
         clock=world.now,
         seed=settings.seed,
-        options={**OPTIONS, **settings.options},
+        options=_merged(OPTIONS, settings.options),
     )
     try:
         async with manager.running(), AsyncExitStack() as stack:

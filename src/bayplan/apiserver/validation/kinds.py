@@ -106,7 +106,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
         revalidate_meta=True,
         meta_update=False,
         prepare_create=s.prepare_volume_create,
-        prepare_status=s.prepare_volume_status,
+        phase_time=True,
     ),
     ("", "persistentvolumeclaims"): Strategy(
         validate=storage.validate_claim,

@@ -21,7 +21,7 @@ from bayplan.apiserver.validation.pod_strategy import (
     prepare_pod_resize,
     qos_class,
 )
-from bayplan.apiserver.validation.strategy import Strategy
+from bayplan.apiserver.validation.strategy import Strategy, stamp_phase
 from bayplan.apiserver.validation.warnings import (
     claim_warnings,
     name_warning,
@@ -48,14 +48,14 @@ def prepare_for_create(group: str, resource: str, obj: Object) -> None:
 
 
 def prepare_for_update(
-    group: str, resource: str, obj: Object, old: Object, subresource: str = ""
+    group: str, resource: str, obj: Object, old: Object, subresource: str = "", now: str = ""
 ) -> None:
     """Keep of `old` what this path may not write; the generation rises if the spec changed."""
     strategy = STRATEGIES.get((group, resource))
     if strategy is None:
         return
     if subresource == "status":
-        _prepare_status(strategy, obj, old)
+        _prepare_status(strategy, obj, old, now)
     elif subresource == "ephemeralcontainers":
         prepare_pod_ephemeral(obj, old)
     elif subresource == "resize":
@@ -66,8 +66,10 @@ def prepare_for_update(
         _prepare_update(strategy, obj, old)
 
 
-def _prepare_status(strategy: Strategy, obj: Object, old: Object) -> None:
+def _prepare_status(strategy: Strategy, obj: Object, old: Object, now: str) -> None:
     _keep(obj, old, "spec")
+    if strategy.phase_time:
+        stamp_phase(obj, old, now)
     if strategy.prepare_status is not None:
         strategy.prepare_status(obj, old)
 

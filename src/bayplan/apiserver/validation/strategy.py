@@ -6,7 +6,6 @@ generic parts (status is kept on update, the generation rises with the spec) are
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 
 import msgspec
@@ -52,13 +51,11 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     prepare_update: PrepareUpdate | None = None
     status: ValidateUpdate | None = None
     prepare_status: PrepareUpdate | None = None
+    phase_time: bool = False
+    """Whether the status says when its phase changed."""
     canonicalize: Prepare | None = None
     create_on_update: bool = False
     unconditional: bool = True
-
-
-def now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def prepare_namespace_create(obj: Object) -> None:
@@ -86,10 +83,12 @@ def name_namespace(obj: Object) -> None:
 
 
 def prepare_volume_create(obj: Object) -> None:
-    obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now()}
+    obj["status"] = {"phase": "Pending"}
+    if created := obj["metadata"].get("creationTimestamp"):
+        obj["status"]["lastPhaseTransitionTime"] = created
 
 
-def prepare_volume_status(obj: Object, old: Object) -> None:
+def stamp_phase(obj: Object, old: Object, now: str) -> None:
     """Note when the phase changed, unless the writer says so itself."""
     status, before = obj.setdefault("status", {}), old.get("status") or {}
     field = "lastPhaseTransitionTime"
@@ -97,7 +96,7 @@ def prepare_volume_status(obj: Object, old: Object) -> None:
         if not status.get(field) and before.get(field):
             status[field] = before[field]
     elif not status.get(field) or status.get(field) == before.get(field):
-        status[field] = now()
+        status[field] = now
 
 
 def prepare_claim_create(obj: Object) -> None:
