@@ -11,8 +11,8 @@ import pytest
 
 from bayplan.apiserver import expiry, tls
 from bayplan.apiserver.serving import Settings, running
-from bayplan.apiserver.web import is_loopback
 from bayplan.errors import ConfigError
+from bayplan.origin import is_loopback
 from bayplan.testing.servers import start_embedded
 from tests.apiserver.api import Api
 

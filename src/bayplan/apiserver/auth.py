@@ -1,8 +1,8 @@
 """Who is asking: bearer tokens, from a generated admin token and from a file.
 
-Tokens are kept as digests and found by digest, so a lookup takes the same time whatever was sent,
-and no token can be printed by accident. Service account tokens that this server issued are known
-while the process lives. Client certificates and OIDC are not understood.
+Given tokens are kept as digests and found by digest, so a lookup takes the same time whatever was
+sent, and no token can be printed by accident. Tokens of service accounts are checked by `tokens`.
+Tokens of other issuers are not understood.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pathlib import Path
 
 from bayplan.apiserver.errors import unauthorized
 from bayplan.apiserver.request import ANONYMOUS, User
+from bayplan.apiserver.tokens import TokenError, Tokens, service_account_groups
 from bayplan.errors import ConfigError
 
 AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
 MASTERS = "system:masters"
 ADMIN = User("admin", (MASTERS, AUTHENTICATED))
 
@@ -28,24 +30,27 @@ def _digest(token: str) -> bytes:
 class Authenticator:
     """Turns an Authorization header into a user."""
 
-    def __init__(self, *, anonymous: bool = True) -> None:
+    def __init__(self, tokens: Tokens, *, anonymous: bool = True) -> None:
+        self.tokens = tokens
         self.anonymous = anonymous
         self._users: dict[bytes, User] = {}
         self._seen: dict[str, User] = {}  # whole headers, so that a repeated one needs no hashing
 
     def add(self, token: str, user: User) -> None:
         """Let a token stand for a user."""
-        groups = user.groups if AUTHENTICATED in user.groups else (*user.groups, AUTHENTICATED)
-        self._users[_digest(token)] = user._replace(groups=groups)
+        self._users[_digest(token)] = _authenticated(user)
 
-    def issue(self, user: User) -> str:
-        """Return a new token that stands for a user."""
-        token = secrets.token_urlsafe(32)
-        self.add(token, user)
-        return token
-
-    def lookup(self, token: str) -> User | None:
-        return self._users.get(_digest(token))
+    def review(self, token: str, audiences: tuple[str, ...] = ()) -> tuple[User, list[str]]:
+        """Return whose token it is, and for which audiences. Raises TokenError."""
+        user = self._users.get(_digest(token))
+        if user is None:
+            user, shared = self.tokens.check(token, audiences)
+            return _authenticated(user), shared
+        known = self.tokens.audiences
+        shared = [name for name in audiences or known if name in known]
+        if not shared:
+            raise TokenError("invalid bearer token")
+        return user, shared
 
     def authenticate(self, header: str | None) -> User:
         """Return who asks. No header means anonymous; a bad one is a 401."""
@@ -55,12 +60,21 @@ class Authenticator:
         if known is not None:
             return known
         scheme, token = (*header.split(" ", 2), "")[:2]
-        user = self.lookup(token) if scheme.lower() == "bearer" and token else None
-        if user is None:
+        if scheme.lower() != "bearer" or not token:
             raise unauthorized()
-        if len(self._seen) < 1024:
+        try:
+            user, _ = self.review(token)
+        except TokenError:
+            raise unauthorized() from None
+        if len(self._seen) < 1024 and _digest(token) in self._users:
             self._seen[header] = user
         return user
+
+
+def _authenticated(user: User) -> User:
+    if AUTHENTICATED in user.groups:
+        return user
+    return user._replace(groups=(*user.groups, AUTHENTICATED))
 
 
 def load_tokens(path: Path) -> list[tuple[str, User]]:
@@ -85,3 +99,15 @@ def load_tokens(path: Path) -> list[tuple[str, User]]:
 
 def new_token() -> str:
     return secrets.token_urlsafe(32)
+
+
+__all__ = [
+    "ADMIN",
+    "AUTHENTICATED",
+    "MASTERS",
+    "UNAUTHENTICATED",
+    "Authenticator",
+    "load_tokens",
+    "new_token",
+    "service_account_groups",
+]

@@ -43,6 +43,9 @@ class Authorizer(Protocol):
     def rules(self, user: User, namespace: str) -> list[Object]:
         """Return the RBAC rules that apply to a user in a namespace."""
 
+    def rules_of(self, reference: Object, namespace: str) -> list[Object] | None:
+        """Return the rules of the role that a binding names; None if there is no such role."""
+
 
 class AlwaysAllow:
     """Everyone who is authenticated may do everything."""
@@ -55,6 +58,9 @@ class AlwaysAllow:
             {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
             {"verbs": ["*"], "nonResourceURLs": ["*"]},
         ]
+
+    def rules_of(self, reference: Object, namespace: str) -> list[Object] | None:
+        return []
 
 
 class Rbac:
@@ -79,21 +85,23 @@ class Rbac:
     def _granted(self, user: User, namespace: str) -> Iterator[tuple[list[Object], str]]:
         for binding in self._reader.list(RBAC, "clusterrolebindings"):
             if binds(binding, user, ""):
-                yield self._role_rules(binding, ""), _source(binding, user)
+                yield self._rules_by(binding, ""), _source(binding, user)
         if namespace:
             for binding in self._reader.list(RBAC, "rolebindings", namespace):
                 if binds(binding, user, namespace):
-                    yield self._role_rules(binding, namespace), _source(binding, user)
+                    yield self._rules_by(binding, namespace), _source(binding, user)
 
-    def _role_rules(self, binding: Object, namespace: str) -> list[Object]:
-        reference = binding.get("roleRef") or {}
+    def _rules_by(self, binding: Object, namespace: str) -> list[Object]:
+        return self.rules_of(binding.get("roleRef") or {}, namespace) or []
+
+    def rules_of(self, reference: Object, namespace: str) -> list[Object] | None:
         name = reference.get("name", "")
         if reference.get("kind") == "Role":
             role = self._reader.get(RBAC, "roles", namespace, name)
-            return (role or {}).get("rules") or []
+            return None if role is None else role.get("rules") or []
         role = self._reader.get(RBAC, "clusterroles", "", name)
         if role is None:
-            return []
+            return None
         return [*(role.get("rules") or []), *self._aggregated(role)]
 
     def _aggregated(self, role: Object) -> Iterator[Object]:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
 from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry
@@ -49,6 +50,7 @@ class Backend:
         suffix: Callable[[], str] = random_suffix,
         check_capacity: bool = False,
         track_managers: bool = True,
+        rbac: bool = False,
     ) -> None:
         self.store = store
         self.registry = Registry()
@@ -65,6 +67,7 @@ class Backend:
         self.watchers: set[Watcher] = set()  # of open watches
         self.opened_watches = 0
         self.reader = CachedReader(store, self.codec_of)
+        self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
 
     def codec(self, kind: Kind) -> Codec:
         found = self._codecs.get((kind.group, kind.version, kind.resource))

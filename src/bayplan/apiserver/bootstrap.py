@@ -25,6 +25,8 @@ MIRRORED = (
     ("", "limitranges"),
     ("", "resourcequotas"),
     ("", "persistentvolumeclaims"),
+    ("", "secrets"),
+    ("", "serviceaccounts"),
     ("", "services"),
     ("policy", "poddisruptionbudgets"),
     ("scheduling.k8s.io", "priorityclasses"),

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bayplan.apiserver.auth import Authenticator
-from bayplan.apiserver.authorization import Authorizer
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.definitions import RESOURCE, Definitions, is_definition
 from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
 from bayplan.apiserver.errors import ApiError, method_not_allowed, path_not_found
 from bayplan.apiserver.http import plain_text
-from bayplan.apiserver.request import Request, User
+from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream, plain_answer
 from bayplan.apiserver.subresources.binding import bind
 from bayplan.apiserver.subresources.eviction import evict
@@ -57,12 +56,10 @@ DEPRECATED = {
 class Dispatcher:
     """Finds and runs the handler of a request."""
 
-    def __init__(
-        self, backend: Backend, authenticator: Authenticator, authorizer: Authorizer
-    ) -> None:
+    def __init__(self, backend: Backend, authenticator: Authenticator) -> None:
         self._backend = backend
         self._authenticator = authenticator
-        self._reviews = Reviews(authenticator, authorizer)
+        self._reviews = Reviews(authenticator, backend.authorizer)
         self._definitions = Definitions(backend)
 
     async def start(self) -> None:
@@ -130,12 +127,9 @@ class Dispatcher:
         if name == "eviction":
             return await evict(self._backend, request)
         if name == "token":
-            return await issue_token(self._backend, request, self._issue)
+            return await issue_token(self._backend, request, self._authenticator.tokens)
         await get(self._backend, request)  # a 404 comes before what follows
         raise ApiError(503, "ServiceUnavailable", _NO_KUBELET)
-
-    def _issue(self, user: User) -> str:
-        return self._authenticator.issue(user)
 
 
 def _elsewhere(request: Request) -> ApiError:

@@ -12,6 +12,7 @@ from bayplan.apiserver.http import Connection, plain_text
 from bayplan.apiserver.negotiate import DISCOVERY, accept
 from bayplan.apiserver.request import parse_query
 from bayplan.apiserver.responses import Answer, dump
+from bayplan.apiserver.tokens import Tokens
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 KUBERNETES_VERSION = "v1.36.4"
@@ -44,8 +45,9 @@ def _machine() -> str:
 class Documents:
     """Answers plain paths."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, tokens: Tokens) -> None:
         self._backend = backend
+        self._tokens = tokens
         self._discovery = Discovery(backend.registry)
 
     async def answer(self, connection: Connection) -> Answer | None:
@@ -59,6 +61,10 @@ class Documents:
             return self._index(connection)
         if path.startswith("/openapi/"):
             return self._openapi(connection)
+        if path == "/openid/v1/jwks":
+            return Answer(200, dump(self._tokens.key_set()), b"application/jwk-set+json")
+        if path == "/.well-known/openid-configuration":
+            return Answer(200, dump(self._tokens.discovery()), b"application/json")
         if path == "/metrics":
             return plain_text(200, self._metrics())
         if path.startswith(("/api", "/apis")):

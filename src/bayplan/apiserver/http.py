@@ -21,7 +21,17 @@ GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
 class Connection:
     """The request's head, and the two ends of its body."""
 
-    __slots__ = ("_receive", "headers", "method", "path", "pretty", "query", "send", "warnings")
+    __slots__ = (
+        "_receive",
+        "headers",
+        "impersonation",
+        "method",
+        "path",
+        "pretty",
+        "query",
+        "send",
+        "warnings",
+    )
 
     def __init__(
         self,
@@ -33,9 +43,12 @@ class Connection:
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
         self.headers: dict[str, str] = {}
+        self.impersonation: list[tuple[str, str]] = []
         for name, value in scope["headers"]:
             key = name.decode("latin-1")
             text = value.decode("latin-1")
+            if key.startswith("impersonate-"):
+                self.impersonation.append((key, text))
             # Clients may send several Accept headers; they count as one list.
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
         self._receive = receive

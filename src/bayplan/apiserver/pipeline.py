@@ -10,7 +10,7 @@ The parts are `bayplan.api.defaults`, `bayplan.apiserver.validation`, `.admissio
 from __future__ import annotations
 
 from bayplan.api.defaults import apply_defaults
-from bayplan.apiserver import admission, crd, validation
+from bayplan.apiserver import admission, crd, escalation, validation
 from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
@@ -71,6 +71,7 @@ def _refused(error: AdmissionError) -> ApiError:
 def before_create(backend: Backend, request: Request, obj: Object) -> None:
     """Prepare and validate a new object that has been defaulted and admitted."""
     kind = request.kind
+    escalation.check(backend.authorizer, request, obj, None)
     fill_metadata(backend, request, obj)
     if kind.custom:
         crd.prepare_for_create(kind, obj)
@@ -139,6 +140,7 @@ def before_update(backend: Backend, request: Request, obj: Object, old: Object) 
     attrs = attributes(request, UPDATE, obj, old, request.name)
     admit(backend, attrs)
     keep_system_metadata(obj, old)
+    escalation.check(backend.authorizer, request, obj, old)
     _prepare_for_update(kind, obj, old, subresource, backend.now())
     causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
     if kind.custom:

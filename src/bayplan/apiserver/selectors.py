@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from bayplan.api.labels import Selector, SelectorError, parse_selector
-from bayplan.apiserver.errors import bad_request
+from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.apiserver.kinds import Kind
 
 
@@ -64,6 +64,16 @@ def _unescape(value: str) -> str:
     if escaped:
         raise bad_request(f"invalid field selector: {value}; ends in a backslash")
     return "".join(out)
+
+
+def exact_name(text: str) -> str:
+    """Return the name that a field selector asks for; empty where it does not, or is wrong."""
+    try:
+        found = parse_fields(text)
+    except ApiError:
+        return ""
+    name = (found.exact("metadata.name") if found else None) or ""
+    return "" if name in (".", "..") or "/" in name or "%" in name else name
 
 
 @lru_cache(maxsize=1024)

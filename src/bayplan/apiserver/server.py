@@ -20,16 +20,16 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import structlog
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
-from bayplan.apiserver.authorization import Action, AlwaysAllow, Authorizer, Rbac
+from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
 from bayplan.apiserver.dispatch import Dispatcher
 from bayplan.apiserver.documents import Documents
 from bayplan.apiserver.errors import (
     ApiError,
-    forbidden,
     internal,
     path_not_found,
     too_large,
@@ -37,7 +37,9 @@ from bayplan.apiserver.errors import (
     unauthorized,
 )
 from bayplan.apiserver.http import Connection, decode_body, plain_text, send_answer, send_stream
+from bayplan.apiserver.impersonation import impersonate
 from bayplan.apiserver.negotiate import accept, error_media
+from bayplan.apiserver.permission import demand
 from bayplan.apiserver.request import (
     ANONYMOUS,
     NO_QUERY,
@@ -48,6 +50,7 @@ from bayplan.apiserver.request import (
     parse_query,
 )
 from bayplan.apiserver.responses import Answer, Stream, error_answer
+from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.store import Store, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -75,6 +78,8 @@ class ApiServer:
         admin_token: str = "",
         anonymous: bool = True,
         rbac: bool = False,
+        signing_key: ec.EllipticCurvePrivateKey | None = None,
+        issuer: str = ISSUER,
         check_capacity: bool = False,
         track_managers: bool = True,
         max_body: int = MAX_BODY,
@@ -88,14 +93,15 @@ class ApiServer:
             suffix=suffix,
             check_capacity=check_capacity,
             track_managers=track_managers,
+            rbac=rbac,
         )
-        self.authenticator = Authenticator(anonymous=anonymous)
+        self.tokens = Tokens(self.backend.reader, clock, key=signing_key, issuer=issuer)
+        self.authenticator = Authenticator(self.tokens, anonymous=anonymous)
         self.admin_token = admin_token or new_token()
         self.authenticator.add(self.admin_token, ADMIN)
-        self.authorizer: Authorizer = Rbac(self.backend.reader) if rbac else AlwaysAllow()
         self._always_allow = not rbac
-        self._dispatcher = Dispatcher(self.backend, self.authenticator, self.authorizer)
-        self._documents = Documents(self.backend)
+        self._dispatcher = Dispatcher(self.backend, self.authenticator)
+        self._documents = Documents(self.backend, self.tokens)
         self.pages: dict[str, Callable[[str], bytes | None]] = {}
         """What other parts of the process show below a path: the rest of it in, JSON out."""
         self._max_body = max_body
@@ -151,6 +157,8 @@ class ApiServer:
     async def _handle(self, connection: Connection) -> Answer | Stream:
         path = connection.path
         user = self._authenticate(connection, path)
+        if connection.impersonation:
+            user = impersonate(self.backend.authorizer, user, connection.impersonation)
         target = parse_path(path)
         if target is None:
             self._authorize_path(user, connection.method, path)
@@ -173,7 +181,7 @@ class ApiServer:
         )
         request.pretty = connection.pretty = _pretty(query, request.user_agent)
         if not self._always_allow:
-            self._authorize(request)
+            demand(self.backend.authorizer, request)
         return await self._limited(connection, request)
 
     async def _limited(self, connection: Connection, request: Request) -> Answer | Stream:
@@ -207,25 +215,11 @@ class ApiServer:
             raise unauthorized()
         return self.authenticator.authenticate(header)
 
-    def _authorize(self, request: Request) -> None:
-        kind = request.kind
-        action = Action(
-            request.verb,
-            kind.group,
-            kind.resource,
-            request.subresource,
-            request.namespace if kind.resource != "namespaces" else request.name,
-            request.name,
-        )
-        allowed, _ = self.authorizer.allows(request.user, action)
-        if not allowed:
-            raise _denied(request)
-
     def _authorize_path(self, user: User, method: str, path: str) -> None:
         if self._always_allow or user is ANONYMOUS or path in bootstrap.PUBLIC_PATHS:
             return
         verb = {"GET": "get", "HEAD": "get"}.get(method, method.lower())
-        allowed, _ = self.authorizer.allows(user, Action(verb, path=path))
+        allowed, _ = self.backend.authorizer.allows(user, Action(verb, path=path))
         if not allowed:
             why = f'User "{user.name}" cannot {verb} path "{path}"'
             raise ApiError(403, "Forbidden", f"forbidden: {why}", details={})
@@ -268,19 +262,6 @@ def _pretty(query: dict[str, str], user_agent: str) -> bool:
     if "pretty" in query:
         return query["pretty"] not in ("false", "0")
     return user_agent.startswith(_BROWSERS)
-
-
-def _denied(request: Request) -> ApiError:
-    kind = request.kind
-    resource = f"{kind.resource}/{request.subresource}" if request.subresource else kind.resource
-    where = (
-        f' in the namespace "{request.namespace}"' if request.namespace else " at the cluster scope"
-    )
-    why = (
-        f'User "{request.user.name}" cannot {request.verb} resource "{resource}" '
-        f'in API group "{kind.group}"{where}'
-    )
-    return forbidden(kind.group, kind.resource, request.name, why)
 
 
 async def _other_protocol(scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import structlog
 import uvicorn
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan import private
 from bayplan.apiserver import tls
@@ -25,6 +26,7 @@ from bayplan.apiserver.auth import load_tokens, new_token
 from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
 from bayplan.errors import ConfigError
 from bayplan.origin import is_loopback
@@ -34,7 +36,7 @@ from bayplan.store.sqlite_file import FILE_NAME
 log = structlog.get_logger(__name__)
 STORES = ("memory", "sqlite", "etcd")
 MODES = ("AlwaysAllow", "RBAC")
-TOKEN_NAME = "admin-token"
+TOKEN_NAME, KEY_NAME = "admin-token", "service-account.key"
 DATA_FILES = (TOKEN_NAME, "tls", FILE_NAME)
 
 
@@ -57,6 +59,8 @@ class Settings(msgspec.Struct, kw_only=True):
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
     max_request_bytes: int = 3 * 1024 * 1024
+    service_account_key: Path | None = None
+    service_account_issuer: str = ISSUER
     event_ttl: float = 3600.0  # seconds; 0 keeps events for ever
 
 
@@ -137,11 +141,20 @@ def _url(settings: Settings, listener: socket.socket, secure: bool) -> str:
     return f"{'https' if secure else 'http'}://{shown}:{port}"
 
 
+def _signing_key(settings: Settings) -> ec.EllipticCurvePrivateKey | None:
+    """Return the key of service account tokens; without a data directory it lives in memory."""
+    if settings.service_account_key is not None:
+        return load_key(settings.service_account_key)
+    return load_key(settings.data / KEY_NAME, create=True) if settings.data else None
+
+
 def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
     """Make the server that the settings describe, on an open store."""
     server = ApiServer(
         store,
         admin_token=token,
+        signing_key=_signing_key(settings),
+        issuer=settings.service_account_issuer,
         anonymous=settings.anonymous_auth,
         rbac=settings.authorization_mode == "RBAC",
         check_capacity=settings.check_capacity,

@@ -79,6 +79,17 @@ READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
     show_default=True,
     help="Seconds after which events go; 0 keeps them for ever.",
 )
+@click.option(
+    "--service-account-signing-key-file",
+    type=READABLE,
+    help="EC P-256 key of service account tokens; made in --data by default.",
+)
+@click.option(
+    "--service-account-issuer",
+    default="https://kubernetes.default.svc.cluster.local",
+    show_default=True,
+    help="Issuer of service account tokens.",
+)
 @click.option("--max-requests-inflight", default=400, show_default=True)
 @click.option("--max-mutating-requests-inflight", default=200, show_default=True)
 @click.option("--max-request-bytes", default=3 * 1024 * 1024, show_default=True)
@@ -104,6 +115,8 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         max_requests_inflight=int(str(options["max_requests_inflight"])),
         max_mutating_requests_inflight=int(str(options["max_mutating_requests_inflight"])),
         max_request_bytes=int(str(options["max_request_bytes"])),
+        service_account_key=options["service_account_signing_key_file"],  # type: ignore[arg-type]
+        service_account_issuer=str(options["service_account_issuer"]),
         event_ttl=float(str(options["event_ttl"])),
     )
     run(settings, controllers, click.echo)

@@ -13,6 +13,7 @@ from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.request import Request, User
 from bayplan.apiserver.responses import Answer, plain_answer
+from bayplan.apiserver.tokens import TokenError
 from bayplan.apiserver.validation.errors import invalid as invalid_value
 
 
@@ -46,10 +47,12 @@ class Reviews:
         token = review["spec"].get("token", "")
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
-        user = self._authenticator.lookup(token)
-        if user is None:
-            return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": user_info(user)}
+        audiences = tuple(review["spec"].get("audiences") or ())
+        try:
+            user, shared = self._authenticator.review(token, audiences)
+        except TokenError as error:
+            return {"user": {}, "error": str(error)}
+        return {"authenticated": True, "user": user_info(user), "audiences": shared}
 
     def _may_i(self, request: Request, review: Object) -> Object:
         self._check_attributes(request, review)

@@ -11,6 +11,7 @@ from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid, not_found
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import YAML
+from bayplan.apiserver.permission import demand
 from bayplan.apiserver.request import Request, flag
 from bayplan.apiserver.responses import Answer
 from bayplan.apiserver.validation.errors import required
@@ -37,6 +38,7 @@ async def apply(backend: Backend, request: Request) -> Answer:
             raise not_found(request.kind.group, request.kind.resource, request.name)
         if not named:
             raise bad_request("name must be provided")
+        demand(backend.authorizer, request, "create")
         obj = merged(None)
         pipeline.check_identity(request, obj)
         pipeline.default(request.kind, obj)

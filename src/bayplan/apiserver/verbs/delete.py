@@ -16,7 +16,7 @@ from bayplan.apiserver import pipeline
 from bayplan.apiserver.backend import Backend, timestamp
 from bayplan.apiserver.bodies import parse
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, bad_request, conflict, invalid
+from bayplan.apiserver.errors import ApiError, bad_request, conflict, forbidden, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import body_type
 from bayplan.apiserver.request import Request, number
@@ -133,11 +133,22 @@ def _invalid_options(causes: list[Cause]) -> ApiError:
 async def delete(backend: Backend, request: Request) -> Answer:
     """Delete one object."""
     options = read_options(request)
+    _check_system_class(request)
     obj, gone = await delete_object(backend, request, request.namespace, request.name, options)
     kind = request.kind
     if kind.storage in RETURNS_OBJECT or not gone:
         return object_answer(backend, request, obj)
     return plain_answer(request, success(_details(kind, obj)))
+
+
+SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
+
+
+def _check_system_class(request: Request) -> None:
+    kind = request.kind
+    if kind.storage == ("scheduling.k8s.io", "priorityclasses") and request.name in SYSTEM_CLASSES:
+        why = "this is a system priority class and cannot be deleted"
+        raise forbidden(kind.group, kind.resource, request.name, why)
 
 
 def _details(kind: Kind, obj: Object) -> Object:

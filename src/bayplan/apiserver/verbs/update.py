@@ -17,6 +17,7 @@ from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import ApiError, conflict, invalid, not_found
 from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.permission import demand
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, object_answer, value_answer
 from bayplan.apiserver.verbs.create import create_object
@@ -47,6 +48,7 @@ async def _create_by_update(backend: Backend, request: Request, obj: Object) -> 
     kind = request.kind
     if request.subresource or not validation.create_on_update(kind.group, kind.resource):
         raise not_found(kind.group, kind.resource, request.name)
+    demand(backend.authorizer, request, "create")
     if obj["metadata"].get("uid"):
         uid = obj["metadata"]["uid"]
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
