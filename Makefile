@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets clean
+.PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets kube-suites clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler
 
 kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
 	hack/kube-assets
+
+kube-suites: ## build Kubernetes' own test suites (e2e.test, test/cmd) into the same cache
+	hack/kube-suites
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check src tests bench

@@ -83,6 +83,41 @@ async def test_a_conflict_with_a_write_on_its_way_is_reported_when_it_can_be_rea
     await store.close()
 
 
+async def test_who_writes_in_a_loop_does_not_win_for_ever(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    last = (await store.put("/a", b"0")).mod_revision
+
+    async def storm() -> None:
+        nonlocal last
+        while True:
+            try:
+                last = (await store.put("/a", b"storm", expect=last)).mod_revision
+            except Conflict:
+                found = await store.get("/a")
+                assert found is not None
+                last = found.mod_revision
+
+    storming = asyncio.create_task(storm())
+    await asyncio.sleep(0)  # its first write is on its way
+    lost = 0
+    async with asyncio.timeout(30):
+        while True:
+            found = await store.get("/a")
+            assert found is not None
+            try:
+                await store.put("/a", b"calm", expect=found.mod_revision)
+                break
+            except Conflict:
+                lost += 1
+        with pytest.raises(Conflict):
+            await store.put("/a", b"new", expect=0)
+    storming.cancel()
+    await asyncio.gather(storming, return_exceptions=True)
+
+    assert lost <= 4
+    await store.close()
+
+
 async def test_writes_on_their_way_build_on_each_other(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     results = await asyncio.gather(

@@ -33,7 +33,6 @@ from bayplan.apiserver.errors import (
     internal,
     path_not_found,
     too_large,
-    too_many_requests,
     unauthorized,
 )
 from bayplan.apiserver.http import Connection, decode_body, plain_text, send_answer, send_stream
@@ -50,6 +49,7 @@ from bayplan.apiserver.request import (
     parse_query,
 )
 from bayplan.apiserver.responses import Answer, Stream, error_answer
+from bayplan.apiserver.seats import Seats
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.store import Store, Unavailable
 
@@ -105,8 +105,7 @@ class ApiServer:
         self.pages: dict[str, Callable[[str], bytes | None]] = {}
         """What other parts of the process show below a path: the rest of it in, JSON out."""
         self._max_body = max_body
-        self._limits = {True: max_reads, False: max_writes}
-        self._inflight = {True: 0, False: 0}
+        self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
         self.failures = 0  # requests that ended in an unexpected exception
 
     @property
@@ -185,18 +184,17 @@ class ApiServer:
         return await self._limited(connection, request)
 
     async def _limited(self, connection: Connection, request: Request) -> Answer | Stream:
-        """Run a verb unless too many are running; a watch counts only while it opens."""
+        """Run a verb when its client has a seat; a watch needs one only while it opens."""
         reading = request.verb in ("get", "list", "watch")
-        if self._inflight[reading] >= self._limits[reading]:
-            raise too_many_requests("too many requests, please try again later")
-        self._inflight[reading] += 1
+        seats = self._seats[reading]
+        await seats.take((request.user.name, request.user_agent))
         try:
             if not reading:
                 request.body = await self._body(connection)
             request.output = accept(connection.headers.get("accept"))
             result = await self._dispatcher.run(request)
         finally:
-            self._inflight[reading] -= 1
+            seats.give()
         connection.warnings = request.warnings
         return result
 

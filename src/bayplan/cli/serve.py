@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bayplan.apiserver.serving import Running, Settings, running
+from bayplan.cli.stopping import stop_on_signals
 from bayplan.observe import logs
 
 
@@ -26,9 +26,7 @@ def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> Non
 
 async def _serve(settings: Settings, controllers: list[str], say: Callable[[str], None]) -> None:
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+    stop_on_signals(stopped)
     async with running(settings) as served, _beside(served, controllers):
         for line in greeting(served, settings):
             say(line)

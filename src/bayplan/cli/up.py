@@ -9,7 +9,6 @@ Changed configuration and plugin files are taken over while it runs.
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,6 +96,7 @@ async def _up(
 ) -> None:
     from bayplan.apiserver.serving import Settings
     from bayplan.cli.nodes import add_nodes, default_nodes
+    from bayplan.cli.stopping import stop_on_signals
     from bayplan.client.resources import NODES
     from bayplan.scheduler.cluster import local_cluster
     from bayplan.scheduler.extensions import load_registry
@@ -113,9 +113,7 @@ async def _up(
         registry=load_registry(options.values.items("plugins")),
         controllers=controllers,
     ) as cluster:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
+        stop_on_signals(stopped)
         if b'"items":[]' in (await cluster.client.list(NODES, limit=1)).replace(b" ", b""):
             await add_nodes(cluster.client, default_nodes(nodes))
         _greet(cluster, kubeconfig)

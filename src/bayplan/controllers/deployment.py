@@ -35,6 +35,7 @@ class DeploymentController:
         self._worker = Worker(kit, "deployment", self._sync, (self._deployments, self._sets))
         self._deployments.listen(lambda change: self._worker.queue.add(change.new.key))
         self._sets.listen(self._set_changed)
+        self._pods.listen(self._pod_changed)
 
     async def run(self) -> None:
         await self._worker.run()
@@ -161,16 +162,14 @@ class DeploymentController:
     async def _empty(self, old: list[Object]) -> None:
         for s in old:
             await self._scale(s, 0)
-        if any(self._pods.by("owner", s.metadata.uid) for s in old):
-            for s in old:
-                for pod in self._pods.by("owner", s.metadata.uid):
-                    self._waiting_for(pod, s)
 
-    def _waiting_for(self, pod: Object, replica_set: Object) -> None:
-        """A pod on its way out wakes nobody here, so look again soon."""
-        owner = replica_set.metadata.controller
-        if owner is not None:
-            self._worker.queue.add_after(f"{pod.metadata.namespace}/{owner.name}", 0.2)
+    def _pod_changed(self, change: Change[Object]) -> None:
+        """Recreate waits for the last old pod to go, which no set tells of."""
+        owner = change.new.metadata.controller
+        if change.type == "DELETED" and owner is not None and owner.kind == "ReplicaSet":
+            found = self._sets.get(f"{change.new.metadata.namespace}/{owner.name}")
+            if found is not None and found.metadata.uid == owner.uid:
+                self._set_changed(Change("MODIFIED", found, None))
 
     async def _scale_paused(
         self, deployment: Object, new: Object | None, old: list[Object]

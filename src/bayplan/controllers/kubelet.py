@@ -188,11 +188,14 @@ class Kubelet:
         wait = self._left(pod, "deleted", asked, min(self._stop, grace))
         if wait > 0:
             return wait
-        if not is_finished(pod) and pod.metadata.finalizers:
-            # Something else still waits for this pod: let it see that the pod has stopped.
-            status: Json = {"phase": "Failed" if self._exit_code(pod) else "Succeeded"}
-            status |= {"conditions": self._unready(pod, "PodFailed")}
-            await self._status(pod, status)
+        if pod.metadata.finalizers:
+            if not is_finished(pod):
+                # Something else still waits for this pod: let it see that the pod has stopped.
+                status: Json = {"phase": "Failed" if self._exit_code(pod) else "Succeeded"}
+                status |= {"conditions": self._unready(pod, "PodFailed")}
+                await self._status(pod, status)
+            if grace == 0:
+                return None  # who takes the last finalizer off removes the pod
         await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid, grace=0)
         return None
 

@@ -7,8 +7,9 @@ and watchers see it and the caller returns. So nothing that anybody saw can be l
 and the cost of the sync to disk is shared by everyone who waits for it.
 
 A write that loses against one still on its way waits for that one first: a conflict is only
-reported against what can be read. When a commit fails (disk full), all writes on their way fail
-with it, since they may build on it; their revisions are skipped, and the store goes on.
+reported against what can be read. Then it comes before whoever won, so nobody loses for ever. When
+a commit fails (disk full), all writes on their way fail with it, since they may build on it; their
+revisions are skipped, and the store goes on.
 
 It does not serve several processes: the directory is locked.
 """
@@ -123,6 +124,7 @@ class SqliteStore:
                 rival = self._overlay.get(error.key)
                 if rival is None:
                     raise
+            build(ops, self._table.get, self._next)  # lost against what can be read: say so
             # What we lost against cannot be read yet, and may still fail: look again after it.
             await rival[1].settled()
         if events:
@@ -201,8 +203,7 @@ class SqliteStore:
             # All that is on its way may build on this, and the writer refuses it.
             self._epoch += 1
             self._overlay.clear()
-        if write.rivals is not None:
-            write.rivals.set_result(None)
+        write.wake_rivals()
 
     def _drop_overlay(self, write: Write) -> None:
         for event in write.events:

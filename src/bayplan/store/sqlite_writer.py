@@ -38,14 +38,20 @@ class Write:
         self.events = events
         self.epoch = epoch
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # For those who lost against this write. Not `done`: its caller may cancel that.
-        self.rivals: asyncio.Future[None] | None = None
+        # Those who lost against this write, in order. Not `done`: its caller may cancel that.
+        self.rivals: list[asyncio.Future[None]] = []
 
     async def settled(self) -> None:
         """Return when this write is on disk or has failed."""
-        if self.rivals is None:
-            self.rivals = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self.rivals)
+        rival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.rivals.append(rival)
+        await rival
+
+    def wake_rivals(self) -> None:
+        """Let those who lost go on, before the writer: else who writes in a loop always wins."""
+        for rival in self.rivals:
+            if not rival.done():
+                rival.set_result(None)
 
 
 class Compact:

@@ -207,7 +207,8 @@ async def _attempt(
     changed = _set_propagation(codec.kind, obj, options)
     metadata = obj["metadata"]
     if not marked and metadata.get("finalizers"):
-        _mark_now(backend, metadata)
+        if not _mark_now(backend, metadata) and not changed:
+            return obj, False  # it waits for its finalizers, as before
         changed = True
     if not marked and not changed:
         return await _remove(backend, codec, kv, obj, options)
@@ -276,12 +277,16 @@ def _shorten(backend: Backend, metadata: Object, options: DeleteOptions) -> tupl
     return True, False
 
 
-def _mark_now(backend: Backend, metadata: Object) -> None:
+def _mark_now(backend: Backend, metadata: Object) -> bool:
+    """Mark an object as deleted with no more time to wait; return whether that is new."""
+    if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds") == 0:
+        return False
     if not metadata.get("deletionTimestamp"):
         if metadata.get("generation"):
             metadata["generation"] += 1
         metadata["deletionTimestamp"] = backend.now()
     metadata["deletionGracePeriodSeconds"] = 0
+    return True
 
 
 def _set_propagation(kind: Kind, obj: Object, options: DeleteOptions) -> bool:

@@ -1,0 +1,34 @@
+"""SIGINT and SIGTERM end the process within its grace, whatever goes on in it.
+
+The signal asks for an orderly stop. Should that take longer than the grace, or should the event
+loop never come to it, a thread ends the process: what was acknowledged is on disk by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from types import FrameType
+
+GRACE_SECONDS = 10.0
+KILLED = 128
+
+
+def stop_on_signals(stopped: asyncio.Event, grace: float = GRACE_SECONDS) -> None:
+    """Set `stopped` at a signal; end the process if it is still there `grace` seconds later."""
+    loop = asyncio.get_running_loop()
+
+    def handle(number: int, frame: FrameType | None = None) -> None:
+        # The handler itself runs between two instructions, also while a task holds the loop.
+        end = threading.Timer(grace, os._exit, (KILLED + number,))
+        end.daemon = True
+        end.start()
+        loop.call_soon_threadsafe(stopped.set)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # The loop's own handler makes it wake up; ours replaces what it would call.
+        loop.add_signal_handler(number, stopped.set)
+        signal.signal(number, handle)
+        signal.siginterrupt(number, False)
