@@ -35,8 +35,13 @@ _SPECIAL = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
 _TIME_LIKE = re.compile(r"\d{4}-\d\d?-\d\d?([Tt ].*)?$|[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?$")
 _UINT64 = 1 << 64
 _INT64 = 1 << 63
-# Go allows a hundredfold expansion by aliases for small documents; a plain bound is enough here.
-_MAX_EXPANDED = 4_000_000
+# As in Go: up to the first number of values, 99 in 100 may come from aliases; from the second on,
+# ten in 100. Beyond Go, written out a document may not be larger than this many characters.
+_ALIASED_LOW, _ALIASED_HIGH = 400_000, 4_000_000
+_MAX_CHARACTERS = 16 << 20
+_MAX_MERGED = 100_000  # pairs that merge keys bring in
+
+EXCESSIVE = "yaml: document contains excessive aliasing"
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -69,7 +74,29 @@ class _NumberPattern:
 
 
 class _Loader(yaml.CSafeLoader):
-    """PyYAML's C loader with Go's resolver."""
+    """PyYAML's C loader with Go's resolver, and with a bound on what merge keys bring in."""
+
+    merged = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Replace merge keys by what they stand for; own keys win, then earlier merges."""
+        if not any(key.tag == _TAG + "merge" for key, _ in node.value):
+            return
+        own = [pair for pair in node.value if pair[0].tag != _TAG + "merge"]
+        sources = [value for key, value in node.value if key.tag == _TAG + "merge"]
+        node.value = own  # before its sources: one of them may be the node itself
+        pairs: list[tuple[yaml.Node, yaml.Node]] = []
+        for source in sources:
+            several = source.value if isinstance(source, yaml.SequenceNode) else [source]
+            for each in reversed(several):
+                if not isinstance(each, yaml.MappingNode):
+                    raise _bad(each, "map merge requires map or sequence of maps as the value")
+                self.flatten_mapping(each)
+                self.merged += len(each.value)
+                if self.merged > _MAX_MERGED:
+                    raise DecodeError(EXCESSIVE)
+                pairs += each.value
+        node.value = [*pairs, *own]
 
 
 class _Dumper(yaml.CSafeDumper):
@@ -222,28 +249,47 @@ def load_all(data: str | bytes) -> list[Json]:
 
 def _check_aliases(document: Json) -> None:
     """Refuse what grows without bound when written out: an anchor in itself, or a bomb."""
-    sizes: dict[int, int] = {}
+    sizes: dict[int, tuple[int, int]] = {}  # values, characters
     open_: set[int] = set()
+    leaves = 0
 
-    def size(value: Any) -> int:
+    def size(value: Any) -> tuple[int, int]:
+        nonlocal leaves
         if not isinstance(value, (dict, list)):
-            return 1
+            leaves += 1
+            return 1, len(value) if isinstance(value, str) else 1
         known = sizes.get(id(value))
         if known is not None:
             return known
         if id(value) in open_:
             raise DecodeError("yaml: an anchor's value contains itself")
         open_.add(id(value))
-        total = 1 + sum(map(size, value.values() if isinstance(value, dict) else value))
+        count, characters = 1, 2
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            inner = size(item)
+            count += inner[0]
+            characters += inner[1] + (len(key) if isinstance(key, str) else 0)
+        total = (count, characters)
         open_.discard(id(value))
         sizes[id(value)] = total
         return total
 
     try:
-        if size(document) > _MAX_EXPANDED:
-            raise DecodeError("yaml: document contains excessive aliasing")
+        count, characters = size(document)
+        aliased = count - len(sizes) - leaves
+        if characters > _MAX_CHARACTERS or aliased / count > _allowed_share(count):
+            raise DecodeError(EXCESSIVE)
     except RecursionError:
         raise DecodeError("yaml: the document is nested too deeply") from None
+
+
+def _allowed_share(count: int) -> float:
+    """Return how much of a document of that many values may come from aliases."""
+    if count <= _ALIASED_LOW:
+        return 0.99 if count > 1000 else 1.0
+    if count >= _ALIASED_HIGH:
+        return 0.10
+    return 0.99 - 0.89 * (count - _ALIASED_LOW) / (_ALIASED_HIGH - _ALIASED_LOW)
 
 
 def dump(data: Any) -> str:

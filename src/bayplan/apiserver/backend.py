@@ -66,6 +66,7 @@ class Backend:
         self.encoded_events: deque[Event] = deque(maxlen=1024)
         self.watchers: set[Watcher] = set()  # of open watches
         self.opened_watches = 0
+        self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go
         self.reader = CachedReader(store, self.codec_of)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
 

@@ -7,6 +7,7 @@ duplicate fields are refused, reported as warnings or ignored, as `fieldValidati
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import msgspec
@@ -37,12 +38,30 @@ def parse(media: str, body: bytes) -> Any:
     """Decode a body of a media type. Raises a 400 that says what is wrong."""
     try:
         if media == JSON:
-            return _json.decode(body)
+            value = _json.decode(body)
+            return _go_numbers(value) if _MANY_DIGITS.search(body) else value
         if media == PROTOBUF:
             return protobuf.decode(body)
         return yaml.load(body.decode())
     except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(_parse_error(media, error)) from error
+
+
+# An int64 has at most 19 digits; looking for more costs little, and nearly no body has them.
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+
+
+def _go_numbers(value: Any) -> Any:
+    """Read integers beyond 64 bits as Go does: as floats, if there is one that large."""
+    if type(value) is dict:
+        return {key: _go_numbers(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_go_numbers(item) for item in value]
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        if abs(value) >= 1 << 1024:
+            raise DecodeError("json: cannot unmarshal number into Go value of type float64")
+        return float(value)
+    return value
 
 
 def _parse_error(media: str, error: Exception) -> str:

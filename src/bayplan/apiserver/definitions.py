@@ -1,18 +1,27 @@
 """Keeps the registry of kinds in step with the CustomResourceDefinitions in the store.
 
 A definition written through this server counts at once; one written through another server on the
-same store counts when the watch brings it. When a definition goes, so do its objects.
+same store counts when the watch brings it. Built-in names cannot be taken. A definition that is
+deleted waits for its objects (`verbs.cleanup`); it is looked at again every second until they went.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
 
 from bayplan.apiserver import crd
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
+from bayplan.apiserver.errors import ApiError
 from bayplan.apiserver.kinds import Kind
-from bayplan.store import Compacted, Conflict, NotFound
+from bayplan.store import Compacted, KeyValue, StoreError
+
+log = structlog.get_logger(__name__)
+AGAIN_SECONDS = 1.0
+Finish = Callable[[Backend, Codec, KeyValue, list[Kind]], Awaitable[bool]]
 
 GROUP, RESOURCE = "apiextensions.k8s.io", "customresourcedefinitions"
 
@@ -24,10 +33,11 @@ def is_definition(kind: Kind) -> bool:
 class Definitions:
     """Serves what the stored definitions define."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, finish: Finish) -> None:
         self._backend = backend
+        self._finish = finish
         self._served: dict[str, tuple[int, list[Kind]]] = {}  # name → revision, kinds
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def _codec(self) -> Codec:
@@ -38,12 +48,23 @@ class Definitions:
     async def start(self) -> None:
         """Serve what is stored, and follow changes."""
         after = await self.sync()
-        self._task = asyncio.create_task(self._follow(after))
+        work = (self._follow(after), self._look_again())
+        self._tasks = [asyncio.create_task(each) for each in work]
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _look_again(self) -> None:
+        """Come back to definitions whose objects have not gone yet."""
+        while True:
+            await asyncio.sleep(AGAIN_SECONDS)
+            if self._backend.terminating:
+                try:
+                    await self.sync()
+                except (ApiError, StoreError) as error:
+                    log.warning("definitions cannot be cleaned up", error=str(error))
 
     async def _follow(self, after: int) -> None:
         while True:
@@ -66,8 +87,20 @@ class Definitions:
             if known is None or known[0] != kv.mod_revision:
                 self._serve(name, kv.mod_revision, codec.decode(kv))
         for name in set(self._served) - present:
-            await self._retire(name)
+            self._retire(name)
+        if self._backend.terminating:
+            for kv in found.items:
+                await self._end(codec, kv)
         return found.revision
+
+    async def _end(self, codec: Codec, kv: KeyValue) -> None:
+        """Let a definition go that is marked, once its objects have gone."""
+        name = kv.key[len(codec.prefix) :]
+        definition = codec.decode(kv)
+        if definition["metadata"].get("deletionTimestamp") is None or name not in self._served:
+            return
+        if await self._finish(self._backend, codec, kv, self._served[name][1]):
+            self._retire(name)
 
     def _serve(self, name: str, revision: int, definition: Object) -> None:
         registry = self._backend.registry
@@ -81,25 +114,25 @@ class Definitions:
                 registry.remove(kind.group, kind.version, kind.resource)
         for kind in kinds:
             registry.add(kind)
+        if definition["metadata"].get("deletionTimestamp"):
+            spec = definition["spec"]
+            self._backend.terminating.add((spec["group"], spec["names"]["plural"]))
         self._served[name] = (revision, kinds)
 
-    async def _retire(self, name: str) -> None:
-        _, kinds = self._served.pop(name)
-        for kind in kinds:
+    def _retire(self, name: str) -> None:
+        known = self._served.pop(name, None)
+        for kind in known[1] if known else ():
             self._backend.registry.remove(kind.group, kind.version, kind.resource)
-        if not kinds:
-            return
-        group, resource = kinds[0].storage
-        left = await self._backend.store.range(f"{group}/{resource}/")
-        for kv in left.items:
-            try:
-                await self._backend.store.delete(kv.key)
-            except (Conflict, NotFound):
-                continue  # another server on the same store is at it too
+        resource, _, group = name.partition(".")
+        self._backend.terminating.discard((group, resource))
 
 
 def establish(backend: Backend, definition: Object) -> None:
     """Accept a definition's names, or say why not, in its status."""
     others = backend.reader.list(GROUP, RESOURCE)
-    accepted = crd.definitions.establish(definition, others, backend.now())
+    group = definition["spec"]["group"]
+    ours = [kind for kind in backend.registry if kind.group == group and not kind.custom]
+    resources = {name for kind in ours for name in (kind.resource, kind.singular)}
+    kinds = {name for kind in ours for name in (kind.kind, f"{kind.kind}List")}
+    accepted = crd.definitions.establish(definition, others, backend.now(), (resources, kinds))
     definition["status"] = accepted["status"]

@@ -21,6 +21,7 @@ from bayplan.apiserver.subresources.eviction import evict
 from bayplan.apiserver.subresources.reviews import Reviews
 from bayplan.apiserver.subresources.scale import scale
 from bayplan.apiserver.subresources.token import issue_token
+from bayplan.apiserver.verbs.cleanup import finish
 from bayplan.apiserver.verbs.create import create
 from bayplan.apiserver.verbs.delete import delete, delete_collection
 from bayplan.apiserver.verbs.patch import patch
@@ -60,7 +61,7 @@ class Dispatcher:
         self._backend = backend
         self._authenticator = authenticator
         self._reviews = Reviews(authenticator, backend.authorizer)
-        self._definitions = Definitions(backend)
+        self._definitions = Definitions(backend, finish)
 
     async def start(self) -> None:
         """Serve the kinds of stored definitions."""
@@ -91,7 +92,10 @@ class Dispatcher:
         ):
             raise method_not_allowed(request.verb, kind.group, kind.resource)
         result = await VERBS[request.verb](self._backend, request)
-        if kind.resource == RESOURCE and is_definition(kind) and request.verb in _WRITES:
+        if request.verb in _WRITES and (
+            (kind.resource == RESOURCE and is_definition(kind))
+            or kind.storage in self._backend.terminating
+        ):
             await self._definitions.sync()
         return result
 

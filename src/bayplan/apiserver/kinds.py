@@ -390,13 +390,18 @@ class Registry:
         return self._kinds.get((group, version, resource))
 
     def add(self, kind: Kind) -> None:
-        """Add or replace the kind served at its group, version and resource."""
+        """Add or replace the kind served at its group, version and resource; built-in ones stay."""
+        known = self._kinds.get((kind.group, kind.version, kind.resource))
+        if known is not None and not known.custom:
+            return
         self._kinds[kind.group, kind.version, kind.resource] = kind
         self._resources.clear()
         self.generation += 1
 
     def remove(self, group: str, version: str, resource: str) -> None:
-        if self._kinds.pop((group, version, resource), None):
+        known = self._kinds.get((group, version, resource))
+        if known is not None and known.custom:
+            del self._kinds[group, version, resource]
             self._resources.clear()
             self.generation += 1
 

@@ -8,7 +8,13 @@ import json
 import pytest
 
 from bayplan.apiserver import crd
-from bayplan.apiserver.crd.cel import EvaluationError, Unsupported, compile_expression
+from bayplan.apiserver.crd.cel import (
+    Budget,
+    EvaluationError,
+    Scope,
+    Unsupported,
+    compile_expression,
+)
 from bayplan.apiserver.crd.formats import matches_format
 from bayplan.apiserver.crd.rules import validate_rules
 from bayplan.apiserver.crd.values import validate_value
@@ -281,15 +287,15 @@ def test_formats(name, good, bad):
 def test_expressions(expression, result):
     scope = {"self": {"a": 1, "s": "xyz", "l": [1, 2, 3], "m": {"k": "v"}}}
 
-    assert result == compile_expression(expression)(scope)
+    assert result == compile_expression(expression)(Scope(scope, Budget()))
 
 
 def test_expressions_that_are_not_understood_say_so():
     for text in ("self.a.unheardOf()", "a b", "1 +", "{'a': 1}", "self?.a"):
         with pytest.raises(Unsupported):
-            compile_expression(text)({"self": {"a": 1}})
+            compile_expression(text)(Scope({"self": {"a": 1}}, Budget()))
     with pytest.raises(EvaluationError, match="no such key: x"):
-        compile_expression("self.x")({"self": {}})
+        compile_expression("self.x")(Scope({"self": {}}, Budget()))
 
 
 def test_rules_are_judged_where_they_apply():

@@ -8,7 +8,7 @@ from bayplan.api.patch.errors import BadPatch, PatchError, PatchNotApplicable, P
 from bayplan.api.patch.json_patch import apply_json_patch
 from bayplan.api.patch.merge_patch import apply_merge_patch
 from bayplan.api.patch.strategic import apply_strategic_merge
-from bayplan.api.patch.values import clone, same
+from bayplan.api.patch.values import clone, identity, same
 
 __all__ = [
     "BadPatch",
@@ -19,5 +19,6 @@ __all__ = [
     "apply_merge_patch",
     "apply_strategic_merge",
     "clone",
+    "identity",
     "same",
 ]

@@ -11,9 +11,11 @@ import re
 from typing import Any, Final
 
 from bayplan.api.patch.errors import BadPatch, PatchNotApplicable, PatchTooLarge
-from bayplan.api.patch.values import clone, same
+from bayplan.api.patch.values import clone, same, size
 
 MAX_OPERATIONS: Final = 10_000
+MAX_COPIED: Final = 3 * 1024 * 1024  # bytes that all copy operations together may add, as upstream
+MAX_SHIFTED: Final = 20_000_000  # list items that insertions and removals may move
 _INDEX = re.compile(r"[+-]?[0-9]+")
 
 
@@ -21,9 +23,33 @@ def apply_json_patch(doc: Any, ops: Any) -> Any:
     """Return the document with all operations applied; a PatchError says which one does not."""
     check_operations(ops)
     result = clone(doc)
+    budget = _Budget()
     for op in ops:
-        result = _apply(result, op)
+        result = _apply(result, op, budget)
     return result
+
+
+class _Budget:
+    """What the operations of one patch may still cost."""
+
+    def __init__(self) -> None:
+        self.copied = MAX_COPIED
+        self.shifted = MAX_SHIFTED
+
+    def copy(self, value: Any) -> Any:
+        self.copied -= size(value)
+        if self.copied < 0:
+            raise PatchNotApplicable(
+                "Unable to complete the copy, the accumulated size increase of copy is more than "
+                f"the limit {MAX_COPIED}"
+            )
+        return clone(value)
+
+    def shift(self, items: Any) -> None:
+        if isinstance(items, list):
+            self.shifted -= len(items)
+            if self.shifted < 0:
+                raise PatchNotApplicable("the operations move too many list items")
 
 
 def check_operations(ops: Any) -> None:
@@ -47,12 +73,12 @@ def check_operations(ops: Any) -> None:
                 )
 
 
-def _apply(doc: Any, op: dict[str, Any]) -> Any:
+def _apply(doc: Any, op: dict[str, Any], budget: _Budget) -> Any:
     kind = op.get("op", "unknown")
     if kind not in ("add", "remove", "replace", "move", "test", "copy"):
         raise PatchNotApplicable(f"Unexpected kind: {kind}")
     if kind in ("move", "copy"):
-        return _transfer(doc, op, kind)
+        return _transfer(doc, op, kind, budget)
     if "path" not in op:
         raise PatchNotApplicable(f"{kind} operation failed to decode path: missing value")
     path = op["path"]
@@ -63,6 +89,8 @@ def _apply(doc: Any, op: dict[str, Any]) -> Any:
         raise PatchNotApplicable(
             f'{kind} operation does not apply: doc is missing path: "{path}": missing value'
         )
+    if kind in ("add", "remove"):
+        budget.shift(parent)
     if kind == "add":
         _add(parent, key, clone(op.get("value")), path)
     elif kind == "remove":
@@ -84,7 +112,7 @@ def _whole(doc: Any, value: Any, kind: str) -> Any:
     return clone(value)
 
 
-def _transfer(doc: Any, op: dict[str, Any], kind: str) -> Any:
+def _transfer(doc: Any, op: dict[str, Any], kind: str, budget: _Budget) -> Any:
     if "from" not in op:
         raise PatchNotApplicable(f"{kind} operation failed to decode from: missing value")
     source = op["from"]
@@ -93,8 +121,11 @@ def _transfer(doc: Any, op: dict[str, Any], kind: str) -> Any:
         raise PatchNotApplicable(
             f"{kind} operation does not apply: doc is missing from path: {source}: missing value"
         )
-    value = clone(_get(parent, key, source))
-    if kind == "move":
+    value = _get(parent, key, source)
+    if kind == "copy":
+        value = budget.copy(value)
+    else:
+        budget.shift(parent)
         _remove(parent, key, source)
     if "path" not in op:
         raise PatchNotApplicable(f"{kind} operation failed to decode path: missing value")
@@ -104,6 +135,7 @@ def _transfer(doc: Any, op: dict[str, Any], kind: str) -> Any:
             f"{kind} operation does not apply: doc is missing destination path: {op['path']}: "
             "missing value"
         )
+    budget.shift(target)
     _add(target, key, value, op["path"])
     return doc
 

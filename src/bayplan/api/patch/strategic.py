@@ -15,10 +15,11 @@ Custom resources have no merge keys; the server refuses this patch type for them
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 from bayplan.api.patch.errors import BadPatch, PatchNotApplicable
-from bayplan.api.patch.values import clone, same
+from bayplan.api.patch.values import clone, identity, same
 from bayplan.api.schema import Field, Type
 
 DIRECTIVE = "$patch"
@@ -165,8 +166,8 @@ def _ordered_lists(original: Map, patch: Map, type_: Type | None) -> None:
 def _not_deleted(ours: Items, theirs: Items, field: Field) -> Items:
     """The server's items without those that the patch deletes, for what comes back is new."""
     key = field.merge_key
-    gone = [item[key] for item in theirs if _deletes(item) and key in item]
-    return [item for item in ours if not any(same(_key_of(item, key), other) for other in gone)]
+    gone = {identity(item[key]) for item in theirs if _deletes(item) and key in item}
+    return [item for item in ours if identity(_key_of(item, key)) not in gone]
 
 
 def _deletes(item: Any) -> bool:
@@ -207,42 +208,52 @@ def _merge_list(
         return ours
     if _element_kind(ours, theirs) is not dict:
         if deletes:
-            return [item for item in ours if not any(same(item, other) for other in theirs)]
-        merged: Items = []
-        for item in [*ours, *theirs]:
-            if not any(same(item, other) for other in merged):
-                merged.append(item)
-        return _arrange(merged, theirs, ours, "")
+            gone = {identity(item) for item in theirs}
+            return [item for item in ours if identity(item) not in gone]
+        return _arrange(_first_of_each(ours, theirs), theirs, ours, "")
     if not merge_key:
         raise PatchNotApplicable("cannot merge lists without merge key")
     ours, theirs = _special_items(ours, theirs, merge_key)
     merged = list(ours)
+    places: Positions = {}
+    for index, other in enumerate(merged):
+        places.setdefault(identity(other.get(merge_key)), index)
     for item in theirs:
-        wanted = _key_of(item, merge_key)
-        at = next((i for i, other in enumerate(merged) if same(other.get(merge_key), wanted)), None)
+        wanted = identity(_key_of(item, merge_key))
+        at = places.get(wanted)
         if at is None:
+            places[wanted] = len(merged)
             merged.append(item)
         else:
             merged[at] = _merge_map(merged[at], item, elem)
     return _arrange(merged, theirs, ours, merge_key)
 
 
+def _first_of_each(ours: Items, theirs: Items) -> Items:
+    seen: dict[object, Any] = {}
+    for item in (*ours, *theirs):
+        seen.setdefault(identity(item), item)
+    return list(seen.values())
+
+
 def _special_items(ours: Items, theirs: Items, merge_key: str) -> tuple[Items, Items]:
     plain: Items = []
+    gone: set[object] = set()
     replace = False
     for item in theirs:
         word = item.get(DIRECTIVE)
         if word is None:
             plain.append(item)
         elif word == "delete":
-            gone = _key_of(item, merge_key)
-            ours = [other for other in ours if not same(other.get(merge_key), gone)]
+            gone.add(identity(_key_of(item, merge_key)))
         elif word == "replace":
             replace = True
         else:
             raise PatchNotApplicable(
                 f"unknown patch type {word!r} in a list; use replace or delete"
             )
+    if gone:
+        ours = [other for other in ours if identity(other.get(merge_key)) not in gone]
     return (plain, []) if replace else (ours, plain)
 
 
@@ -267,39 +278,62 @@ def _element_kind(ours: Items, theirs: Items, *, demand: bool = False) -> type |
 
 def _arrange(merged: Items, order: Items, server_order: Items, merge_key: str) -> Items:
     """Sort named items by `order`, the rest by the server's order, and weave both together."""
-    wanted = [_key_of(item, merge_key) for item in order]
-    server = [_key_of(item, merge_key) for item in server_order]
-    named: Items = []
-    others: Items = []
+    wanted, server = _positions(order, merge_key), _positions(server_order, merge_key)
+    named: list[tuple[int, int, Any]] = []  # place in `order`, place on the server, item
+    others: list[tuple[int, int, Any]] = []
     for item in merged:
-        key = _key_of(item, merge_key)
-        (named if _position(wanted, key) >= 0 else others).append(item)
-    _sort(named, wanted, merge_key)
-    _sort(others, server, merge_key)
+        key = identity(_key_of(item, merge_key))
+        place = server.get(key, -1)
+        if key in wanted:
+            named.append((wanted[key], place, item))
+        else:
+            others.append((place, place, item))
+    named, others = _sorted(named), _sorted(others)
     result: Items = []
-    while named and others:
-        left = _position(server, _key_of(others[0], merge_key))
-        right = _position(server, _key_of(named[0], merge_key))
-        result.append(others.pop(0) if 0 <= left < right else named.pop(0))
-    return result + named + others
+    at = beside = 0
+    while at < len(named) and beside < len(others):
+        if 0 <= others[beside][1] < named[at][1]:
+            result.append(others[beside][2])
+            beside += 1
+        else:
+            result.append(named[at][2])
+            at += 1
+    return result + [entry[2] for entry in (*named[at:], *others[beside:])]
 
 
-def _position(keys: Items, key: Any) -> int:
-    return next((index for index, other in enumerate(keys) if same(other, key)), -1)
+Positions = dict[object, int]
 
 
-def _sort(items: Items, order: Items, merge_key: str) -> None:
-    """Insert each item before those it precedes in `order`.
+def _positions(items: Items, merge_key: str) -> Positions:
+    """Return the first place of every key."""
+    found: Positions = {}
+    for index, item in enumerate(items):
+        found.setdefault(identity(_key_of(item, merge_key)), index)
+    return found
 
-    What `order` does not name goes to the end, and before it whatever comes later: that is what
-    upstream's comparison amounts to, and clients have come to see these orders.
+
+def _sorted(entries: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
+    """Sort by place as upstream's insertion does, in a time that does not grow with the square.
+
+    One by one, an entry without a place (negative) goes to the front, and one with a place goes
+    right behind the last that does not come after it: clients have come to see these orders.
     """
-    positions = [_position(order, _key_of(item, merge_key)) for item in items]
-    for end in range(1, len(items)):
-        at = end
-        while at > 0 and (
-            positions[at] < 0 or positions[at - 1] < 0 or positions[at] < positions[at - 1]
-        ):
-            items[at], items[at - 1] = items[at - 1], items[at]
-            positions[at], positions[at - 1] = positions[at - 1], positions[at]
-            at -= 1
+    if all(entry[0] >= 0 for entry in entries):
+        return sorted(entries, key=lambda entry: entry[0])
+    first: int | None = None
+    after: dict[int, int | None] = {}
+    places: list[tuple[int, int]] = []  # (place, index) of those that have one, sorted
+    for index, entry in enumerate(entries):
+        at = bisect_right(places, (entry[0], index)) if entry[0] >= 0 else 0
+        if entry[0] >= 0:
+            places.insert(at, (entry[0], index))
+        if at:
+            before = places[at - 1][1]
+            after[index], after[before] = after[before], index
+        else:
+            after[index], first = first, index
+    result = []
+    while first is not None:
+        result.append(entries[first])
+        first = after[first]
+    return result

@@ -8,17 +8,51 @@ no timestamps, no protobuf messages.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-Scope = dict[str, Any]
+from bayplan.api.patterns import PatternError, compile_pattern
+
+LIMIT = 200_000  # steps that the rules of one request may take
+
+
+class Budget:
+    """What evaluation may still cost; shared by all rules of a request."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.left = limit
+
+    def spend(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise CostExceeded(
+                "validation failed due to running out of cost budget, no further validation rules "
+                "will be run"
+            )
+
+
+class Scope(dict[str, Any]):
+    """The variables of an expression, and what it may cost."""
+
+    def __init__(self, variables: dict[str, Any], budget: Budget) -> None:
+        super().__init__(variables)
+        self.budget = budget
+
+    def having(self, name: str, value: Any) -> Scope:
+        inner = Scope(self, self.budget)
+        inner[name] = value
+        return inner
+
+
 Node = Callable[[Scope], Any]
 _TOKENS = re.compile(
     r"\s*(?:(?P<number>\d+\.\d+|\d+)u?|(?P<text>r?\"(?:\\.|[^\"\\])*\"|r?'(?:\\.|[^'\\])*')"
     r"|(?P<name>[A-Za-z_]\w*)|(?P<op>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}]))"
 )
+MAX_LENGTH = 10_000
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -30,11 +64,20 @@ class EvaluationError(Exception):
     """The expression is understood but cannot be evaluated on this value."""
 
 
+class CostExceeded(EvaluationError):
+    """The rules of a request cost more than they may."""
+
+
 @lru_cache(maxsize=1024)
 def compile_expression(text: str) -> Node:
     """Parse an expression into a function of its variables."""
+    if len(text) > MAX_LENGTH:
+        raise Unsupported("the expression is too long")
     parser = _Parser(_tokens(text))
-    node = parser.ternary()
+    try:
+        node = parser.ternary()
+    except RecursionError:
+        raise Unsupported("the expression is nested too deeply") from None
     if parser.peek() is not None:
         raise Unsupported(f"unexpected {parser.peek()!r}")
     return node
@@ -240,28 +283,68 @@ def _and(left: Node, right: Node) -> Node:
     return lambda scope: _true(left(scope)) and _true(right(scope))
 
 
+def _numbers(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Calculate with two numbers; integers must stay in 64 bits."""
+
+    def calculate(a: Any, b: Any) -> Any:
+        whole = type(a) is int and type(b) is int
+        if not whole and not (type(a) in (int, float) and type(b) in (int, float)):
+            raise EvaluationError("no such overload")
+        result = operate(a, b)
+        if whole and not -(2**63) <= result < 2**63:
+            raise EvaluationError("integer overflow")
+        return result
+
+    return calculate
+
+
+def _add(a: Any, b: Any) -> Any:
+    if type(a) is type(b) and type(a) in (str, list):
+        return a + b
+    return _numbers(operator.add)(a, b)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    if type(a) is float or type(b) is float:
+        return a / b
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
     "in": lambda a, b: a in b,
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: int(a / b) if isinstance(a, int) and isinstance(b, int) else a / b,
-    "%": lambda a, b: a - b * int(a / b),
+    "+": _add,
+    "-": _numbers(operator.sub),
+    "*": _numbers(operator.mul),
+    "/": _numbers(_divide),
+    "%": _numbers(lambda a, b: a - b * _divide(a, b)),
 }
+
+
+def _weight(value: Any) -> int:
+    """Return the steps that looking at all of a value takes."""
+    if type(value) is str:
+        return len(value) // 10
+    if type(value) is list:
+        return sum(map(_weight, value)) + len(value)
+    if type(value) is dict:
+        return sum(map(_weight, value.values())) + len(value)
+    return 0
 
 
 def _binary(op: str, left: Node, right: Node) -> Node:
     operate = _OPERATORS[op]
 
     def evaluate(scope: Scope) -> Any:
+        a, b = left(scope), right(scope)
+        scope.budget.spend(1 + _weight(a) + _weight(b))
         try:
-            return operate(left(scope), right(scope))
+            return operate(a, b)
         except (TypeError, ZeroDivisionError) as error:
             raise EvaluationError(str(error)) from error
 
@@ -274,6 +357,7 @@ def _field(target: Node, name: str) -> Node:
 
     def evaluate(scope: Scope) -> Any:
         value = target(scope)
+        scope.budget.spend(1)
         if not isinstance(value, dict) or plain not in value:
             raise EvaluationError(f"no such key: {plain}")
         return value[plain]
@@ -284,6 +368,7 @@ def _field(target: Node, name: str) -> Node:
 def _index(target: Node, key: Node) -> Node:
     def evaluate(scope: Scope) -> Any:
         value, at = target(scope), key(scope)
+        scope.budget.spend(1)
         try:
             return value[at]
         except (KeyError, IndexError, TypeError) as error:
@@ -300,7 +385,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "startsWith": lambda s, p: s.startswith(p),
     "endsWith": lambda s, p: s.endswith(p),
     "contains": lambda s, p: p in s,
-    "matches": lambda s, p: re.search(p, s) is not None,
+    "matches": lambda s, p: compile_pattern(p).search(s) is not None,
     "lowerAscii": lambda s: s.lower(),
     "upperAscii": lambda s: s.upper(),
     "trim": lambda s: s.strip(),
@@ -322,9 +407,12 @@ def _call(name: str, arguments: list[Node]) -> Node:
 
     def evaluate(scope: Scope) -> Any:
         values = [argument(scope) for argument in arguments]
+        scope.budget.spend(1 + sum(map(_weight, values)))
+        if name == "replace" and all(type(value) is str for value in values):
+            scope.budget.spend(values[0].count(values[1]) * len(values[2]) // 10)
         try:
             return function(*values)
-        except (TypeError, ValueError, AttributeError, re.error) as error:
+        except (TypeError, ValueError, AttributeError, PatternError) as error:
             raise EvaluationError(f"{name}: {error}") from error
 
     return evaluate
@@ -337,10 +425,16 @@ def _loop(
         items = target(scope)
         if not isinstance(items, list | dict):
             raise EvaluationError("no such overload")
+        scope.budget.spend(len(items))
         found = list(items)
-        return finish(found, [body({**scope, variable: item}) for item in found])
+        return finish(found, [body(_step(scope, variable, item)) for item in found])
 
     return evaluate
+
+
+def _step(scope: Scope, variable: str, item: Any) -> Scope:
+    scope.budget.spend(2)
+    return scope.having(variable, item)
 
 
 _Macro = Callable[[Node, str, Node], Node]

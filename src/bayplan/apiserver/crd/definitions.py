@@ -7,7 +7,7 @@ unestablished, with the conditions that say so, and is not served.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from bayplan.apiserver.crd.kinds import Object
@@ -19,6 +19,7 @@ from bayplan.apiserver.validation.errors import (
     immutable,
     invalid,
     not_supported,
+    quote,
     required,
 )
 from bayplan.apiserver.validation.formats import (
@@ -83,6 +84,10 @@ def _remember_storage(obj: Object) -> None:
 
 def validate_create(obj: Object) -> list[Cause]:
     """Every problem of a new definition, apart from its metadata's own."""
+    return [*_validate_definition(obj), *_validate_approval(obj, None)]
+
+
+def _validate_definition(obj: Object) -> list[Cause]:
     spec = obj.get("spec") or {}
     names = spec.get("names") or {}
     causes = _validate_spec(spec)
@@ -94,9 +99,47 @@ def validate_create(obj: Object) -> list[Cause]:
     return causes + _validate_stored(obj)
 
 
+PROTECTED = ("k8s.io", "kubernetes.io")
+APPROVAL = "api-approved.kubernetes.io"
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+MISSING, BYPASSED, APPROVED, WRONG = "missing", "bypassed", "approved", "wrong"
+
+
+def _approval(obj: Object) -> tuple[str, str]:
+    """Return whether a group that belongs to Kubernetes is approved of, and why."""
+    given = (obj["metadata"].get("annotations") or {}).get(APPROVAL, "")
+    words = f'protected groups must have approval annotation "{APPROVAL}"'
+    if not given:
+        return MISSING, f"{words}, {_SEE}"
+    if given.startswith("unapproved"):
+        return BYPASSED, f"not approved: {quote(given)}"
+    scheme, separator, rest = given.partition("://")
+    if separator and scheme and rest.partition("/")[0]:
+        return APPROVED, f"approved in {given}"
+    return WRONG, f'{words} with either a URL or a reason starting with "unapproved", {_SEE}'
+
+
+def _is_protected(group: str) -> bool:
+    return group.endswith(tuple(f".{name}" for name in PROTECTED)) or group in PROTECTED
+
+
+def _validate_approval(obj: Object, old: Object | None) -> list[Cause]:
+    if not _is_protected((obj.get("spec") or {}).get("group", "")):
+        return []
+    state, why = _approval(obj)
+    if old is not None and _approval(old)[0] == state:
+        return []
+    field = f"metadata.annotations[{APPROVAL}]"
+    if state == MISSING:
+        return [required(field, why)]
+    if state == WRONG:
+        return [invalid(field, obj["metadata"]["annotations"][APPROVAL], why)]
+    return []
+
+
 def validate_update(obj: Object, old: Object, subresource: str = "") -> list[Cause]:
     """Every problem of a changed definition; group, scope and the main names stay as they are."""
-    causes = validate_create(obj)
+    causes = [*_validate_definition(obj), *_validate_approval(obj, old)]
     before, after = old["spec"], obj["spec"]
     causes += immutable("spec.group", after.get("group"), before.get("group"))
     conditions = (old.get("status") or {}).get("conditions") or ()
@@ -263,9 +306,16 @@ def _validate_column(column: Mapping[str, Any], path: str) -> list[Cause]:
 # -- status --------------------------------------------------------------------------------------
 
 
-def establish(obj: Object, others: Iterable[Object], now: str) -> Object:
+Names = tuple[Set[str], Set[str]]  # of resources, of kinds
+NO_NAMES: Names = (frozenset(), frozenset())
+
+
+def establish(
+    obj: Object, others: Iterable[Object], now: str, built_in: Names = NO_NAMES
+) -> Object:
     """Return the definition with accepted names and conditions; `others` are all that exist."""
-    taken = _names_in_use(obj, others)
+    resources, kinds = _names_in_use(obj, others)
+    taken = (resources | built_in[0], kinds | built_in[1])
     names = obj["spec"]["names"]
     status = dict(obj.get("status") or {})
     accepted, problem = _accept(names, taken)
@@ -278,8 +328,29 @@ def establish(obj: Object, others: Iterable[Object], now: str) -> Object:
         named = _condition("NamesAccepted", "False", *problem, now)
         text = "not all names are accepted"
         established = _condition("Established", "False", "NotAccepted", text, now)
-    status["conditions"] = _merged(status.get("conditions") or [], [named, established])
+    found = [named, established]
+    if _is_protected(obj["spec"].get("group", "")):
+        found.append(_approval_condition(obj, now))
+    status["conditions"] = _merged(status.get("conditions") or [], found)
     return {**obj, "status": status}
+
+
+def _approval_condition(obj: Object, now: str) -> Object:
+    state, why = _approval(obj)
+    status, reason = {
+        APPROVED: ("True", "ApprovedAnnotation"),
+        BYPASSED: ("False", "UnapprovedAnnotation"),
+        MISSING: ("False", "MissingAnnotation"),
+    }.get(state, ("False", "InvalidAnnotation"))
+    return _condition("KubernetesAPIApprovalPolicyConformant", status, reason, why, now)
+
+
+def terminate(obj: Object, now: str) -> None:
+    """Say in the status that the objects of a definition are to go."""
+    text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    condition = _condition("Terminating", "True", "InstanceDeletionPending", text, now)
+    status = obj.setdefault("status", {})
+    status["conditions"] = _merged(status.get("conditions") or [], [condition])
 
 
 def is_established(obj: Object) -> bool:

@@ -8,10 +8,18 @@ not checked by those rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bayplan.apiserver.crd.cel import EvaluationError, Unsupported, compile_expression
+from bayplan.api.patch import identity
+from bayplan.apiserver.crd.cel import (
+    Budget,
+    CostExceeded,
+    EvaluationError,
+    Scope,
+    Unsupported,
+    compile_expression,
+)
 from bayplan.apiserver.validation.errors import Cause, quote
 
 Schema = Mapping[str, Any]
@@ -22,48 +30,64 @@ _ABSENT = object()
 
 def validate_rules(value: Any, old: Any, schema: Schema, path: str = "") -> list[Cause]:
     """All rules of a value and of everything in it that do not hold; `old` is None on create."""
-    return _walk(value, _ABSENT if old is None else old, schema, path)
+    budget = Budget()
+    try:
+        return _walk(value, _ABSENT if old is None else old, schema, path, budget)
+    except CostExceeded as error:
+        return [_cause("FieldValueInvalid", path, value, str(error))]
 
 
-def _walk(value: Any, old: Any, schema: Schema, path: str) -> list[Cause]:
+def _walk(value: Any, old: Any, schema: Schema, path: str, budget: Budget) -> list[Cause]:
     causes = []
     for rule in schema.get(RULES) or ():
-        causes += _judge(rule, value, old, schema, path)
+        causes += _judge(rule, value, old, path, budget)
     if isinstance(value, dict):
         properties, other = schema.get("properties") or {}, schema.get("additionalProperties")
         for key, item in value.items():
             inner = properties.get(key, other)
             if isinstance(inner, Mapping):
                 before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
-                causes += _walk(item, before, inner, f"{path}.{key}" if path else key)
+                where = f"{path}.{key}" if path else key
+                causes += _walk(item, before, inner, where, budget)
     elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        old_of = _old_items(old, schema)
         for index, item in enumerate(value):
-            causes += _walk(item, _old_item(item, old, schema), schema["items"], f"{path}[{index}]")
+            where = f"{path}[{index}]"
+            causes += _walk(item, old_of(item), schema["items"], where, budget)
     return causes
 
 
-def _old_item(item: Any, old: Any, schema: Schema) -> Any:
+def _old_items(old: Any, schema: Schema) -> Callable[[Any], Any]:
     """Items are only compared with old ones where the list says which is which."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
-        return _ABSENT
+        return lambda item: _ABSENT
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    for other in old:
-        if isinstance(other, dict) and all(other.get(k) == item.get(k) for k in keys):
-            return other
-    return _ABSENT
+
+    def key_of(item: Any) -> object:
+        return identity([item.get(name) for name in keys]) if isinstance(item, dict) else None
+
+    known: dict[object, Any] = {}
+    for item in old:
+        known.setdefault(key_of(item), item)
+    return lambda item: known.get(key_of(item), _ABSENT)
 
 
-def _judge(rule: Mapping[str, Any], value: Any, old: Any, schema: Schema, path: str) -> list[Cause]:
+def _judge(rule: Mapping[str, Any], value: Any, old: Any, path: str, budget: Budget) -> list[Cause]:
     text = rule.get("rule", "")
     if _OLD.search(text) and old is _ABSENT:
         return []
-    scope = {"self": value} if old is _ABSENT else {"self": value, "oldSelf": old}
+    variables = {"self": value} if old is _ABSENT else {"self": value, "oldSelf": old}
+    scope = Scope(variables, budget)
     try:
         if compile_expression(text)(scope) is not False:
             return []
         message = _message(rule, scope)
     except Unsupported:
         return []
+    except CostExceeded:
+        raise
+    except RecursionError:
+        message = f"nested too deeply evaluating rule: {rule.get('message') or text}"
     except EvaluationError as error:
         message = f"{error} evaluating rule: {rule.get('message') or text}"
     where = path + rule.get("fieldPath", "")
@@ -71,7 +95,7 @@ def _judge(rule: Mapping[str, Any], value: Any, old: Any, schema: Schema, path: 
     return [_cause(reason, where.removeprefix("."), value, message)]
 
 
-def _message(rule: Mapping[str, Any], scope: dict[str, Any]) -> str:
+def _message(rule: Mapping[str, Any], scope: Scope) -> str:
     if rule.get("messageExpression"):
         try:
             return str(compile_expression(rule["messageExpression"])(scope))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bayplan.api.patterns import PatternError, compile_pattern
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, not_supported, required
 
@@ -32,6 +33,7 @@ def validate_schema(schema: Schema, path: str) -> list[Cause]:
 
 def _validate(schema: Schema, path: str, *, root: bool = False) -> list[Cause]:
     causes = _validate_type(schema, path) + _validate_extensions(schema, path)
+    causes += _validate_pattern(schema, path)
     if "default" in schema and not root:
         causes += [
             Cause(cause.reason, f"{path}.default", cause.message)
@@ -65,6 +67,18 @@ def _validate_type(schema: Schema, path: str) -> list[Cause]:
     if schema.get(INT_OR_STRING) or schema.get(PRESERVE):
         return []
     return [required(f"{path}.type", "must not be empty for specified object fields")]
+
+
+def _validate_pattern(schema: Schema, path: str) -> list[Cause]:
+    pattern = schema.get("pattern")
+    if not pattern:
+        return []
+    try:
+        compile_pattern(pattern)
+    except PatternError as error:
+        text = f"must be a valid regular expression, but isn't: {error}"
+        return [invalid(f"{path}.pattern", pattern, text)]
+    return []
 
 
 def _validate_extensions(schema: Schema, path: str) -> list[Cause]:

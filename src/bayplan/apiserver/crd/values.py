@@ -7,12 +7,11 @@ reported. Rules in CEL (`x-kubernetes-validations`) are in `rules.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from bayplan.api.patch import same
+from bayplan.api.patch import identity, same
+from bayplan.api.patterns import PatternError, compile_pattern
 from bayplan.apiserver.crd.formats import matches_format
 from bayplan.apiserver.validation.errors import (
     Cause,
@@ -110,7 +109,7 @@ def _string(value: str, schema: Schema, path: str) -> list[Cause]:
     if least is not None and len(value) < least:
         causes.append(_bad(path, value, f"should be at least {least} chars long"))
     pattern = schema.get("pattern")
-    if pattern and not _pattern(pattern).search(value):
+    if pattern and not _found(pattern, value):
         causes.append(_bad(path, value, f"should match '{pattern}'"))
     format_ = schema.get("format")
     if format_ and not matches_format(format_, value):
@@ -120,12 +119,11 @@ def _string(value: str, schema: Schema, path: str) -> list[Cause]:
     return causes
 
 
-@lru_cache(maxsize=512)
-def _pattern(text: str) -> re.Pattern[str]:
+def _found(pattern: str, value: str) -> bool:
     try:
-        return re.compile(text)
-    except re.error:  # RE2 knows a few things that Python does not; do not refuse objects for it
-        return re.compile("")
+        return compile_pattern(pattern).search(value) is not None
+    except PatternError:  # of a definition from before patterns were checked
+        return True
 
 
 def _number(value: float, schema: Schema, path: str) -> list[Cause]:
@@ -183,11 +181,12 @@ def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
 
 def _repeated(keys: list[tuple[int, Any]], path: str) -> list[Cause]:
     causes = []
-    seen: list[Any] = []
+    seen: set[object] = set()
     for index, key in keys:
-        if any(same(key, other) for other in seen):
+        known = identity(key)
+        if known in seen:
             causes.append(duplicate(f"{path}[{index}]", key))
-        seen.append(key)
+        seen.add(known)
     return causes
 
 

@@ -7,7 +7,7 @@ from bayplan.apiserver.admission import CREATE
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import already_exists
+from bayplan.apiserver.errors import ApiError, already_exists
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, object_answer, value_answer
 from bayplan.store import Conflict, KeyValue
@@ -28,6 +28,9 @@ async def create_object(
     backend: Backend, request: Request, obj: Object, *, track: bool = True
 ) -> Answer:
     """Create a decoded and defaulted object; also used by PUT and apply of a missing one."""
+    if request.kind.storage in backend.terminating:
+        text = "create not allowed while custom resource definition is terminating"
+        raise ApiError(405, "MethodNotAllowed", text, details={})
     codec = backend.codec(request.kind)
     attrs = pipeline.attributes(request, CREATE, obj, None, obj["metadata"].get("name", ""))
     pipeline.admit(backend, attrs)

@@ -16,6 +16,8 @@ from bayplan.apiserver import pipeline
 from bayplan.apiserver.backend import Backend, timestamp
 from bayplan.apiserver.bodies import parse
 from bayplan.apiserver.codec import Codec, Object
+from bayplan.apiserver.crd.definitions import terminate
+from bayplan.apiserver.definitions import is_definition
 from bayplan.apiserver.errors import ApiError, bad_request, conflict, forbidden, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import body_type
@@ -26,6 +28,7 @@ from bayplan.apiserver.verbs.read import list_object, read_page
 from bayplan.store import Conflict, KeyValue, NotFound
 
 ATTEMPTS = 64
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 POLICIES = ("Background", "Foreground", "Orphan")
 # Kinds whose dependents are orphaned unless the client says otherwise, for old clients' sake.
@@ -201,6 +204,8 @@ async def _attempt(
 ) -> tuple[Object, bool]:
     if codec.kind.storage == ("", "namespaces"):
         return await _delete_namespace(backend, codec, kv, obj, options)
+    if is_definition(codec.kind):
+        return await _delete_definition(backend, codec, kv, obj, options)
     marked, pending = _mark_graceful(backend, codec.kind, obj, options)
     if pending:
         return obj, False
@@ -335,6 +340,24 @@ async def _delete_namespace(
         kv = await backend.store.put(kv.key, codec.encode(obj), expect=kv.mod_revision)
         obj = codec.decode(kv)
     if held or obj["metadata"].get("finalizers"):
+        return obj, False
+    return await _remove(backend, codec, kv, obj, options)
+
+
+async def _delete_definition(
+    backend: Backend, codec: Codec, kv: KeyValue, obj: Object, options: DeleteOptions
+) -> tuple[Object, bool]:
+    """Mark a definition; its objects go first, and it goes when none of them is left."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        metadata["deletionTimestamp"] = backend.now()
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CLEANUP]
+        terminate(obj, backend.now())
+        if options.dry_run:
+            return obj, False
+        kv = await backend.store.put(kv.key, codec.encode(obj), expect=kv.mod_revision)
+        return codec.decode(kv), False
+    if metadata.get("finalizers"):
         return obj, False
     return await _remove(backend, codec, kv, obj, options)
 

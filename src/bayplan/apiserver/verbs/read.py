@@ -53,7 +53,7 @@ def parse_version(text: str | None) -> int:
     """Read a resourceVersion; none and an empty one are 0. Raises a 400."""
     if not text:
         return 0
-    if not text.isdigit() or len(text) > 20:
+    if not (text.isascii() and text.isdigit()) or len(text) > 20:
         raise bad_request(f'invalid resource version "{text}": must be an unsigned integer')
     return int(text)
 

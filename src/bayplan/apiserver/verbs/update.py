@@ -116,13 +116,18 @@ def check_version(kind: Kind, obj: Object, kv: KeyValue) -> None:
     """Refuse an update that was made from another version or another object."""
     metadata = obj["metadata"]
     version = metadata.get("resourceVersion") or ""
-    if version and not version.isdigit():
+    if version and not is_version(version):
         raise _bad_version(kind, obj, version)
     if version and version != "0":
         if int(version) != kv.mod_revision:
             raise conflict(kind.group, kind.resource, metadata.get("name", ""))
     elif kind.custom or not validation.unconditional_update(kind.group, kind.resource):
         raise _bad_version(kind, obj, "")
+
+
+def is_version(text: str) -> bool:
+    """Say whether a text is a number that fits 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= 20
 
 
 def check_uid(kind: Kind, obj: Object, old: Object) -> None:

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from bayplan.api import quantity
+from bayplan.api.patterns import PatternError, compile_pattern
 from bayplan.errors import BayplanError
 from bayplan.plugins.dynamic_resources.cel_values import CelQuantity, CelVersion
 
@@ -381,8 +382,8 @@ def _text(apply: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
 
 def _matches(value: str, pattern: str) -> bool:
     try:
-        return re.search(pattern, value) is not None
-    except re.error as problem:
+        return compile_pattern(pattern).search(value) is not None
+    except PatternError as problem:
         raise CelError(f'parsing pattern "{pattern}": {problem}') from problem
 
 

@@ -1,0 +1,53 @@
+"""The end of a CustomResourceDefinition: its objects go first, and their finalizers are respected.
+
+Deleting a definition marks it. Its objects are then deleted as if each had been asked for; only
+when none is left does the definition itself go. Until then nothing new can be created.
+"""
+
+from __future__ import annotations
+
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.codec import Codec, Object
+from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.request import Request
+from bayplan.apiserver.verbs.delete import CLEANUP, DeleteOptions, delete_object
+from bayplan.store import Conflict, KeyValue, NotFound
+
+
+async def finish(backend: Backend, codec: Codec, kv: KeyValue, kinds: list[Kind]) -> bool:
+    """Delete the objects of a definition that is to go; say whether it could go itself."""
+    for kind in kinds[:1]:  # all versions share one collection
+        if not await _delete_all(backend, kind):
+            return False
+    return await _release(backend, codec, kv)
+
+
+async def _delete_all(backend: Backend, kind: Kind) -> bool:
+    codec = backend.codec(kind)
+    for kv in (await backend.store.range(codec.prefix)).items:
+        metadata: Object = codec.decode(kv)["metadata"]
+        if metadata.get("deletionTimestamp"):
+            continue
+        where, name = metadata.get("namespace", ""), metadata["name"]
+        request = Request("delete", kind, where, name, "")
+        try:
+            await delete_object(backend, request, where, name, DeleteOptions())
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+    return not (await backend.store.range(codec.prefix, limit=1)).items
+
+
+async def _release(backend: Backend, codec: Codec, kv: KeyValue) -> bool:
+    obj = codec.decode(kv)
+    left = [name for name in obj["metadata"].get("finalizers") or () if name != CLEANUP]
+    try:
+        if left:
+            obj["metadata"]["finalizers"] = left
+            await backend.store.put(kv.key, codec.encode(obj), expect=kv.mod_revision)
+        else:
+            await backend.store.delete(kv.key, expect=kv.mod_revision)
+    except (Conflict, NotFound):
+        return False  # changed meanwhile: the next round sees it
+    return True
