@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets kube-suites clean
+.PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets kube-suites oracle fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ kube-assets: ## build the real Kubernetes programs into a cache outside the chec
 
 kube-suites: ## build Kubernetes' own test suites (e2e.test, test/cmd) into the same cache
 	hack/kube-suites
+
+oracle: ## build the real scheduler that answers decision cases (KUBE_VERSION=1.37.1 for another)
+	hack/build-oracle
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check src tests bench

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.conformance import command
-from bayplan.cli.conformance_decisions import differences, read
+from bayplan.cli.conformance_decisions import read
+from bayplan.conformance.compare import differences
 
 FILE = Path(__file__).parent / "decisions.jsonl.gz"
 

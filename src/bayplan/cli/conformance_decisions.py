@@ -2,15 +2,13 @@
 
 A recording is a gzip file with a JSON object a line: the objects of a cluster, a pod, optionally a
 configuration, and what kube-scheduler decided under `expect`. Only what `expect` names is compared.
-Two texts are brought to a common form first: the recorder wrote `prefilter result` where the real
-message lists the plugins that narrowed the nodes, and gave such nodes no reasons.
+`bayplan.conformance.compare` says what counts as equal.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,14 +17,12 @@ from typing import Any
 
 import click
 
+from bayplan.conformance.compare import differences, leaving
 from bayplan.errors import BayplanError
 
 Body = dict[str, Any]
 Decide = Callable[[Body, Body, Body | None], Body]
 """Takes `objects`, `pod` and `config` of a recorded decision and returns a body like `expect`."""
-
-_NARROWED = re.compile(r"didn't satisfy plugin\(s\) \[[^\]]*\]")
-_NARROWED_TEXT = "didn't satisfy plugin(s) prefilter result"
 
 
 def read(path: Path) -> Iterator[Body]:
@@ -55,46 +51,6 @@ def _parse(line: str, path: Path, number: int) -> Body:
     return row
 
 
-def normalize(expect: Body) -> Body:
-    """Bring a decision into the form in which two of them are compared."""
-    body = dict(expect)
-    if body.get("message"):
-        body["message"] = _NARROWED.sub(
-            "didn't satisfy plugin(s) prefilter result", body["message"]
-        )
-    if body.get("nodes"):
-        body["nodes"] = {name: _status(status) for name, status in body["nodes"].items()}
-    if post := body.get("postFilter"):
-        body["postFilter"] = {**post, "victims": sorted(post.get("victims") or ())}
-    return body
-
-
-def _status(status: Body) -> Body:
-    if status.get("plugin") == "PreFilterResult":
-        return {k: v for k, v in status.items() if k != "reasons"}
-    return {**status, "reasons": sorted(status["reasons"])} if status.get("reasons") else status
-
-
-def differences(want: Body, got: Body) -> list[str]:
-    """Return a line for each place where a decision differs from the recorded one."""
-    want, got = normalize(want), normalize(got)
-    return [line for key in want for line in _compare(key, want[key], got.get(key))]
-
-
-def _compare(path: str, want: Any, got: Any) -> Iterator[str]:
-    if want == got:
-        return
-    if isinstance(want, dict) and isinstance(got, dict):
-        for key in sorted({*want, *got}):
-            yield from _compare(f"{path}.{key}", want.get(key), got.get(key))
-        return
-    yield f"{path}: recorded {_show(want)}, decided {_show(got)}"
-
-
-def _show(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
-
-
 def engine_decide(objects: Body, pod: Body, config: Body | None) -> Body:
     """Decide with the engine."""
     from bayplan.engine.replay import decide
@@ -111,7 +67,9 @@ def replay(rows: Iterator[Body], decide: Decide, *, show: int) -> tuple[int, int
         total[row["family"]] += 1
         try:
             lines = differences(
-                row["expect"], decide(row["objects"], row["pod"], row.get("config"))
+                row["expect"],
+                decide(row["objects"], row["pod"], row.get("config")),
+                leaving(row),
             )
         except BayplanError as problem:
             lines = [f"the engine refused it: {problem}"]

@@ -1,0 +1,121 @@
+"""`bayplan conformance fuzz`: random cases, asked of the real scheduler and of the engine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from bayplan.config import DEFAULT_GATES
+from bayplan.conformance import fuzz
+from bayplan.conformance.oracle import Oracle
+from bayplan.errors import BayplanError
+from bayplan.testing.cases import FAMILIES
+
+REPORT_EVERY = 5.0
+MOST_SHRUNK = 20
+"""Differences that are shrunk and written; more are only counted."""
+
+
+def _chosen(family: tuple[str, ...]) -> list[str]:
+    if unknown := sorted(set(family) - set(FAMILIES)):
+        raise BayplanError(
+            f"--family {', '.join(unknown)}: unknown; there are {', '.join(sorted(FAMILIES))}"
+        )
+    return sorted(family or FAMILIES)
+
+
+def _limited(cases: Iterator[fuzz.Body], seconds: float) -> Iterator[fuzz.Body]:
+    """Cases until the time is over; 0 means all of them."""
+    end = time.monotonic() + seconds
+    for case in cases:
+        if seconds and time.monotonic() > end:
+            return
+        yield case
+
+
+class _Progress:
+    """Says now and then how far a run is."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._began = self._said = time.monotonic()
+        self.count = 0
+
+    def step(self, differing: int) -> None:
+        self.count += 1
+        now = time.monotonic()
+        if now - self._said >= REPORT_EVERY:
+            self._said = now
+            click.echo(
+                f"{self.count}/{self._total} cases, {self.rate:.0f}/s, {differing} differ", err=True
+            )
+
+    @property
+    def rate(self) -> float:
+        return self.count / max(time.monotonic() - self._began, 1e-9)
+
+
+@click.command()
+@click.option("--oracle", "program", required=True, help="The program that `make oracle` builds.")
+@click.option(
+    "--cases", "count", default=1000, show_default=True, help="How many cases to compare."
+)
+@click.option("--seed", default=1, show_default=True, help="Where the cases come from.")
+@click.option("--family", multiple=True, help="Only this family of cases; may be repeated.")
+@click.option("--seconds", default=0.0, help="Stop after this time, whatever --cases says.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("fuzz-differences"),
+    show_default=True,
+    help="Where differing cases are written.",
+)
+def command(
+    program: str, count: int, seed: int, family: tuple[str, ...], seconds: float, out: Path
+) -> None:
+    """Draw random cases and ask both the real scheduler and the engine.
+
+    A difference is made small and written as a file that `conformance decisions` replays. Exits 0
+    only when no difference was found that is not listed with a reason.
+    """
+    families = _chosen(family)
+    with Oracle(program) as oracle:
+        version = oracle.describe()["version"]
+        click.echo(f"oracle {version}, seed {seed}, {len(families)} families")
+        fuzzer = fuzz.Fuzzer(oracle, DEFAULT_GATES)
+        progress = _Progress(count)
+        for case in _limited(fuzz.cases(families, seed, count), seconds):
+            found = fuzzer.check(case)
+            if found is not None:
+                _show(fuzzer, found, out)
+            progress.step(fuzzer.tally.differing.total())
+    _verdict(fuzzer.tally, progress, version, seed)
+    sys.exit(1 if fuzzer.tally.differing else 0)
+
+
+def _show(fuzzer: fuzz.Fuzzer, found: fuzz.Difference, out: Path) -> None:
+    if fuzzer.tally.differing.total() > MOST_SHRUNK:
+        return
+    small = fuzzer.shrunk(found)
+    path = fuzz.write(small, out)
+    click.echo(f"{small.case['id']} differs, written to {path}:")
+    for line in small.lines[:6]:
+        click.echo(f"  {line}")
+
+
+def _verdict(tally: fuzz.Tally, progress: _Progress, version: str, seed: int) -> None:
+    for family in sorted(tally.compared):
+        differing = tally.differing[family]
+        click.echo(f"{family:<16} {tally.compared[family] - differing:>6}/{tally.compared[family]}")
+    for reason, times in sorted(tally.known.items()):
+        click.echo(f"known: {reason}: {times}")
+    if tally.refused:
+        click.echo(f"left out, as {version} refuses them: {tally.refused.total()}")
+    total, differing = tally.compared.total(), tally.differing.total()
+    click.echo(
+        f"{version} seed {seed}: {total - differing}/{total} agree, {progress.rate:.0f} cases/s"
+    )

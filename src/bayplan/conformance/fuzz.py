@@ -1,0 +1,134 @@
+"""Random cases, asked of the real scheduler and of the engine.
+
+Families take turns; case `i` of seed `s` in a family is `family-s-i`, whichever other families run.
+A difference is shrunk and written as a recording that `conformance decisions` replays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bayplan.config import FeatureGates
+from bayplan.conformance.compare import differences, leaving
+from bayplan.conformance.known import known
+from bayplan.conformance.oracle import Oracle, OracleFailed
+from bayplan.conformance.shrink import shrink
+from bayplan.engine.replay import decide
+from bayplan.errors import BayplanError
+from bayplan.testing.cases import case as draw_case
+
+Body = dict[str, Any]
+MANY_TRIES = 64
+"""How often preemption is asked before an answer counts as impossible."""
+
+
+@dataclass
+class Difference:
+    """A case in which we decide differently."""
+
+    case: Body
+    lines: list[str]
+
+
+@dataclass
+class Tally:
+    """What came of a run."""
+
+    compared: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    """Cases that the real scheduler does not take, which are left out."""
+    known: Counter[str] = field(default_factory=Counter)
+    """Differences that are listed with a reason."""
+    differing: Counter[str] = field(default_factory=Counter)
+
+
+def cases(families: Sequence[str], seed: int, count: int) -> Iterator[Body]:
+    """`count` cases, the families taking turns."""
+    for index in range(count):
+        family = families[index % len(families)]
+        yield draw_case(family, f"{seed}-{index // len(families)}")
+
+
+class Fuzzer:
+    """Compares cases and keeps the tally."""
+
+    def __init__(self, oracle: Oracle, gates: FeatureGates) -> None:
+        self.tally = Tally()
+        self._oracle = oracle
+        self._gates = gates
+
+    def check(self, case: Body) -> Difference | None:
+        """Ask both; None if they agree, or the difference is known, or the case is refused."""
+        family = case["family"]
+        try:
+            want = self._oracle.decide(case)
+        except OracleFailed as problem:
+            if "panic" in str(problem) or "ended" in str(problem):
+                raise
+            self.tally.refused[family] += 1
+            return None
+        self.tally.compared[family] += 1
+        lines = self._lines(case, want)
+        if lines and "postFilter" in want:
+            # a rare candidate may not have come up yet
+            want = self._oracle.decide(case, tries=MANY_TRIES)
+            lines = self._lines(case, want)
+        if not lines:
+            return None
+        if reason := known(case, lines):
+            self.tally.known[reason] += 1
+            return None
+        self.tally.differing[family] += 1
+        return Difference({**case, "expect": want}, lines)
+
+    def shrunk(self, found: Difference) -> Difference:
+        """The same difference in a smaller case."""
+        wanted = _places(found.lines)
+
+        def differs(case: Body) -> bool:
+            try:
+                want = self._oracle.decide(case, tries=MANY_TRIES)
+            except OracleFailed:
+                return False
+            lines = self._lines(case, want)
+            return bool(_places(lines) & wanted) and not known(case, lines)
+
+        bare = {key: value for key, value in found.case.items() if key != "expect"}
+        small = shrink(bare, differs)
+        want = self._oracle.decide(small, tries=MANY_TRIES)
+        return Difference({**small, "expect": want}, self._lines(small, want))
+
+    def _lines(self, case: Body, want: Body) -> list[str]:
+        return differences(want, ours(case, self._gates), leaving(case))
+
+
+def ours(case: Body, gates: FeatureGates) -> Body:
+    """What the engine decides on a case; a refusal is an answer, which shows as a difference."""
+    if case.get("gates"):
+        gates = FeatureGates({**gates.changed, **case["gates"]})
+    try:
+        return decide(case["objects"], case["pod"], case.get("config"), gates=gates)
+    except BayplanError as problem:
+        return {"error": f"refused: {problem}"}
+
+
+def _places(lines: list[str]) -> set[str]:
+    """The kinds of places that differ: `nodes`, `scores.NodeAffinity`, `message`."""
+    found = set()
+    for line in lines:
+        parts = line.partition(":")[0].split(".")
+        found.add(".".join(parts[:2]) if parts[0] == "scores" else parts[0])
+    return found
+
+
+def write(found: Difference, folder: Path) -> Path:
+    """Write a case where `conformance decisions` can replay it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{found.case['id']}.jsonl"
+    path.write_text(json.dumps(found.case) + "\n", encoding="utf-8")
+    return path

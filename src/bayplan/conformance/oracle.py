@@ -1,0 +1,90 @@
+"""The real scheduler, asked over a pipe: the program that `make oracle` builds.
+
+One line of JSON for a case, one for its answer. The program answers bad cases too; that it ends
+before it answered is an error with what it said last.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from types import TracebackType
+from typing import IO, Any, Self
+
+from bayplan.errors import BayplanError
+
+Body = dict[str, Any]
+TRIES = 8
+"""How often preemption is asked, which draws among equal candidates."""
+_FIELDS = ("id", "objects", "pod", "config", "gates")
+
+
+class OracleFailed(BayplanError):
+    """The oracle refused a case or is gone."""
+
+
+class Oracle:
+    """A running oracle. Use it as a context manager."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        try:
+            self._process = subprocess.Popen(
+                [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except OSError as problem:
+            raise OracleFailed(
+                f'starting the oracle "{program}": {problem}; "make oracle" builds it'
+            ) from problem
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the program."""
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        self._process.terminate()
+        self._process.wait()
+
+    def describe(self) -> Body:
+        """The version and the feature gates, each with `default`, `locked` and `stage`."""
+        return self._ask({})
+
+    def decide(self, case: Body, **more: Any) -> Body:
+        """What the real scheduler decides; raise OracleFailed if it refuses the case."""
+        asked = {key: case[key] for key in _FIELDS if case.get(key) is not None}
+        answer = self._ask({"tries": TRIES, **asked, **more})
+        if "failed" in answer:
+            raise OracleFailed(f'asking the oracle for "{case.get("id", "")}": {answer["failed"]}')
+        expect: Body = answer["expect"]
+        return expect
+
+    def _ask(self, asked: Body) -> Body:
+        stdin, stdout = self._pipes()
+        try:
+            stdin.write(json.dumps(asked, separators=(",", ":")).encode() + b"\n")
+            stdin.flush()
+            line = stdout.readline()
+        except OSError as problem:
+            raise OracleFailed(f'asking the oracle "{self._program}": {problem}') from problem
+        if not line:
+            said = self._process.stderr.read() if self._process.stderr else b""
+            last = said.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+            raise OracleFailed(f'the oracle "{self._program}" ended, saying: {last[0]}')
+        answer: Body = json.loads(line)
+        return answer
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout

@@ -1,0 +1,119 @@
+"""Random configurations: strategies, weights, plugins on and off, several profiles."""
+
+from __future__ import annotations
+
+from bayplan.testing.cases.draw import Body, Draw
+from bayplan.testing.cases.nodes import HOSTNAME, ZONE
+from bayplan.testing.cases.quantities import GPU
+
+API = "kubescheduler.config.k8s.io/v1"
+SCORES = (
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "TaintToleration",
+    "NodeAffinity",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
+FILTERS = ("NodePorts", "TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity")
+RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU)
+
+
+def configuration(draw: Draw) -> Body:
+    profiles = [_profile(draw, "default-scheduler")]
+    if draw.chance(0.3):
+        profiles.append(_profile(draw, "other-scheduler"))
+    return {"apiVersion": API, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+
+
+def _profile(draw: Draw, name: str) -> Body:
+    body: Body = {"schedulerName": name}
+    if plugins := _plugins(draw):
+        body["plugins"] = plugins
+    if args := _args(draw):
+        body["pluginConfig"] = [
+            {"name": plugin, "args": {"apiVersion": API, "kind": f"{plugin}Args", **fields}}
+            for plugin, fields in args.items()
+        ]
+    return body
+
+
+def _plugins(draw: Draw) -> Body:
+    found: Body = {}
+    if draw.chance(0.5):
+        changed = draw.some(SCORES, 3, 1)
+        again = [plugin for plugin in changed if draw.chance(0.5)]
+        found["score"] = {
+            "disabled": [{"name": plugin} for plugin in changed],
+            "enabled": [{"name": plugin, "weight": draw.number(1, 9)} for plugin in again],
+        }
+    if draw.chance(0.2):
+        found["filter"] = {"disabled": [{"name": draw.pick(FILTERS)}]}
+    if draw.chance(0.15):
+        found["postFilter"] = {"disabled": [{"name": draw.pick(("DefaultPreemption", "*"))}]}
+    return found
+
+
+def _args(draw: Draw) -> Body:
+    found: Body = {}
+    if draw.chance(0.6):
+        found["NodeResourcesFit"] = _fit(draw)
+    if draw.chance(0.3):
+        chosen = draw.some(RESOURCES, 3, 1)
+        found["NodeResourcesBalancedAllocation"] = {
+            "resources": [{"name": name, "weight": 1} for name in chosen]
+        }
+    if draw.chance(0.3):
+        found["InterPodAffinity"] = {
+            "hardPodAffinityWeight": draw.number(0, 100),
+            "ignorePreferredTermsOfExistingPods": draw.chance(0.5),
+        }
+    if draw.chance(0.3):
+        found["PodTopologySpread"] = _spread(draw)
+    if draw.chance(0.25):
+        found["NodeAffinity"] = {"addedAffinity": _added(draw)}
+    return found
+
+
+def _fit(draw: Draw) -> Body:
+    kind = draw.pick(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
+    weighed = [{"name": name, "weight": draw.number(1, 10)} for name in draw.some(RESOURCES, 3, 1)]
+    strategy: Body = {"type": kind, "resources": weighed}
+    if kind == "RequestedToCapacityRatio":
+        places = sorted({0, 100, draw.number(1, 99), draw.number(1, 99)})
+        shape = [{"utilization": place, "score": draw.number(0, 10)} for place in places]
+        strategy["requestedToCapacityRatio"] = {"shape": shape}
+    body: Body = {"scoringStrategy": strategy}
+    if draw.chance(0.2):
+        body["ignoredResources"] = [GPU]
+    if draw.chance(0.1):
+        body["ignoredResourceGroups"] = ["example.com"]
+    return body
+
+
+def _spread(draw: Draw) -> Body:
+    if draw.chance(0.3):
+        return {"defaultingType": "System"}
+    constraints: list[Body] = [
+        {
+            "maxSkew": draw.number(1, 3),
+            "topologyKey": key,
+            "whenUnsatisfiable": draw.pick(("DoNotSchedule", "ScheduleAnyway")),
+        }
+        for key in draw.some((ZONE, HOSTNAME, "rack"), 2)
+    ]
+    return {"defaultingType": "List", "defaultConstraints": constraints}
+
+
+def _added(draw: Draw) -> Body:
+    term = {
+        "matchExpressions": [{"key": "disk", "operator": draw.pick(("Exists", "DoesNotExist"))}]
+    }
+    if draw.chance(0.5):
+        return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": draw.number(1, 100), "preference": term}
+        ]
+    }
