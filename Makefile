@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SECONDS_EACH ?= 60
+SEED ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets kube-suites oracle fuzz clean
@@ -39,6 +41,9 @@ kube-suites: ## build Kubernetes' own test suites (e2e.test, test/cmd) into the 
 
 oracle: ## build the real scheduler that answers decision cases (KUBE_VERSION=1.37.1 for another)
 	hack/build-oracle
+
+fuzz: $(STAMP) ## compare random cases with the real scheduler for a while (SECONDS_EACH=60, SEED=1, KUBE_VERSION)
+	$(BIN)/bayplan conformance fuzz --oracle "$$(hack/build-oracle)" --cases 1000000 --seconds $(SECONDS_EACH) --seed $(SEED)
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check src tests bench

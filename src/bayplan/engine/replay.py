@@ -14,6 +14,7 @@ import numpy as np
 
 from bayplan.api import KINDS, Node, Object, Pod, convert
 from bayplan.config import DEFAULT_GATES, FeatureGates, default_config, from_data
+from bayplan.engine.answers.classes import AttemptFailed
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
@@ -36,8 +37,14 @@ def load_objects(cache: Cache, objects: Mapping[str, Sequence[Mapping[str, Any]]
             item: Object = convert(kind, body)
             if isinstance(item, Node):
                 cache.add_node(item)
+            elif isinstance(item, Pod) and _is_nominated(item):
+                cache.nominator.add(cache.infos.make(item), item.status.nominated_node_name)
             else:
                 cache.put(item)
+
+
+def _is_nominated(pod: Pod) -> bool:
+    return bool(pod.status.nominated_node_name) and not pod.spec.node_name
 
 
 def _plural(kind: type[Object]) -> str:
@@ -58,7 +65,10 @@ def decide(
     engine = Engine.build(loaded, registry or in_tree_registry(), gates=gates)
     load_objects(engine.cache, objects)
     decision = engine.schedule(convert(Pod, pod), now)
-    return describe(engine, decision)
+    try:
+        return describe(engine, decision)
+    except AttemptFailed as problem:  # scoring may fail where a single fitting node hid it
+        return {"error": problem.status.message}
 
 
 def describe(engine: Engine, decision: Decision) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""`bayplan conformance fuzz`: asks an oracle, shows differences small, says what came out."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.conformance import command
+from bayplan.conformance.oracle import Oracle, OracleFailed
+from bayplan.conformance.shrink import shrink
+from bayplan.testing.cases import FAMILIES, case
+
+ORACLE = """#!{python}
+import json, sys
+from bayplan.engine.replay import decide
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "pod" not in asked:
+        answer = {{"version": "v1.99.0", "gates": {{}}}}
+    else:
+        expect = decide(asked["objects"], asked["pod"], asked.get("config"))
+        {change}
+        answer = {{"id": asked["id"], "expect": expect}}
+    print(json.dumps(answer), flush=True)
+"""
+LIE = 'expect.update({"nodes": {n: {"code": "Error"} for n in expect["nodes"]}} if "nodes" in expect else {})'
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program that speaks as the oracle does: with the engine's own answers, changed."""
+
+    def write(change="pass"):
+        path = tmp_path / "oracle"
+        path.write_text(ORACLE.format(python=sys.executable, change=change))
+        path.chmod(0o755)
+        return str(path)
+
+    return write
+
+
+def run(*args):
+    return CliRunner().invoke(command, ["fuzz", *map(str, args)])
+
+
+def test_agreement_is_a_line_with_version_and_seed(program, tmp_path):
+    result = run("--oracle", program(), "--cases", 24, "--seed", 3, "--out", tmp_path / "out")
+
+    assert "v1.99.0 seed 3: 24/24 agree" in result.output.splitlines()[-1]
+    assert result.exit_code == 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_difference_is_shrunk_and_written_as_a_recording(program, tmp_path):
+    out = tmp_path / "out"
+    result = run(
+        "--oracle", program(LIE), "--cases", 1, "--family", "taints", "--seed", 8, "--out", out
+    )
+    (path,) = out.iterdir()
+    small = json.loads(path.read_text())
+
+    assert result.exit_code == 1
+    assert "differs, written to" in result.output
+    assert 1 == len(small["objects"]["nodes"])
+    assert [] == small["objects"].get("pods", [])
+
+    again = CliRunner().invoke(command, ["decisions", str(path)])
+
+    assert "agreement: 0/1" == again.output.splitlines()[-1]
+
+
+def test_an_unknown_family_names_those_there_are(program):
+    result = run("--oracle", program(), "--family", "nonsense")
+
+    assert "--family nonsense: unknown; there are config, declared" in str(result.exception)
+
+
+def test_an_oracle_that_ends_is_an_error_with_its_last_words(program):
+    with (
+        Oracle(program('sys.exit("out of words")')) as oracle,
+        pytest.raises(OracleFailed, match="ended, saying: out of words"),
+    ):
+        oracle.decide(case("fit", 1))
+
+
+def test_a_missing_oracle_says_how_to_build_it(tmp_path):
+    with pytest.raises(OracleFailed, match='"make oracle" builds it'):
+        Oracle(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_same_seed_gives_the_same_case(family):
+    assert case(family, 7) == case(family, 7)
+    assert case(family, 7) != case(family, 8)
+
+
+def test_shrinking_keeps_what_the_difference_needs():
+    big = case("mixed", 1)
+    assert len(big["objects"]["nodes"]) > 1
+
+    small = shrink(big, lambda body: bool(body["objects"].get("nodes")))
+
+    assert 1 == len(small["objects"]["nodes"])
+    assert "pods" not in small["objects"]
+    assert "affinity" not in small["pod"]["spec"]
