@@ -122,10 +122,17 @@ class ImageVolume(Model, frozen=True):
     reference: str = ""
 
 
+class EmptyDirVolume(Model, frozen=True):
+    """`emptyDir` of a volume: scheduling ignores it, a drain must be told to delete it."""
+
+    medium: str = ""
+
+
 class Volume(Model, frozen=True):
     """One of `spec.volumes`; kinds of volume that scheduling ignores leave all sources unset."""
 
     name: str = ""
+    empty_dir: EmptyDirVolume | None = None
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: EphemeralVolume | None = None
     csi: CsiVolume | None = None

@@ -26,6 +26,7 @@ COMMANDS = {
     "scenario": "run a cluster's life in virtual time",
     "scheduler": "schedule pods; takes kube-scheduler's place",
     "up": "start a whole cluster on this machine",
+    "whatif": "tell what a drain, a growth or a loss would do to a cluster",
 }
 
 MODULES = {"global": "global_"}

@@ -205,7 +205,7 @@ def signature(pod: Pod) -> bytes:
     if spec.node_name:
         spec = msgspec.structs.replace(spec, node_name="")
     if spec.volumes:
-        kept = tuple(v for v in spec.volumes if v != Volume(name=v.name))
+        kept = tuple(v for v in spec.volumes if v != Volume(v.name, v.empty_dir))
         spec = msgspec.structs.replace(spec, volumes=kept)
     owners = meta.owner_references
     return _ENCODER.encode((meta.namespace, meta.labels, spec, owners))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,9 @@ from bayplan.inspect.kinds import OWNERS
 from bayplan.inspect.objects import Budget, Event, Owner
 from bayplan.inspect.settings import Settings, load_settings
 from bayplan.inspect.trial import Trial
+
+if TYPE_CHECKING:
+    from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 
@@ -237,6 +240,21 @@ class Cluster:
     def decide(self, pod: Pod) -> Decision:
         """What the scheduler would decide for a pod now; nothing changes."""
         return self.engine.schedule(pod, self.now)
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def what_if(self, *changes: str | AnyChange, settings: Settings | None = None) -> WhatIf:
+        """What would follow from changes such as `"drain=node-1"`; nothing changes."""
+        from bayplan.inspect.whatif import parse_changes, what_if
+
+        parsed = [c if not isinstance(c, str) else parse_changes([c])[0] for c in changes]
+        return what_if(self, parsed, settings=settings)
+
+    def each(self, what: str = "node") -> EachAnswer:
+        """Drain every node, or lose every zone, one at a time."""
+        from bayplan.inspect.whatif import each
+
+        return each(self, what)
 
 
 def fill(cache: Cache, objects: Objects) -> None:

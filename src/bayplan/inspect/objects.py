@@ -26,6 +26,7 @@ class OwnerSpec(Model, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool = False
+    pod_management_policy: str = ""
     template: PodTemplate = PodTemplate()
     volume_claim_templates: tuple[ClaimTemplate, ...] = ()
 
@@ -212,6 +213,7 @@ class BudgetSpec(Model, frozen=True):
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
+    unhealthy_pod_eviction_policy: str = ""
     selector: LabelSelector | None = None
 
 

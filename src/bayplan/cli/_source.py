@@ -1,0 +1,77 @@
+"""Options of every command that asks a cluster: where it is read from, and how it schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from bayplan.inspect import Cluster, Settings
+
+FORMATS = ("text", "json", "yaml")
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--from`, kubectl's own flags and `--config` to a command."""
+    options = (
+        click.option("--from", "sources", multiple=True, metavar="FILE",
+                     help="A snapshot, dump, manifest or folder instead of a running cluster."),
+        click.option("--kubeconfig", default="", help="As kubectl's."),
+        click.option("--context", default="", help="As kubectl's."),
+        click.option("-n", "--namespace", default="", help="Where names are looked for."),
+        click.option("--config", default="", metavar="FILE",
+                     help="The scheduler's configuration; the defaults if not given."),
+        click.option("--plugins", multiple=True, metavar="MODULE|FILE.py",
+                     help="Plugins from outside that the configuration names."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def load_cluster(
+    sources: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    namespace: str,
+    config: str,
+    plugins: tuple[str, ...],
+) -> Cluster:
+    """The cluster that the options mean."""
+    import msgspec
+
+    from bayplan.inspect import Cluster
+
+    settings = settings_of(config, plugins)
+    if sources:
+        found = Cluster.from_files(*sources, settings=settings)
+    else:
+        found = Cluster.from_kubeconfig(kubeconfig or None, context=context, settings=settings)
+    if namespace:
+        origin = msgspec.structs.replace(found.origin, namespace=namespace)
+        found = Cluster(found.objects, origin=origin, settings=settings)
+    return found
+
+
+def settings_of(config: str, plugins: tuple[str, ...]) -> Settings:
+    """A configuration file with its outside plugins."""
+    from bayplan.inspect import load_settings
+    from bayplan.scheduler.extensions import load_registry
+
+    return load_settings(config, registry=load_registry(plugins) if plugins else None)
+
+
+def show(answer: Any, output: str, text: Callable[[], str]) -> None:
+    """Print an answer in the form that was asked for."""
+    import msgspec
+
+    from bayplan.api import yaml
+
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    elif output == "yaml":
+        click.echo(yaml.dump(msgspec.json.decode(msgspec.json.encode(answer))), nl=False)
+    else:
+        click.echo(text())

@@ -1,0 +1,104 @@
+"""The answer to a what-if, as data: what `-o json` prints and a notebook reads."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bayplan.inspect.whatif.headroom import Room
+
+
+class Model(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Base: camelCase as Kubernetes writes."""
+
+
+class Move(Model, frozen=True, kw_only=True):
+    """A pod that ran and runs elsewhere afterwards (or again on the same node)."""
+
+    pod: str
+    owner: str
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    why: str = ""
+
+
+class Start(Model, frozen=True, kw_only=True):
+    """A pod that did not run before and does afterwards."""
+
+    pod: str
+    owner: str
+    node: str
+    new: bool
+    """Whether it came to be by the change; else it was pending."""
+
+
+class Stuck(Model, frozen=True, kw_only=True):
+    """A pod without a node afterwards, and why."""
+
+    pod: str
+    owner: str
+    source: str = msgspec.field(name="from")
+    """Where it ran before; empty if it did not."""
+    state: str
+    """`pending`, `lost` (nobody makes it again) or `blocked` (it could not be evicted)."""
+    reason: str
+
+
+class Eviction(Model, frozen=True, kw_only=True):
+    """A pod that had to make way for a more important one."""
+
+    pod: str
+    node: str
+    by: str
+    violates_budget: bool = False
+
+
+class NodeCount(Model, frozen=True, kw_only=True):
+    """Nodes in all, and those that may be used."""
+
+    total: int
+    usable: int
+
+
+class Side(Model, frozen=True, kw_only=True):
+    """The cluster before or after."""
+
+    nodes: NodeCount
+    running: int
+    pending: int
+    headroom: dict[str, Room]
+
+
+class WhatIf(Model, frozen=True, kw_only=True):
+    """What follows from some changes."""
+
+    changes: tuple[str, ...]
+    ok: bool
+    """Whether everything that ran still runs, and every drain came to its end."""
+    moves: tuple[Move, ...] = ()
+    starts: tuple[Start, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    deleted: tuple[str, ...] = ()
+    anyway: tuple[Start, ...] = ()
+    """Pending pods that find a node without any change."""
+    still_pending: int = 0
+    """Pods that were pending before and are."""
+    before: Side
+    after: Side
+    commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def new_pending(self) -> list[Stuck]:
+        """Pods that the change brought and that find no node."""
+        return [item for item in self.stuck if not item.source]
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data."""
+        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
+        return found
+
+    def __str__(self) -> str:
+        from bayplan.inspect.whatif.text import render
+
+        return "\n".join(render(self))

@@ -1,0 +1,103 @@
+"""Applies manifests in a rehearsal: new owners make their pods, changed ones replace theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from bayplan.api import Node, Object, Pod, yaml
+from bayplan.errors import DecodeError
+from bayplan.inspect.errors import SourceError
+from bayplan.inspect.objects import Budget, Owner
+from bayplan.inspect.sources.gather import Gathering
+from bayplan.inspect.whatif.making import admitted, new_pod
+
+if TYPE_CHECKING:
+    from bayplan.inspect.whatif.carrying import Carrying
+
+SUFFIXES = (".json", ".yaml", ".yml")
+
+
+def read_manifests(path: str, namespace: str) -> list[Object]:
+    """The objects in a file or folder; those without a namespace belong to `namespace`."""
+    place = Path(path)
+    if not place.exists():
+        raise SourceError(f'"{path}" does not exist; give a manifest or a folder of them')
+    files = [place]
+    if place.is_dir():
+        files = sorted(f for f in place.rglob("*") if f.suffix in SUFFIXES and f.is_file())
+    gathering = Gathering()
+    for file in files:
+        try:
+            for document in yaml.load_all(file.read_bytes()):
+                if isinstance(document, dict):
+                    gathering.add(document)
+        except (DecodeError, OSError) as problem:
+            raise SourceError(f'reading "{file}": {problem}') from problem
+    for left_out in gathering.unread():
+        raise SourceError(f'reading "{path}": {left_out.why}')
+    if not gathering.objects:
+        raise SourceError(f'"{path}" holds no object that scheduling knows')
+    return list(_placed(gathering, namespace))
+
+
+def _placed(gathering: Gathering, namespace: str) -> Iterator[Object]:
+    for items in gathering.objects.values():
+        for item in items.values():
+            if item.NAMESPACED and not item.namespace:
+                meta = replace(item.metadata, namespace=namespace)
+                uid = f"{item.KIND}/{namespace}/{item.name}"
+                yield replace(item, metadata=replace(meta, uid=uid))
+            else:
+                yield item
+
+
+def apply_manifests(carrying: Carrying, path: str) -> None:
+    """Everything that scheduling reads first, then nodes, then whatever makes pods."""
+    items = read_manifests(path, carrying.cluster.origin.namespace)
+    for item in items:
+        if not isinstance(item, Node | Pod | Owner):
+            carrying.trial.put(item)
+            if isinstance(item, Budget):
+                carrying.add_budget(item)
+    for item in items:
+        if isinstance(item, Node):
+            carrying.add_node(item)
+    for item in items:
+        if isinstance(item, Owner):
+            _apply_owner(carrying, item)
+        elif isinstance(item, Pod):
+            _apply_pod(carrying, item)
+        carrying.settling.run()
+
+
+def _apply_pod(carrying: Carrying, pod: Pod) -> None:
+    if pod.key not in carrying.cluster.pods:  # a pod that exists cannot be given another spec
+        carrying.settling.add(admitted(pod, carrying.trial.engine.cache.objects))
+
+
+def _apply_owner(carrying: Carrying, owner: Owner) -> None:
+    known = carrying.cluster.of(type(owner)).get(owner.key)
+    if owner.KIND == "DaemonSet":
+        carrying.apply_daemons(owner)
+        return
+    if known is None:
+        for number in range(owner.wanted):
+            carrying.create(owner, new_pod(owner, None, number, carrying.trial))
+        return
+    owner = replace(owner, metadata=known.metadata)
+    if known.spec.template != owner.spec.template:
+        fresh = new_pod(owner, None, 0, carrying.trial)
+        carrying.roll(
+            owner,
+            lambda pod: replace(
+                pod,
+                metadata=replace(pod.metadata, labels={**pod.labels, **fresh.labels}),
+                spec=fresh.spec,
+            ),
+        )
+    if owner.spec.replicas is not None and owner.KIND != "Job":
+        carrying.scale(owner, owner.spec.replicas)

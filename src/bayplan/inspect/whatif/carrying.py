@@ -1,0 +1,266 @@
+"""Carries changes out, one after the other, each until everything that follows from it rests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from bayplan.api import Node, Pod
+from bayplan.api.labels import SelectorError, parse_selector
+from bayplan.framework import PodInfo
+from bayplan.inspect.cluster import Cluster, seconds
+from bayplan.inspect.errors import InspectError, unknown
+from bayplan.inspect.objects import Budget, DaemonSet, Owner
+from bayplan.inspect.whatif import changes as c
+from bayplan.inspect.whatif.budgets import Budgets, PodCounter, is_healthy
+from bayplan.inspect.whatif.draining import Draining, cordoned
+from bayplan.inspect.whatif.making import daemon_pod, new_pod, with_priority
+from bayplan.inspect.whatif.owners import Remake, ordinal, remake
+from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.inspect.whatif.settling import Settling
+from bayplan.inspect.whatif.shapes import new_nodes
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+_NO_DAEMON = {"NodeAffinity", "NodeName", "TaintToleration", "NodeUnschedulable"}
+"""Where one of these refuses, a daemon set does not want to run at all."""
+
+
+class Carrying:
+    """One rehearsal of a list of changes."""
+
+    def __init__(self, cluster: Cluster, trial: Rehearsal, budgets: Budgets) -> None:
+        self.cluster, self.trial, self.budgets = cluster, trial, budgets
+        self.settling = Settling(cluster, trial, budgets)
+        self.draining = Draining(trial, self.settling, budgets)
+        self.dropped: list[Pod] = []
+        """Pods that were deleted on purpose."""
+        self.notes: list[str] = []
+        self.owners: dict[str, Owner] = {}
+        """Owners that a change gave another form, by kind and key."""
+        self._made: dict[str, list[Pod]] = {}
+        self._do: dict[type[c.Change], Callable[..., None]] = {
+            c.Drain: lambda change: self.draining.drain(self.nodes(change.nodes)),
+            c.Cordon: lambda change: self._mark(change.nodes, unschedulable=True),
+            c.Uncordon: lambda change: self._mark(change.nodes, unschedulable=False),
+            c.Remove: lambda change: self.draining.lose(self.nodes(change.nodes)),
+            c.Add: self._add,
+            c.Apply: self._apply,
+            c.Delete: self._delete,
+            c.Scale: lambda change: self.scale(self.owner(change), change.replicas),
+            c.Priority: self._prioritise,
+        }
+
+    def carry_out(self, change: c.AnyChange) -> None:
+        """Do one change and let everything follow."""
+        self._do[type(change)](change)
+        self.settling.run()
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def nodes(self, text: str) -> list[str]:
+        """The nodes that a name, several names or a label selector stand for."""
+        known = {node.name: node for node in self.trial.engine.cache.table.nodes}
+        names = [name.strip() for name in text.split(",")]
+        if all(name in known for name in names):
+            return names
+        if not any(sign in text for sign in "=!()"):
+            missing = next(name for name in names if name not in known)
+            raise unknown("node", missing, known)
+        try:
+            selector = parse_selector(text)
+        except SelectorError as problem:
+            raise InspectError(
+                f'"{text}" is neither a node nor a label selector: {problem}'
+            ) from problem
+        found = [name for name in sorted(known) if selector.matches(known[name].labels)]
+        if not found:
+            raise InspectError(f'no node matches the selector "{text}"')
+        return found
+
+    def _mark(self, text: str, *, unschedulable: bool) -> None:
+        for name in self.nodes(text):
+            mark(self.trial, name, unschedulable=unschedulable)
+
+    def _add(self, change: c.Add) -> None:
+        table = self.trial.engine.cache.table
+        known = {node.name: node for node in table.nodes}
+        for node in list(new_nodes(change.count, change.shape, known)):
+            self.add_node(node)
+
+    def add_node(self, node: Node) -> None:
+        """A node joins; every daemon set that wants it starts a pod there."""
+        self.trial.put(node)
+        for pod, template in self._daemons():
+            self._start_daemon(pod, node.name, template=template)
+
+    def apply_daemons(self, daemons: Owner) -> None:
+        """A daemon set comes to be, or replaces the pods that it has."""
+        for pod in self.pods_of(daemons):
+            self.drop(pod)
+        pattern = new_pod(daemons, None, 0, self.trial)
+        for node in list(self.trial.engine.cache.table.nodes):
+            self._start_daemon(pattern, node.name, template=True)
+
+    def _start_daemon(self, pod: Pod, node: str, *, template: bool) -> None:
+        mine = daemon_pod(pod, node, template=template)
+        decision = self.trial.decide(mine, preempt=False)
+        fits = not decision.unschedulable_plugins & _NO_DAEMON
+        if decision.placed or fits:
+            self.settling.add(mine)
+
+    def add_budget(self, budget: Budget) -> None:
+        """A budget comes to be, or has other limits."""
+        self.budgets.add(budget, *PodCounter(self.cluster).numbers(budget))
+
+    def _daemons(self) -> Iterable[tuple[Pod, bool]]:
+        """A pattern for each daemon set's pods, and whether it is the bare template."""
+        seen: set[str] = set()
+        for pod in self.cluster.pods.values():
+            ref = pod.controller
+            if ref is not None and ref.kind == "DaemonSet" and not pod.finished:
+                key = f"{pod.namespace}/{ref.name}"
+                if key not in seen:
+                    seen.add(key)
+                    yield pod, False
+        for key, daemons in self.cluster.of(DaemonSet).items():
+            if key not in seen:
+                yield new_pod(daemons, None, 0, self.trial), True
+
+    # -- owners ---------------------------------------------------------------------------------
+
+    def owner(self, change: c.Delete | c.Scale | c.Priority) -> Owner:
+        where = change.namespace or self.cluster.origin.namespace
+        for owner in self.owners.values():
+            if owner.title == f"{change.kind}/{change.name}" and owner.namespace == where:
+                return owner
+        return self.cluster.owner(change.kind, change.name, where)
+
+    def pods_of(self, owner: Owner) -> list[Pod]:
+        """The pods that an owner has now: as they were, or what became of them."""
+        ends = self.settling.ends
+        gone = {pod.uid for pod in self.dropped}
+        found = [*self.cluster.pods_of(owner), *self._made.get(_key(owner), ())]
+        now = [ends[pod.uid].pod if pod.uid in ends else pod for pod in found if not pod.finished]
+        return [pod for pod in now if pod.uid not in gone and not pod.terminating]
+
+    def scale(self, owner: Owner, replicas: int) -> None:
+        """Make or delete pods until there are as many as wanted."""
+        if owner.KIND not in SCALABLE:
+            raise InspectError(f"{owner.title} cannot be scaled; use {', '.join(SCALABLE).lower()}")
+        pods = self.pods_of(owner)
+        for pod in _surplus(owner, pods, self._node_of)[: max(len(pods) - replicas, 0)]:
+            self.drop(pod)
+        numbers = {ordinal(pod) for pod in pods} if owner.KIND == "StatefulSet" else set()
+        like = min(pods, key=lambda pod: pod.name, default=None)
+        number = 0
+        for _ in range(replicas - len(pods)):
+            while number in numbers:
+                number += 1
+            numbers.add(number)
+            self.create(owner, new_pod(owner, like, number, self.trial))
+        if like is not None:
+            self.budgets.resize(like, replicas - owner.wanted, self.trial)
+        self.owners[_key(owner)] = replace(owner, spec=replace(owner.spec, replicas=replicas))
+
+    def create(self, owner: Owner, pod: Pod) -> None:
+        """An owner makes one more pod."""
+        self._made.setdefault(_key(owner), []).append(pod)
+        self.settling.add(pod)
+
+    def drop(self, pod: Pod) -> None:
+        """Delete a pod on purpose."""
+        info = self._info(pod)
+        if info is not None:
+            self.settling.drop(info)
+        self.settling.withdraw(pod.uid)
+        self.dropped.append(pod)
+
+    def _info(self, pod: Pod) -> PodInfo | None:
+        return self.trial.engine.cache.pod(pod.uid)
+
+    def _node_of(self, pod: Pod) -> str:
+        info = self._info(pod)
+        return "" if info is None else info.node_name
+
+    def _delete(self, change: c.Delete) -> None:
+        if change.kind not in ("pod", "pods", "po"):
+            owner = self.owner(change)
+            for pod in self.pods_of(owner):
+                self.drop(pod)
+            return
+        pod = self.cluster.pod(change.name, change.namespace)
+        end = self.settling.ends.get(pod.uid)
+        pod = pod if end is None else end.pod
+        info = self._info(pod)
+        if info is not None and remake(pod) is not Remake.NEVER:
+            self.settling.evict(info)  # its owner makes it again
+        else:
+            self.drop(pod)
+
+    def _prioritise(self, change: c.Priority) -> None:
+        owner = self.owner(change)
+        objects = self.trial.engine.cache.objects
+        self.roll(owner, lambda pod: with_priority(pod, change.priority, objects))
+
+    def roll(self, owner: Owner, changed: Callable[[Pod], Pod]) -> None:
+        """Replace an owner's pods one by one: the new one first, but for stateful sets."""
+        for number, pod in enumerate(self.pods_of(owner)):
+            fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{number}")
+            spec = replace(pod.spec, node_name="")
+            made = changed(Pod(metadata=fresh, spec=spec))
+            known = self.settling.known.get(pod.uid)
+            first = pod if known is None else known.first
+            info = self._info(pod)
+            if info is None:
+                self.settling.withdraw(pod.uid)
+            elif owner.KIND == "StatefulSet":
+                self.settling.drop(info)
+            waiting = self.settling.add(made, first)
+            self.settling.run()
+            if info is None or owner.KIND == "StatefulSet":
+                continue
+            if not waiting.node:
+                self.settling.withdraw(made.uid)
+                self.settling.settled_on(pod, info.node_name)
+                self.notes.append(
+                    f"the rolling update of {owner.title} stops at {pod.key}: {waiting.message}"
+                )
+                return
+            self.settling.drop(info)
+
+    def _apply(self, change: c.Apply) -> None:
+        from bayplan.inspect.whatif.applying import apply_manifests
+
+        apply_manifests(self, change.path)
+
+
+def mark(trial: Rehearsal, name: str, *, unschedulable: bool) -> None:
+    """Cordon or uncordon a node, with the taint that the node controller keeps in step."""
+    table = trial.engine.cache.table
+    row = table.row_of(name)
+    assert row is not None
+    trial.put(cordoned(table.nodes[row], unschedulable))
+
+
+def _surplus(owner: Owner, pods: list[Pod], node_of: Callable[[Pod], str]) -> list[Pod]:
+    """Pods in the order in which their controller deletes them."""
+    if owner.KIND == "StatefulSet":
+        return sorted(pods, key=ordinal, reverse=True)
+    together: dict[str, int] = {}
+    for pod in pods:
+        together[node_of(pod)] = together.get(node_of(pod), 0) + 1
+
+    def rank(pod: Pod) -> tuple[object, ...]:
+        cost = pod.annotations.get(DELETION_COST, "0")
+        price = int(cost) if cost.lstrip("-").isdigit() else 0
+        node = node_of(pod)
+        age = seconds(pod.metadata.creation_timestamp)
+        return (bool(node), is_healthy(pod), price, -together[node], -age, pod.name)
+
+    return sorted(pods, key=rank)
+
+
+def _key(owner: Owner) -> str:
+    return f"{owner.KIND}/{owner.key}"

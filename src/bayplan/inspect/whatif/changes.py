@@ -1,0 +1,215 @@
+"""What a what-if changes, as data, and how it is written on a command line.
+
+| written | means |
+| --- | --- |
+| `drain=NODE` or a label selector | cordon, then evict as `kubectl drain` does |
+| `cordon=…`, `uncordon=…` | mark nodes (un)schedulable |
+| `remove=…` | the nodes are gone, at once, with what ran there |
+| `add=3xSHAPE` | nodes like NODE, of an instance type, or `cpu=8,memory=32Gi,zone=b` |
+| `apply=FILE or DIR` | manifests, as `kubectl apply` |
+| `delete=KIND/NAME` | a pod or an owner with its pods |
+| `scale=deployment/web=30` | another number of replicas |
+| `priority=deployment/web=CLASS or number` | the pods are made again with that priority |
+
+Changes are carried out in the order in which they are given. Parsing needs no cluster; what a name
+stands for is looked up when the change is carried out, and an unknown one is an error with the
+nearest names.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from bayplan.inspect.errors import InspectError
+
+
+class BadChange(InspectError):
+    """A change is not written as it should be; the text shows how."""
+
+
+class Change(msgspec.Struct, frozen=True, tag_field="change", tag=str.lower, rename="camel"):
+    """Base of all changes."""
+
+    @property
+    def text(self) -> str:
+        """The change as a person says it."""
+        raise NotImplementedError
+
+
+class Drain(Change, frozen=True):
+    """Empty nodes in the way of `kubectl drain`."""
+
+    nodes: str
+
+    @property
+    def text(self) -> str:
+        return f"drain {self.nodes}"
+
+
+class Cordon(Change, frozen=True):
+    """Mark nodes unschedulable."""
+
+    nodes: str
+
+    @property
+    def text(self) -> str:
+        return f"cordon {self.nodes}"
+
+
+class Uncordon(Change, frozen=True):
+    """Mark nodes schedulable."""
+
+    nodes: str
+
+    @property
+    def text(self) -> str:
+        return f"uncordon {self.nodes}"
+
+
+class Remove(Change, frozen=True):
+    """Lose nodes, with everything on them."""
+
+    nodes: str
+
+    @property
+    def text(self) -> str:
+        return f"remove {self.nodes}"
+
+
+class Add(Change, frozen=True):
+    """Add nodes of a shape."""
+
+    count: int
+    shape: str
+
+    @property
+    def text(self) -> str:
+        return f"add {self.count} x {self.shape}"
+
+
+class Apply(Change, frozen=True):
+    """Apply manifests."""
+
+    path: str
+
+    @property
+    def text(self) -> str:
+        return f"apply {self.path}"
+
+
+class Delete(Change, frozen=True):
+    """Delete a pod, or an owner with its pods."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"delete {_target(self)}"
+
+
+class Scale(Change, frozen=True):
+    """Give an owner another number of replicas."""
+
+    kind: str
+    name: str
+    replicas: int
+    namespace: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"scale {_target(self)} to {self.replicas}"
+
+
+class Priority(Change, frozen=True):
+    """Give an owner's pods another priority: a class's name or a number."""
+
+    kind: str
+    name: str
+    priority: str
+    namespace: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"priority of {_target(self)} to {self.priority}"
+
+
+AnyChange = Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority
+
+_ADD = re.compile(r"^\s*(?:(\d+)\s*x\s*)?(?:like\s+(?:node\s+)?)?(\S.*?)\s*$")
+_EXAMPLES = {
+    "add": "3xnode-1, 3xm5.large or 3xcpu=8,memory=32Gi,zone=b",
+    "delete": "deployment/web or pod/web-0 (NAMESPACE/KIND/NAME for another namespace)",
+    "scale": "deployment/web=30",
+    "priority": "deployment/web=high-priority or deployment/web=1000",
+}
+
+
+def parse_change(verb: str, text: str) -> AnyChange:
+    """Read one change; raises BadChange, which shows how it is written."""
+    value = text.strip()
+    if not value:
+        raise BadChange(f"--{verb} is empty; write --{verb} {_EXAMPLES.get(verb, 'NODE')}")
+    nodes: dict[str, type[Drain | Cordon | Uncordon | Remove]] = {
+        "drain": Drain, "cordon": Cordon, "uncordon": Uncordon, "remove": Remove
+    }  # fmt: skip
+    if verb in nodes:
+        return nodes[verb](value)
+    if verb == "apply":
+        return Apply(value)
+    if verb == "add":
+        return _add(value)
+    if verb == "delete":
+        return Delete(*_named(verb, value))
+    if verb in ("scale", "priority"):
+        return _assigned(verb, value)
+    known = ", ".join((*nodes, "add", "apply", "delete", "scale", "priority"))
+    raise BadChange(f'"{verb}" is not a change; use {known}')
+
+
+def parse_changes(items: list[str]) -> list[AnyChange]:
+    """Read changes written `verb=value`, as a program or a request gives them."""
+    found = []
+    for item in items:
+        verb, sign, value = item.partition("=")
+        if not sign:
+            raise BadChange(f'change "{item}" has no value; write for example drain=node-1')
+        found.append(parse_change(verb.strip(), value))
+    return found
+
+
+def _add(value: str) -> Add:
+    match = _ADD.match(value)
+    assert match is not None
+    count = int(match.group(1) or 1)
+    if not 0 < count <= 10_000:
+        raise BadChange(f"--add {value}: the number of nodes must be from 1 to 10000")
+    return Add(count, match.group(2))
+
+
+def _assigned(verb: str, value: str) -> Scale | Priority:
+    target, sign, given = value.rpartition("=")
+    if not sign or not given:
+        raise BadChange(f"--{verb} {value}: no value is given; write --{verb} {_EXAMPLES[verb]}")
+    kind, name, namespace = _named(verb, target)
+    if verb == "priority":
+        return Priority(kind, name, given, namespace)
+    if not given.isdigit() or int(given) > 1_000_000:
+        raise BadChange(f'--scale {value}: "{given}" is not a number of replicas')
+    return Scale(kind, name, int(given), namespace)
+
+
+def _named(verb: str, text: str) -> tuple[str, str, str]:
+    parts = text.split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise BadChange(f"--{verb} {text}: write {_EXAMPLES[verb]}")
+    namespace = parts.pop(0) if len(parts) == 3 else ""
+    return parts[0].lower(), parts[1], namespace
+
+
+def _target(change: Delete | Scale | Priority) -> str:
+    where = f" in {change.namespace}" if change.namespace else ""
+    return f"{change.kind}/{change.name}{where}"

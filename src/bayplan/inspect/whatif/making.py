@@ -1,0 +1,182 @@
+"""Pods that do not exist yet: from an owner's template or like a pod that it has, as admitted.
+
+A pod of the owner is the better pattern, since admission plugins and webhooks have had their say;
+the template is used where there is none. Then limits become requests and a priority class becomes
+a number, as in the API server.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from bayplan.api import (
+    Affinity,
+    Container,
+    LabelSelector,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectMeta,
+    OwnerReference,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ReplicaSet,
+    Toleration,
+    Volume,
+)
+from bayplan.api.requests import limits_to_requests
+from bayplan.api.storage import Phase
+from bayplan.api.volumes import ClaimVolume
+from bayplan.api.workloads import SelectorSpec
+from bayplan.framework import ClusterObjects
+from bayplan.inspect.errors import unknown
+from bayplan.inspect.objects import Owner
+from bayplan.inspect.whatif.rehearsal import Rehearsal
+
+HASH = "pod-template-hash"
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+DAEMON_TOLERATIONS = tuple(
+    Toleration(f"node.kubernetes.io/{name}", "Exists", "", effect)
+    for name, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+
+
+def admitted(pod: Pod, objects: ClusterObjects) -> Pod:
+    """The pod as the API server would keep it, as far as scheduling reads it."""
+    spec = pod.spec
+    spec = replace(
+        spec,
+        containers=tuple(map(_with_requests, spec.containers)),
+        init_containers=tuple(map(_with_requests, spec.init_containers)),
+    )
+    if spec.priority is None:
+        spec = _with_priority(spec, objects)
+    return replace(pod, spec=spec)
+
+
+def _with_requests(container: Container) -> Container:
+    resources = container.resources
+    if not resources.limits:
+        return container
+    return replace(container, resources=replace(resources, requests=limits_to_requests(resources)))
+
+
+def _with_priority(spec: PodSpec, objects: ClusterObjects) -> PodSpec:
+    classes = objects.priority_classes
+    found = classes.get(spec.priority_class_name) if spec.priority_class_name else None
+    if spec.priority_class_name.startswith("system-") and found is None:
+        value = 2_000_001_000 if spec.priority_class_name == "system-node-critical" else 2 * 10**9
+        return replace(spec, priority=value)
+    if found is None and not spec.priority_class_name:
+        found = max((c for c in classes if c.global_default), key=lambda c: -c.value, default=None)
+    if found is None:
+        return replace(spec, priority=0)
+    policy = spec.preemption_policy or found.preemption_policy
+    return replace(spec, priority=found.value, preemption_policy=policy)
+
+
+def with_priority(pod: Pod, text: str, objects: ClusterObjects) -> Pod:
+    """The pod with a priority given as a number or by the name of a class."""
+    if text.lstrip("-").isdigit():
+        return replace(pod, spec=replace(pod.spec, priority=int(text), priority_class_name=""))
+    found = objects.priority_classes.get(text)
+    if found is None:
+        raise unknown("priority class", text, [c.name for c in objects.priority_classes])
+    policy = found.preemption_policy
+    return replace(
+        pod,
+        spec=replace(
+            pod.spec,
+            priority=found.value,
+            priority_class_name=text,
+            preemption_policy=policy or pod.spec.preemption_policy,
+        ),
+    )
+
+
+def new_pod(owner: Owner, like: Pod | None, number: int, trial: Rehearsal) -> Pod:
+    """One more pod of an owner; `number` is the ordinal for a stateful set."""
+    objects = trial.engine.cache.objects
+    stateful = owner.KIND == "StatefulSet"
+    name = f"{owner.name}-{number}" if stateful else f"{owner.name}-new-{number}"
+    base = like or _from_template(owner, trial)
+    labels = dict(base.labels)
+    if stateful:
+        labels |= {POD_NAME: name, POD_INDEX: str(number)}
+    meta = replace(
+        base.metadata,
+        name=name,
+        namespace=owner.namespace,
+        uid=f"new:{owner.namespace}/{name}",
+        labels=labels,
+        deletion_timestamp="",
+    )
+    spec = replace(base.spec, node_name="")
+    pod = Pod(metadata=meta, spec=spec, status=PodStatus())
+    if stateful and owner.spec.volume_claim_templates:
+        pod = _with_own_claims(owner, pod, trial)
+    return pod if like is not None else admitted(pod, objects)
+
+
+def _from_template(owner: Owner, trial: Rehearsal) -> Pod:
+    template = owner.spec.template
+    kind, name, labels = owner.KIND, owner.name, dict(template.metadata.labels)
+    if owner.KIND == "Deployment":
+        kind, name = "ReplicaSet", f"{owner.name}-new"
+        labels[HASH] = "new"
+        made = ReplicaSet(
+            metadata=ObjectMeta(name=name, namespace=owner.namespace, uid=f"new:{owner.key}"),
+            spec=SelectorSpec(selector=LabelSelector(match_labels=labels)),
+        )
+        trial.put(made)
+    uid = owner.uid if kind == owner.KIND else f"new:{owner.key}"
+    ref = OwnerReference("apps/v1", kind, name, uid, controller=True)
+    meta = ObjectMeta(labels=labels, owner_references=(ref,))
+    return Pod(metadata=replace(meta, annotations=template.metadata.annotations),
+               spec=template.spec)  # fmt: skip
+
+
+def _with_own_claims(owner: Owner, pod: Pod, trial: Rehearsal) -> Pod:
+    """Name (and make, where it is missing) the claim of each of the owner's claim templates."""
+    claims = trial.engine.cache.objects.persistent_volume_claims
+    own = {template.metadata.name for template in owner.spec.volume_claim_templates}
+    volumes = [volume for volume in pod.spec.volumes if volume.name not in own]
+    for template in owner.spec.volume_claim_templates:
+        name = f"{template.metadata.name}-{pod.name}"
+        source = ClaimVolume(claim_name=name)
+        volumes.append(Volume(name=template.metadata.name, persistent_volume_claim=source))
+        if claims.get(f"{pod.namespace}/{name}") is None:
+            meta = ObjectMeta(name=name, namespace=pod.namespace, uid=f"new:{name}")
+            status = Phase(phase="Pending")
+            trial.put(PersistentVolumeClaim(metadata=meta, spec=template.spec, status=status))
+    return replace(pod, spec=replace(pod.spec, volumes=tuple(volumes)))
+
+
+def daemon_pod(pod: Pod, node: str, *, template: bool = False) -> Pod:
+    """A daemon set's pod for a node: pinned to it, as the daemon set controller does."""
+    name = f"{(pod.controller or pod).name}-{node}"
+    here = (NodeSelectorRequirement("metadata.name", "In", (node,)),)
+    affinity = pod.spec.affinity or Affinity()
+    wanted = affinity.node_affinity or NodeAffinity()
+    terms = (
+        (NodeSelectorTerm(),) if wanted.required is None else wanted.required.node_selector_terms
+    )
+    pinned = tuple(replace(term, match_fields=here) for term in terms)
+    affinity = replace(affinity, node_affinity=replace(wanted, required=NodeSelector(pinned)))
+    tolerations = pod.spec.tolerations + (DAEMON_TOLERATIONS if template else ())
+    meta = replace(
+        pod.metadata, name=name, uid=f"new:{pod.namespace}/{name}", deletion_timestamp=""
+    )
+    spec = replace(pod.spec, node_name="", affinity=affinity, tolerations=tolerations)
+    return Pod(metadata=meta, spec=spec)

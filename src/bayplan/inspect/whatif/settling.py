@@ -1,0 +1,277 @@
+"""What follows when pods are told to go or come to be: owners, scheduler and grace, until it rests.
+
+The order is that of a real cluster whose steps are quicker than a grace period: pods that are told
+to go stay on their nodes, owners make new ones at once, the scheduler tries those by priority and
+age; then the grace period is over, stateful sets make theirs, and whoever found no place is tried
+again. A pod that may preempt has its victims told to go and waits for their end, nominated, as in
+kube-scheduler. It ends when another round would change nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from bayplan.api import Pod
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.framework import NominatingMode, PodInfo
+from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.whatif.budgets import Budgets
+from bayplan.inspect.whatif.owners import (
+    Remake,
+    is_ordered,
+    ordinal,
+    release_claims,
+    remake,
+    successor,
+    with_claims,
+)
+from bayplan.inspect.whatif.rehearsal import Rehearsal
+
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+class Waiting:
+    """A pod that is to be placed: what it was first, and why it waits."""
+
+    __slots__ = ("first", "message", "node", "pod", "seen", "tried_at")
+
+    def __init__(self, pod: Pod, first: Pod) -> None:
+        self.pod = pod
+        self.first = first
+        """The pod that stood at the beginning of the chain; itself if it is new."""
+        self.node = ""
+        self.message = ""
+        self.tried_at = -1
+        self.seen = 0
+
+
+class Preempted:
+    """A pod that had to go for a more important one."""
+
+    __slots__ = ("by", "node", "pod", "violates")
+
+    def __init__(self, pod: Pod, node: str, by: Pod, violates: bool) -> None:
+        self.pod, self.node, self.by, self.violates = pod, node, by, violates
+
+
+class Settling:
+    """Pods on their way, and the rules by which they move."""
+
+    def __init__(self, cluster: Cluster, trial: Rehearsal, budgets: Budgets) -> None:
+        self.cluster, self.trial, self.budgets = cluster, trial, budgets
+        self.preempted: list[Preempted] = []
+        self.known: dict[str, Waiting] = {}
+        """Everything that was tried, by uid of the pod."""
+        self.ends: dict[str, Waiting] = {}
+        """The newest pod of each chain, by uid of its first."""
+        self.sources: dict[str, str] = {}
+        """Where pods ran whose spec does not say it, by uid."""
+        self.unmade: dict[str, Pod] = {}
+        """Pods that nobody makes again, by uid of the chain's first."""
+        self._queue: list[tuple[int, int, Waiting]] = []
+        self._failed: dict[str, Waiting] = {}
+        self._going: list[tuple[PodInfo, Pod]] = []
+        self._to_make: list[tuple[Pod, Pod]] = []
+        self._refusals: dict[bytes, tuple[int, str]] = {}
+        self._number = 0
+
+    # -- what may happen to pods ----------------------------------------------------------------
+
+    def add(self, pod: Pod, first: Pod | None = None) -> Waiting:
+        """A pod came to be that has no node yet."""
+        waiting = Waiting(pod, first or pod)
+        self.known[pod.uid] = waiting
+        self.ends[waiting.first.uid] = waiting
+        self._push(waiting)
+        return waiting
+
+    def settled_on(self, pod: Pod, node: str) -> None:
+        """A pod that was put on its node by somebody else than the scheduler."""
+        waiting = Waiting(pod, pod)
+        waiting.node = node
+        self.known[pod.uid] = self.ends[pod.uid] = waiting
+
+    def evict(self, info: PodInfo) -> bool:
+        """A pod is told to go, with its grace period; True if that violates a budget."""
+        first = self._first(info)
+        violated = self.budgets.gone(info.pod, self.trial)
+        going = self.trial.terminate(info)
+        self._going.append((going, first))
+        if remake(info.pod) is Remake.AT_ONCE:
+            self._make(info.pod, first)
+        elif remake(info.pod) is not Remake.WHEN_GONE:
+            self.unmade[first.uid] = info.pod
+        return violated
+
+    def lose(self, info: PodInfo) -> None:
+        """A pod is gone with its node, at once."""
+        first = self._first(info)
+        self.budgets.gone(info.pod, self.trial)
+        self.trial.take(info)
+        self._gone(info.pod, first, at_once=False)
+
+    def drop(self, info: PodInfo) -> None:
+        """A pod is deleted on purpose; nobody makes it again."""
+        self.budgets.gone(info.pod, self.trial)
+        self.trial.take(info)
+        release_claims(self.trial, info.pod)
+
+    def withdraw(self, uid: str) -> Waiting | None:
+        """A pod that waits is no longer wanted."""
+        waiting = self._failed.pop(uid, None)
+        self._queue = [item for item in self._queue if item[2].pod.uid != uid]
+        heapq.heapify(self._queue)
+        return waiting
+
+    # -- until it rests --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Let everything follow that follows."""
+        while True:
+            before = self.trial.mark
+            self._schedule()
+            self._end_grace()
+            self._make_ordered()
+            if not self._queue and (self.trial.mark == before or not self._failed):
+                return
+            self._try_again()
+
+    def failed(self) -> Iterable[Waiting]:
+        """Pods that found no node."""
+        return self._failed.values()
+
+    def unborn(self) -> Iterator[tuple[Pod, Pod]]:
+        """Pods that a stateful set does not make yet, with the first of their chain."""
+        return iter(self._to_make)
+
+    def _schedule(self) -> None:
+        while self._queue:
+            waiting = heapq.heappop(self._queue)[2]
+            refusal = self._refusal(waiting)
+            if refusal:
+                waiting.message = refusal
+                self._failed[waiting.pod.uid] = waiting
+                continue
+            decision = self.trial.place(waiting.pod)
+            if decision.placed:
+                waiting.node, waiting.message = decision.node_name, ""
+                if waiting.pod is not waiting.first:
+                    self.budgets.back(waiting.pod, self.trial)
+            else:
+                self._fail(waiting, decision)
+
+    def _refusal(self, waiting: Waiting) -> str:
+        """Why a pod need not be tried: it waits for others, or its like has just failed."""
+        pod = waiting.pod
+        if pod.spec.scheduling_gates:
+            return GATED
+        profiles = self.trial.engine.profiles
+        if pod.spec.scheduler_name not in profiles:
+            return (
+                f'scheduler "{pod.spec.scheduler_name}" decides for it, which is not in the '
+                "configuration; give it with --config"
+            )
+        if pod.status.nominated_node_name:
+            return ""
+        info = self.trial.engine.cache.infos.make(pod)
+        at, message = self._refusals.get(info.signature, (-1, ""))
+        return message if at == self.trial.mark else ""
+
+    def _fail(self, waiting: Waiting, decision: Decision) -> None:
+        waiting.message = decision.message
+        pod, nominating = waiting.pod, decision.nominating
+        self._failed[pod.uid] = waiting
+        node = ""
+        if nominating is not None and nominating.mode is NominatingMode.OVERRIDE:
+            node = nominating.nominated_node_name
+        if node:
+            self._preempt(waiting, decision, node)
+        elif pod.status.nominated_node_name and nominating is not None:
+            self.trial.nominate(pod, "")
+            waiting.pod = replace(pod, status=replace(pod.status, nominated_node_name=""))
+        elif decision.info.signature:
+            self._refusals[decision.info.signature] = (self.trial.mark, waiting.message)
+
+    def _preempt(self, waiting: Waiting, decision: Decision, node: str) -> None:
+        pod = replace(waiting.pod, status=replace(waiting.pod.status, nominated_node_name=node))
+        waiting.pod = pod
+        cache = self.trial.engine.cache
+        for other in cache.nominator.pods_for(node):
+            if other.priority < pod.priority:
+                self.trial.nominate(other.pod, "")
+        self.trial.nominate(pod, node)
+        victims = decision.victims
+        for victim in () if victims is None else victims.pods:
+            info = cache.pod(victim.uid)
+            if info is not None and not info.terminating:
+                violates = self.evict(info)
+                self.preempted.append(Preempted(info.pod, node, pod, violates))
+
+    def _end_grace(self) -> None:
+        going, self._going = self._going, []
+        for info, first in going:
+            self.trial.take(info)
+            self._gone(info.pod, first, at_once=True)
+
+    def _gone(self, pod: Pod, first: Pod, *, at_once: bool) -> None:
+        """A pod is gone; `at_once`: an eager owner has made a new one already."""
+        how = remake(pod)
+        if how is Remake.WHEN_GONE:
+            self._to_make.append((pod, first))
+        elif how is Remake.AT_ONCE and not at_once:
+            self._make(pod, first)
+        elif how in (Remake.NEVER, Remake.STAYS):
+            self.unmade[first.uid] = pod
+        release_claims(self.trial, pod)
+
+    def _make_ordered(self) -> None:
+        """Let stateful sets make what is gone: by ordinal, waiting for those before."""
+        if not self._to_make:
+            return
+        stuck = {_set_of(w.pod) for w in self._failed.values() if _set_of(w.pod)}
+        stuck |= {_set_of(item[2].pod) for item in self._queue if _set_of(item[2].pod)}
+        self._to_make.sort(key=lambda item: (_set_of(item[0]), ordinal(item[0])))
+        left: list[tuple[Pod, Pod]] = []
+        for pod, first in self._to_make:
+            if is_ordered(self.cluster, pod):
+                if _set_of(pod) in stuck:
+                    left.append((pod, first))
+                    continue
+                stuck.add(_set_of(pod))
+            self._make(pod, first)
+        self._to_make = left
+
+    def _try_again(self) -> None:
+        failed, self._failed = self._failed, {}
+        for waiting in failed.values():
+            self._push(waiting)
+
+    def _make(self, pod: Pod, first: Pod) -> None:
+        self._number += 1
+        made = with_claims(self.trial, pod, successor(pod, self._number))
+        self.add(made, first)
+
+    def _first(self, info: PodInfo) -> Pod:
+        known = self.known.get(info.uid)
+        if known is not None:
+            return known.first
+        if not info.pod.spec.node_name:
+            self.sources[info.uid] = info.node_name
+        return info.pod
+
+    def _push(self, waiting: Waiting) -> None:
+        self._number += 1
+        if not waiting.seen:
+            waiting.seen = self._number
+        heapq.heappush(self._queue, (-waiting.pod.priority, waiting.seen, waiting))
+
+
+def _set_of(pod: Pod) -> tuple[str, str]:
+    """The stateful set of a pod; empty names if it has none."""
+    ref = pod.controller
+    if ref is None or ref.kind != "StatefulSet":
+        return ("", "")
+    return (pod.namespace, ref.name)
