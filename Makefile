@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 SECONDS_EACH ?= 60
 SEED ?= 1
@@ -10,21 +11,25 @@ SEED ?= 1
 .PHONY: help setup demo start test test-kube lint format bench bench-e2e kube-assets kube-suites oracle fuzz clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP) ## make .venv with bayplan and all that tests need
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("bayplan needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(RUNTIME): pyproject.toml constraints.txt # only what running needs, so that the first minute is short
+	@$(PYTHON) -c 'import sys; sys.exit("bayplan needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || { echo "setting up $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(STAMP): $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
 
-demo: $(STAMP) ## run the main job on a small example and print where each pod went and why
+demo: $(RUNTIME) ## run the main job on a small example and print where each pod went and why
 	$(BIN)/bayplan demo
 
-start: $(STAMP) ## start the control plane and run the scenario of mini-kube-scheduler on it
+start: $(RUNTIME) ## start the control plane and run the scenario of mini-kube-scheduler on it
 	$(BIN)/python examples/minisched_scenario.py
 
 test: $(STAMP) ## run the tests (under ten minutes on two cores)

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from bayplan.apiserver.codec import Codec
+from bayplan.apiserver.verbs.watch import _Alarm
 from bayplan.clock import run_virtual
 from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod, shown
@@ -84,18 +87,21 @@ async def _bookmarks():
     await asyncio.sleep(70)
     quiet = len(stream.events())
     await api.ok("POST", CONFIGMAPS, configmap("seen-by-nobody"))
+    written = api.server.store.revision
     await asyncio.sleep(60)
     told = stream.events()
     await stream.task
     await api.close()
-    return quiet, told, stream.events(), loop.time()
+    return quiet, told, stream.events(), loop.time(), written
 
 
 def test_bookmarks_come_only_after_a_change_and_the_timeout_ends_the_stream():
-    quiet, told, events, ended = run_virtual(_bookmarks())
+    quiet, told, events, ended, written = run_virtual(_bookmarks())
 
     assert 0 == quiet
     assert ["BOOKMARK"] == [event["type"] for event in told]
+    version = told[0]["object"]["metadata"]["resourceVersion"]
+    assert str(written) == version, "a version ahead would make the client miss the next change"
     assert told == events, "nothing new before the end, so no second one"
     assert 200 == round(ended)
 
@@ -107,6 +113,22 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(api):
         await stream.leave()
 
     assert before == len(asyncio.all_tasks())
+
+
+async def test_a_cancellation_in_the_moment_of_the_alarm_is_not_swallowed():
+    """The alarm and whoever ends the watch cancel the same wait; only the alarm is expected."""
+    store = MemoryStore()
+    watcher = store.watch("/", after=store.revision)
+    alarm = _Alarm(asyncio.get_running_loop())
+    waiting = asyncio.create_task(alarm.next(watcher))
+    await asyncio.sleep(0)
+
+    alarm._ring()
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await store.close()
 
 
 async def test_columns_come_with_the_first_row_only(api):

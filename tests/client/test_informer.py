@@ -106,6 +106,25 @@ def test_expired_version_lists_again_and_tells_the_difference():
     assert relists == 2
 
 
+def test_after_410_the_list_is_not_taken_from_the_servers_cache():
+    """Version 0 allows a cached answer, which may be the very state that has expired."""
+
+    async def main():
+        async with Watched() as watched:
+            await watched.api.put("/api/v1/nodes/a")
+            await asyncio.sleep(1)
+            await watched.api.break_streams()
+            await watched.api.put("/api/v1/nodes/b")
+            await watched.api.expire()
+            await watched.quiet()
+            return [query for _, _, query in watched.api.requests if "watch" not in query]
+
+    first, second = run_virtual(main())
+
+    assert "0" == first.get("resourceVersion")
+    assert "resourceVersion" not in second
+
+
 def test_duplicates_and_late_events_change_nothing():
     async def main():
         async with Watched() as watched:

@@ -146,6 +146,18 @@ def test_limiter_lets_a_burst_pass_and_then_keeps_the_pace():
     assert ([0, 0, 0, 0, 0, 0.1, 0.2, 0.3], 0) == run_virtual(main())
 
 
+def test_a_limiter_that_rested_for_long_lets_no_more_than_its_burst_pass():
+    async def main():
+        limiter = RateLimiter(10, 5)
+        await limiter.acquire()
+        await asyncio.sleep(3600)
+        before = asyncio.get_running_loop().time()
+        await asyncio.gather(*[limiter.acquire() for _ in range(8)])
+        return round(asyncio.get_running_loop().time() - before, 3)
+
+    assert 0.3 == run_virtual(main()), "the sixth to the eighth wait a tenth of a second each"
+
+
 def test_pages_follow_the_continue_token():
     async def main():
         tokens = ["next", ""]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bayplan.engine.cycle.extending import filter_with_extenders
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.framework import (
     Code,
@@ -161,6 +162,23 @@ def test_nominated_pods_keep_their_place():
     assert 0 == len(engine.cache.nominator)
 
 
+@pytest.mark.parametrize(
+    ("priority", "placed"),
+    [
+        pytest.param(9, False, id="less important"),
+        pytest.param(10, False, id="as important: who was nominated first keeps the place"),
+        pytest.param(11, True, id="more important"),
+    ],
+)
+def test_a_nominated_pod_gives_way_to_the_more_important_only(priority, placed):
+    engine = make_engine(nodes("a", cpu="2"))
+    waiting = make_pod("vip").priority(10).req({"cpu": "2"}).build()
+    engine.cache.nominator.add(engine.cache.infos.make(waiting), "a")
+    other = make_pod("p").priority(priority).req({"cpu": "1"}).build()
+
+    assert placed == engine.schedule(other, NOW).placed
+
+
 def test_the_nominated_node_is_tried_first():
     engine = make_engine([*nodes("a"), *nodes("b", cpu="2")])
     pod = make_pod("p").req({"cpu": "1"}).with_status(nominatedNodeName="b").build()
@@ -233,6 +251,19 @@ def test_extenders_filter_and_score_after_the_plugins():
     none = make_engine(nodes("a", "b"), extenders=[Picky("")]).schedule(make_pod("p").build(), NOW)
     assert none.message.startswith("0/2 nodes are available: 2 not picky enough.")
     assert {"Extender"} == none.unschedulable_plugins
+
+
+def test_a_node_that_an_extender_gives_up_for_good_stays_so():
+    """It may be named in both lists: then preemption must not try it."""
+
+    class TwoMinds(Picky):
+        def filter(self, pod, nodes):
+            return ExtenderFilterResult((), {"a": "busy"}, {"a": "broken"})
+
+    table = make_engine(nodes("a")).cache.table
+    _, failed, _ = filter_with_extenders([TwoMinds("")], make_pod("p").build(), table, [0])
+
+    assert Code.UNSCHEDULABLE_AND_UNRESOLVABLE == failed[0].code
 
 
 def test_an_ignorable_extender_may_fail():

@@ -2,6 +2,7 @@ import json
 import threading
 import time
 
+import msgspec
 import pytest
 
 from bayplan.config.duration import seconds
@@ -83,6 +84,23 @@ def test_whole_objects_are_sent_as_the_api_server_wrote_them(caller):
     [body] = seen
     assert {"metadata": {"name": "p"}, "unknown": 1} == body["Pod"]
     assert [{"metadata": {"name": "a"}, "unknown": 1}] == body["Nodes"]["items"]
+
+
+def test_a_node_that_changed_is_sent_as_it_is_now(caller):
+    seen = []
+
+    def answer(path, body):
+        seen.append(body["Nodes"]["items"][0]["metadata"]["labels"])
+        return 200, b"{}"
+
+    with plain_server(answer) as url:
+        client = client_of(caller, url, TextCache())
+        for version, colour in (("1", "red"), ("1", "red"), ("2", "green")):
+            node = make_node("a").uid("n-a").label({"colour": colour}).build()
+            meta = msgspec.structs.replace(node.metadata, resource_version=version)
+            client.filter(POD, [msgspec.structs.replace(node, metadata=meta)])
+
+    assert ["red", "red", "green"] == [labels["colour"] for labels in seen]
 
 
 def test_scores_are_read_as_they_are(caller):

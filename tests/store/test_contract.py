@@ -313,6 +313,20 @@ async def test_a_bounded_history_forgets_its_old_end(open_store: OpenStore) -> N
     assert len(watcher.take()) >= 10
 
 
+async def test_a_history_is_bounded_in_bytes_too(open_store: OpenStore) -> None:
+    """Few large changes are forgotten as many small ones are."""
+    store = await open_store(max_bytes=50_000)
+    first = await store.put("/h/x", b"0")
+    for _ in range(20):
+        last = await store.put("/h/x", b"x" * 10_000)
+    await store.wait_for(last.mod_revision)
+
+    with pytest.raises(Compacted):
+        store.watch("/h/", after=first.mod_revision)
+    kept = store.watch("/h/", after=store.compacted).take()
+    assert 1 <= len(kept) <= 7, "50,000 bytes and a quarter of slack"
+
+
 async def test_concurrent_increments_lose_nothing(store: Store) -> None:
     await store.put("/n", b"0")
 

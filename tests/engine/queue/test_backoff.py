@@ -1,0 +1,22 @@
+"""Which failures make a pod wait longer."""
+
+import pytest
+
+from bayplan.engine.queue.backoff import Backoff
+from bayplan.engine.queue.pods import QueuedPod
+from bayplan.testing import make_pod
+
+
+@pytest.mark.parametrize(
+    ("errors", "rejections", "seconds"),
+    [
+        pytest.param(0, 3, 4, id="rejections alone"),
+        pytest.param(1, 5, 1, id="errors in a row count before any number of rejections"),
+        pytest.param(3, 1, 4, id="and by their own number"),
+    ],
+)
+def test_backoff_grows_by_errors_in_a_row_or_else_by_rejections(errors, rejections, seconds):
+    item = QueuedPod(make_pod("p").build(), 1000.0)
+    item.consecutive_errors, item.unschedulable_count = errors, rejections
+
+    assert 1000.0 + seconds == Backoff(1.0, 10.0, aligned=False).expiration(item)
