@@ -18,15 +18,16 @@ COMMANDS = {
     "config": "print, validate and convert scheduler configuration",
     "conformance": "replay recorded answers of the real parts and compare",
     "demo": "place a small workload and tell why",
-    "explain": "tell why a pod is pending, or where it is",
     "extender": "serve, check or start a scheduler extender",
     "global": "place stacks over regions and zones",
     "learn": "seven lessons that grow a scheduler",
     "nodes": "add simulated nodes to a cluster",
     "scenario": "run a cluster's life in virtual time",
     "scheduler": "schedule pods; takes kube-scheduler's place",
+    "snapshot": "save a cluster as one file without secrets",
     "up": "start a whole cluster on this machine",
     "whatif": "tell what a drain, a growth or a loss would do to a cluster",
+    "why": "tell why a pod is pending, or where it is, in any cluster",
 }
 
 MODULES = {"global": "global_"}
@@ -68,6 +69,12 @@ def main() -> None:
     except BayplanError as problem:
         click.echo(f"error: {problem}", err=True)
         sys.exit(1)
+
+
+def kubectl_why() -> None:
+    """`kubectl why`: the same command as a kubectl plugin."""
+    sys.argv[1:1] = ["why"]
+    main()
 
 
 if __name__ == "__main__":

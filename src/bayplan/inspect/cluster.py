@@ -31,6 +31,7 @@ from bayplan.inspect.trial import Trial
 
 if TYPE_CHECKING:
     from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
+    from bayplan.inspect.why import Answer, Pending
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 
@@ -239,9 +240,24 @@ class Cluster:
 
     def decide(self, pod: Pod) -> Decision:
         """What the scheduler would decide for a pod now; nothing changes."""
-        return self.engine.schedule(pod, self.now)
+        start = self.engine.next_start
+        decision = self.engine.schedule(pod, self.now)
+        self.engine.next_start = start
+        return decision
 
     # -- questions ----------------------------------------------------------------------------
+
+    def why(self, pod: str | Pod, namespace: str = "") -> Answer:
+        """Why a pod waits, or is where it is."""
+        from bayplan.inspect.why import why_pod
+
+        return why_pod(self, self.pod(pod, namespace) if isinstance(pod, str) else pod)
+
+    def why_pending(self, namespace: str = "") -> Pending:
+        """Why every pending pod waits, grouped by cause."""
+        from bayplan.inspect.why import why_pending
+
+        return why_pending(self, namespace)
 
     def what_if(self, *changes: str | AnyChange, settings: Settings | None = None) -> WhatIf:
         """What would follow from changes such as `"drain=node-1"`; nothing changes."""

@@ -12,11 +12,17 @@ from bayplan.api import Condition, LabelSelector, Model, Object, ObjectMeta, Pod
 from bayplan.api.volumes import ClaimTemplate
 
 
+class TemplateSpec(PodSpec, frozen=True):
+    """`spec` of a template; the account is checked before a pod is made."""
+
+    service_account_name: str = ""
+
+
 class PodTemplate(Model, frozen=True):
     """`spec.template` of an owner."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: PodSpec = PodSpec()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class OwnerSpec(Model, frozen=True):

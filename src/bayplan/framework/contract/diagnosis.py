@@ -124,6 +124,21 @@ class Diagnosis:
             found[self.names[row]] = status
         return found
 
+    def groups(self) -> list[tuple[Status, IntArray]]:
+        """The rows by the status that they have, absent ones included; each row once."""
+        numbers = np.zeros(len(self.names), dtype=np.int64)
+        if self._numbers is not None:
+            numbers[:] = self._numbers
+        for row in self._own:
+            numbers[row] = -1
+        found = [
+            (self._outcomes.statuses[number] if number else self.absent, np.flatnonzero(mine))
+            for number in np.unique(numbers).tolist()
+            if number >= 0
+            for mine in (numbers == number,)
+        ]
+        return found + [(status, np.array([row])) for row, status in self._own.items()]
+
     def set_status(self, row: int, status: Status) -> None:
         """Give one node a status of its own."""
         self._own[row] = status

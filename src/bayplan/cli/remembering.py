@@ -1,0 +1,72 @@
+"""What a Bayplan scheduler remembers of a pod: attempts, history, what it waits for.
+
+Asked is the API server that the kubeconfig names, which is `bayplan up`'s if it knows the path, and
+a scheduler whose address the user gave. Credentials go nowhere else.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import msgspec
+
+from bayplan.client import ApiError, Connection, TransportError, connect, load_kubeconfig
+from bayplan.engine.loop.explain import Explanation
+from bayplan.errors import BayplanError
+from bayplan.inspect.sources.live import run_beside
+from bayplan.scheduler.serving import EXPLAIN
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def remembered(pod: str, kubeconfig: str, context: str, scheduler: str) -> tuple[str, ...]:
+    """Lines about a pod (`namespace/name`); none if no Bayplan scheduler knows it."""
+    connection = load_kubeconfig(kubeconfig or None, context=context)
+    if scheduler:
+        local = urlsplit(scheduler).hostname in LOOPBACK  # a self-signed certificate by default
+        where = msgspec.structs.replace(connection, server=scheduler.rstrip("/"))
+        if local:
+            where = msgspec.structs.replace(where, insecure=True, ca_data=b"", ca_file="")
+        connection = where
+    try:
+        body = run_beside(lambda: _ask(connection, pod))
+    except TransportError as problem:
+        if scheduler:
+            raise BayplanError(f"asking the scheduler: {problem}; check --scheduler") from problem
+        return ()
+    except ApiError:
+        return ()
+    try:
+        return tuple(_lines(msgspec.json.decode(body, type=Explanation)))
+    except msgspec.DecodeError:
+        return ()
+
+
+async def _ask(connection: Connection, pod: str) -> bytes:
+    client = connect(connection)
+    try:
+        return await client.request("GET", f"{EXPLAIN}{pod}")
+    finally:
+        await client.close()
+
+
+def _lines(found: Explanation) -> list[str]:
+    lines = [f"{found.place}, {found.attempts} attempts"]
+    if found.waits_for:
+        lines.append(f"waits for events of {', '.join(found.waits_for)}")
+    if found.backoff_until:
+        lines.append(f"in backoff until {_time(found.backoff_until)}")
+    attempt = found.attempt
+    if attempt is not None:
+        end = attempt.node or attempt.message
+        lines.append(f"last attempt {_time(attempt.time)}: {end}")
+    if found.changed:
+        some = "; ".join(f"{c.node}: {c.before} -> {c.now}" for c in found.changed[:3])
+        lines.append(f"changed since: {some}")
+    lines += [f"{_time(h.time)}  {h.what}  {h.detail}".rstrip() for h in found.history[-8:]]
+    return lines
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

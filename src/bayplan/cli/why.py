@@ -1,0 +1,135 @@
+"""`bayplan why`, also `kubectl why`: why a pod waits, or why it is where it is.
+
+Asks any cluster, running or saved, read-only. If the API server there is Bayplan's own, what its
+scheduler remembers is added; a scheduler elsewhere is asked only where `--scheduler` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bayplan.cli._source import FORMATS, load_cluster, show, source_options
+
+if TYPE_CHECKING:
+    from bayplan.inspect import Cluster
+    from bayplan.inspect.why import Answer
+
+PODS = ("pod", "pods", "po")
+
+
+def _names(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
+    """Names of pods for completion; silent when the cluster cannot be read."""
+    from bayplan.cli.completing import pod_names
+
+    return pod_names(ctx.params, start)
+
+
+@click.command()
+@click.argument("what", nargs=-1, metavar="[POD | KIND/NAME | KIND NAME]", shell_complete=_names)
+@source_options
+@click.option("-f", "--filename", default="", metavar="FILE",
+              help="A pod or workload that does not exist yet.")  # fmt: skip
+@click.option("--pending", is_flag=True, help="All pending pods, by cause.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="With --pending: of all namespaces.")
+@click.option("--node", default="", help="Why not on this node.")
+@click.option("--scheduler", default="", metavar="URL",
+              help="Also ask the memory of a Bayplan scheduler there.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice([*FORMATS, "wide"]), default="text",
+              show_default=True, help="wide shows more nodes, scores and commands.")  # fmt: skip
+def command(
+    what: tuple[str, ...],
+    filename: str,
+    pending: bool,
+    all_namespaces: bool,
+    node: str,
+    scheduler: str,
+    output: str,
+    **source: Any,
+) -> None:
+    """Tell why a pod is pending, or why it is where it is: `bayplan why web-0`.
+
+    The answer is proven against what the cluster's own scheduler says, and every change that it
+    suggests has been decided again.
+    """
+    if sum((bool(what), bool(filename), pending)) != 1:
+        raise click.UsageError("name a pod or KIND/NAME, or give -f FILE or --pending")
+    cluster = load_cluster(**source)
+    for warning in cluster.settings.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if pending:
+        _pending(cluster, "" if all_namespaces else source["namespace"], output)
+    elif filename:
+        _from_file(cluster, filename, node, output)
+    else:
+        _named(cluster, what, node, output, source, scheduler)
+
+
+def _pending(cluster: Cluster, namespace: str, output: str) -> None:
+    from bayplan.inspect.why.render import render_pending
+
+    found = cluster.why_pending(namespace)
+    show(found, output, lambda: "\n".join(render_pending(found, wide=output == "wide")))
+
+
+def _from_file(cluster: Cluster, filename: str, node: str, output: str) -> None:
+    from bayplan.inspect.why.manifest import read_pods
+
+    for pod in read_pods(cluster, filename):
+        _print(_answer(cluster, pod, node), output)
+
+
+def _named(
+    cluster: Cluster,
+    what: tuple[str, ...],
+    node: str,
+    output: str,
+    source: dict[str, Any],
+    scheduler: str,
+) -> None:
+    from bayplan.inspect.why import why_owner
+    from bayplan.inspect.why.render import render_owner
+
+    kind, name = _target(what)
+    if kind not in PODS:
+        found = why_owner(cluster, cluster.owner(kind, name))
+        show(found, output, lambda: "\n".join(render_owner(found, wide=output == "wide")))
+        return
+    answer = _answer(cluster, cluster.pod(name), node)
+    if not source["sources"]:
+        answer = _remembered(answer, source, scheduler)
+    _print(answer, output)
+
+
+def _target(what: tuple[str, ...]) -> tuple[str, str]:
+    """Kind and name, as kubectl takes them: `web-0`, `pod/web-0`, `deployment web`."""
+    if len(what) == 2:
+        return what[0].lower(), what[1]
+    if len(what) > 2:
+        raise click.UsageError("one pod or owner at a time; --pending asks about all")
+    kind, slash, name = what[0].partition("/")
+    return (kind.lower(), name) if slash else ("pod", kind)
+
+
+def _answer(cluster: Cluster, pod: Any, node: str) -> Answer:
+    from bayplan.inspect.why import why_on_node
+
+    return why_on_node(cluster, pod, node) if node else cluster.why(pod)
+
+
+def _remembered(answer: Answer, source: dict[str, Any], scheduler: str) -> Answer:
+    from bayplan.cli.remembering import remembered
+
+    history = remembered(answer.pod, source["kubeconfig"], source["context"], scheduler)
+    if not history:
+        return answer
+    import msgspec
+
+    return msgspec.structs.replace(answer, history=history)
+
+
+def _print(answer: Answer, output: str) -> None:
+    from bayplan.inspect.why.render import render
+
+    show(answer, output, lambda: "\n".join(render(answer, wide=output == "wide")))

@@ -1,0 +1,101 @@
+"""Replaces names consistently, so that a snapshot can be given to others and still says the same.
+
+Names of objects, namespaces, nodes, images, label values and keys become short words with numbers;
+the same name becomes the same word everywhere, also inside lists and references. What decisions
+hang on beyond equality stays: amounts, times, priorities, effects, operators, ports, numbers, and
+the keys and values of Kubernetes' own labels, taints and resources.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bayplan.api import Object, convert, plain
+from bayplan.inspect.cluster import Cluster, Objects, Origin
+from bayplan.inspect.objects import Event
+
+_KEPT_DOMAINS = ("kubernetes.io", "k8s.io")
+# fmt: off
+_KEPT_FIELDS = frozenset((
+    "kind", "apiVersion", "phase", "status", "type", "reason", "operator", "effect",
+    "protocol", "hostIP", "restartPolicy", "whenUnsatisfiable", "nodeAffinityPolicy",
+    "nodeTaintsPolicy", "preemptionPolicy", "accessModes", "volumeMode", "volumeBindingMode",
+    "creationTimestamp", "deletionTimestamp", "startTime", "lastTimestamp", "eventTime",
+    "lastObservedTime", "allocationMode", "resourceVersion", "requests", "limits", "capacity",
+    "allocatable", "hard", "used", "overhead", "storage", "expression", "declaredFeatures",
+    "minAvailable", "maxUnavailable", "scopes", "scopeName", "finalizers", "cpu", "memory",
+    "pods",
+))
+# fmt: on
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([a-zA-Z]{0,2})")
+_MESSAGE = ("message", "note")
+
+
+class _Words:
+    """The word of each name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        if not name or _NUMBER.fullmatch(name) or name in ("default", "default-scheduler"):
+            return name
+        if any(domain in name.split("/", 1)[0] for domain in _KEPT_DOMAINS):
+            return name
+        return self._known.setdefault(name, f"n{len(self._known)}")
+
+    def domain(self, key: str) -> str:
+        """A label key or resource name; Kubernetes' own stay."""
+        prefix, slash, rest = key.rpartition("/")
+        if any(prefix.endswith(domain) for domain in _KEPT_DOMAINS):
+            return key
+        return f"{self.of(prefix)}.example/{self.of(rest)}" if slash else self.of(key)
+
+
+def scrubbed(cluster: Cluster) -> Cluster:
+    """The same cluster with names replaced; events are left out, they quote everything."""
+    words = _Words()
+    objects: Objects = {}
+    for kind, items in cluster.objects.items():
+        if kind is Event:
+            continue
+        for item in items.values():
+            changed = _object(item, words)
+            objects.setdefault(kind, {})[changed.key] = changed
+    old = cluster.origin
+    origin = Origin("scrubbed", old.version, old.taken, words.of(old.namespace), old.unread)
+    return Cluster(objects, origin=origin, settings=cluster.settings)
+
+
+def _object(item: Object, words: _Words) -> Object:
+    body = _value(plain(item), words, "")
+    return convert(type(item), body)
+
+
+def _value(value: Any, words: _Words, field: str) -> Any:
+    if isinstance(value, dict):
+        return {
+            _key(key, words, field): _value(inner, words, key)
+            for key, inner in value.items()
+            if key not in (*_MESSAGE, "annotations")
+        }
+    if isinstance(value, list):
+        return [_value(inner, words, field) for inner in value]
+    if not isinstance(value, str) or field in _KEPT_FIELDS:
+        return value
+    if field in ("key", "topologyKey", "resourceName"):
+        return words.domain(value)
+    return words.of(value)
+
+
+def _key(key: str, words: _Words, field: str) -> str:
+    """Keys of maps from users are names too; keys of structs are not."""
+    if field in ("labels", "matchLabels", "nodeSelector", "selector") and key not in (
+        "matchLabels",
+        "matchExpressions",
+    ):
+        return words.domain(key)
+    if field in ("requests", "limits", "capacity", "allocatable", "hard", "used"):
+        return words.domain(key) if "/" in key else key
+    return key

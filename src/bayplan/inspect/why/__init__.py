@@ -1,0 +1,22 @@
+"""Why a pod waits or is where it is: facts, proof, and the smallest changes that help."""
+
+from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Group, Near, Pending, Score
+from bayplan.inspect.why.on_node import why_on_node
+from bayplan.inspect.why.owner import OwnerAnswer, why_owner
+from bayplan.inspect.why.pending import why_pending
+from bayplan.inspect.why.pod import why_pod
+
+__all__ = [
+    "Answer",
+    "Fix",
+    "FunnelRow",
+    "Group",
+    "Near",
+    "OwnerAnswer",
+    "Pending",
+    "Score",
+    "why_on_node",
+    "why_owner",
+    "why_pending",
+    "why_pod",
+]

@@ -1,0 +1,92 @@
+"""What the API server would refuse or add when a pod is made: priority, account, quota.
+
+A pod that exists has passed; one from a file or an owner's template has not. `admitted` fills in
+what the server would (defaults, priority, default tolerations), `refused` says what it would not
+accept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from bayplan.api import Pod, PriorityClass, Toleration, convert, quantity
+from bayplan.api.defaults import apply_defaults
+from bayplan.api.requests import parse_all, pod_requests
+from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.errors import unknown
+from bayplan.inspect.objects import ResourceQuota
+
+SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def admitted(cluster: Cluster, body: dict[str, Any]) -> Pod:
+    """The pod as the API server would store it."""
+    body = {"apiVersion": "v1", **body, "kind": "Pod"}
+    meta = body.setdefault("metadata", {})
+    meta.setdefault("namespace", cluster.origin.namespace)
+    meta.setdefault("name", f"{meta.get('generateName', 'pod-')}new".replace("--", "-"))
+    meta.setdefault("uid", f"new/{meta['namespace']}/{meta['name']}")
+    apply_defaults("", "v1", "pods", body)
+    pod = convert(Pod, body)
+    spec = pod.spec
+    known = {item.key for item in spec.tolerations if item.effect in ("", "NoExecute")}
+    added = tuple(
+        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=300)
+        for key in _TAINTS
+        if key not in known and "" not in known
+    )
+    chosen = _priority_class(cluster, pod)
+    priority = spec.priority
+    if priority is None:
+        name = spec.priority_class_name
+        priority = SYSTEM.get(name, 0) if chosen is None else chosen.value
+    policy = spec.preemption_policy or ("" if chosen is None else chosen.preemption_policy)
+    spec = replace(
+        spec,
+        tolerations=spec.tolerations + added,
+        priority=priority,
+        preemption_policy=policy,
+    )
+    return replace(pod, spec=spec)
+
+
+def _priority_class(cluster: Cluster, pod: Pod) -> PriorityClass | None:
+    classes = cluster.of(PriorityClass)
+    if pod.spec.priority_class_name:
+        return classes.get(pod.spec.priority_class_name)
+    return next((item for item in classes.values() if item.global_default), None)
+
+
+def refused(cluster: Cluster, pod: Pod) -> list[str]:
+    """What the API server would not accept about a pod, if it were made now."""
+    found = []
+    name, classes = pod.spec.priority_class_name, cluster.of(PriorityClass)
+    if name and classes and name not in classes and name not in SYSTEM:
+        found.append(f"{unknown('priority class', name, classes)}; the pod would be refused")
+    return found
+
+
+def over_quota(cluster: Cluster, pod: Pod) -> list[str]:
+    """Which quotas leave no room for one more such pod."""
+    asked = {name: amount for name, amount in pod_requests(pod).items() if amount}
+    found = []
+    for quota in cluster.of(ResourceQuota).values():
+        if quota.namespace != pod.namespace or quota.spec.scopes or quota.spec.scope_selector:
+            continue
+        hard = parse_all(quota.status.hard or quota.spec.hard, "status.hard")
+        used = parse_all(quota.status.used, "status.used")
+        for name, limit in hard.items():
+            wants = quantity.NANO if name in ("pods", "count/pods") else asked.get(
+                name.removeprefix("requests."), 0
+            )  # fmt: skip
+            have = used.get(name, 0)
+            if wants and have + wants > limit:
+                show = quantity.format_nanos
+                found.append(
+                    f'quota "{quota.name}": {name} {show(have)} of {show(limit)} used, '
+                    f"the pod asks {show(wants)}"
+                )
+    return found

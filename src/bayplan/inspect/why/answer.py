@@ -1,0 +1,113 @@
+"""What an answer to "why" is made of; the JSON of `-o json` and of the HTTP face is this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bayplan.inspect.cluster import Unread
+
+
+class FunnelRow(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes that were rejected in the same way; the rows of a funnel add up to all nodes."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    nodes: int
+    facts: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+class Near(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that almost fits, and what exactly is missing there."""
+
+    node: str
+    missing: tuple[str, ...]
+    plugins: tuple[str, ...] = ()
+
+
+class Fix(msgspec.Struct, frozen=True, rename="camel"):
+    """A change after which the pod fits: decided again before it is shown."""
+
+    change: str
+    side: str
+    """`pod`, `cluster` or `both`."""
+    node: str
+    """Where the pod would land."""
+    patch: tuple[dict[str, Any], ...] = ()
+    """A JSON patch of the pod."""
+    commands: tuple[str, ...] = ()
+    objects: tuple[dict[str, Any], ...] = ()
+    """What would have to be created."""
+    removes: tuple[str, ...] = ()
+    """Pods that would have to leave their node."""
+    disturbs: int = 0
+    """How much it disturbs, for the order."""
+
+
+class Score(msgspec.Struct, frozen=True, rename="camel"):
+    """One node's weighted scores by plugin."""
+
+    node: str
+    total: int
+    plugins: dict[str, int]
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """Why one pod is where it is."""
+
+    pod: str
+    state: str
+    """pending, gated, bound, fits, nominated, notMade, otherScheduler, finished, terminating."""
+    summary: str
+    scheduler: str = ""
+    message: str = ""
+    observed: str | None = None
+    observed_reason: str = ""
+    event: str | None = None
+    identical: bool | None = None
+    """Whether our sentence is what the cluster's scheduler said; null if it said nothing."""
+    difference: str = ""
+    nodes: int = 0
+    funnel: tuple[FunnelRow, ...] = ()
+    nearest: tuple[Near, ...] = ()
+    preemption: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    node: str = ""
+    scores: tuple[Score, ...] = ()
+    notes: tuple[str, ...] = ()
+    age_seconds: int = 0
+    owner: str = ""
+    history: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+class Group(msgspec.Struct, frozen=True, rename="camel"):
+    """Pending pods with the same cause."""
+
+    cause: str
+    count: int
+    oldest_seconds: int
+    pods: tuple[str, ...]
+    """Some of them."""
+    owners: tuple[str, ...] = ()
+    message: str = ""
+    fix: Fix | None = None
+    """The one change that frees most of them."""
+    frees: int = 0
+    """How many of them it frees."""
+
+
+class Pending(msgspec.Struct, frozen=True, rename="camel"):
+    """All pending pods."""
+
+    count: int
+    groups: tuple[Group, ...]
+    pods: tuple[Answer, ...]
+    identical: int = 0
+    """Of how many our sentence is what the cluster's scheduler said."""
+    observed: int = 0
+    """Of how many it said anything."""
+    nodes: int = 0
+    unread: tuple[Unread, ...] = ()

@@ -1,0 +1,77 @@
+"""DynamicResources: the claim, its state, its device class, and the devices that there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bayplan.api import DeviceClass, ResourceClaim, ResourceSlice
+from bayplan.cluster.arrays import IntArray
+from bayplan.framework import Status
+from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.errors import unknown
+from bayplan.inspect.why.case import Case
+
+
+def claim_names(case: Case) -> list[tuple[str, str]]:
+    """The pod's claims: the name in the pod, and the object's name if it is known."""
+    made = {item.name: item.resource_claim_name for item in case.pod.status.resource_claim_statuses}
+    return [
+        (item.name, item.resource_claim_name or made.get(item.name) or "")
+        for item in case.pod.spec.resource_claims
+    ]
+
+
+def facts(case: Case, status: Status, rows: IntArray) -> list[str]:
+    found = [_claim_fact(case, name, key) for name, key in claim_names(case)]
+    free = devices_by_driver(case)
+    if free:
+        shown = listed([f"{driver}: {plural(n, 'device')}" for driver, n in free.most_common()], 3)
+        found.append(f"devices published by nodes: {shown}")
+    else:
+        found.append("no node publishes devices (there is no ResourceSlice)")
+    return found
+
+
+def _claim_fact(case: Case, name: str, key: str) -> str:
+    if not key:
+        return f'the claim "{name}" has not been made from its template yet'
+    claims = case.cluster.of(ResourceClaim)
+    claim = claims.get(f"{case.pod.namespace}/{key}")
+    if claim is None:
+        names = [c.name for c in claims.values() if c.namespace == case.pod.namespace]
+        return str(unknown("the resource claim", key, names, f'namespace "{case.pod.namespace}"'))
+    if claim.status.allocation is not None:
+        users = [item.name for item in claim.status.reserved_for]
+        used = f", reserved for {listed(users, 2)}" if users else ""
+        return f'the resource claim "{key}" is allocated already{used}'
+    asks = [_request(case, request) for request in claim.spec.devices.requests]
+    return f'the resource claim "{key}" is not allocated: {", ".join(asks)}'
+
+
+def _request(case: Case, request: object) -> str:
+    exactly = getattr(request, "exactly", None) or request
+    name = getattr(exactly, "device_class_name", "") or ""
+    count = getattr(exactly, "count", 1) or 1
+    known = case.cluster.of(DeviceClass)
+    if name and name not in known:
+        return f"asks {count} of {unknown('device class', name, known)}"
+    return f"asks {count} of class {name}" if name else f"request {getattr(request, 'name', '')}"
+
+
+def devices_by_driver(case: Case) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for item in case.cluster.of(ResourceSlice).values():
+        found[item.spec.driver] += len(item.spec.devices)
+    return found
+
+
+def lacks(case: Case, row: int) -> str:
+    status = case.status("DynamicResources", row)
+    name = case.name(row)
+    here = sum(
+        len(item.spec.devices)
+        for item in case.cluster.of(ResourceSlice).values()
+        if item.spec.node_name == name
+    )
+    reason = ", ".join(status.all_reasons) if status is not None else "devices are missing"
+    return f"{reason} ({plural(here, 'device')} on it)"

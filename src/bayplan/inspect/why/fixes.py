@@ -1,0 +1,161 @@
+"""Finds the smallest changes after which a pod fits; each is decided again before it is shown.
+
+Nodes that only one filter rejects are one change away, those that two reject need a pair. Of each
+such set of filters the nearest nodes stand for the others. Changes are tried from the least
+disturbing on, within a budget of decisions, so that a question stays quick on 5,000 nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
+
+from bayplan.api import Pod, to_builtins
+from bayplan.inspect.why.answer import Fix
+from bayplan.inspect.why.case import Case
+from bayplan.inspect.why.families import FAMILIES
+from bayplan.inspect.why.moving import move_step, new_node_steps, priority_steps, victims_text
+from bayplan.inspect.why.nearest import nearest_rows
+from bayplan.inspect.why.step import POD, Step, patched, remove, together
+
+TRIED = 24
+"""How many changes are decided again at most."""
+SHOWN = 6
+LIVE_PATHS = ("/spec/tolerations", "/spec/schedulingGates")
+"""What may be changed on a pod that exists; anything else means making it anew."""
+
+
+def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
+    """Verified changes, the least disturbing first."""
+    found: list[Fix] = []
+    seen: set[str] = set()
+    tried = 0
+    for step in _candidates(case):
+        if step.change in seen or not seen.isdisjoint(step.kind.split("+")):
+            continue
+        if len(found) >= most or tried >= TRIED:
+            break
+        seen.add(step.change)
+        tried += 1
+        fix = verify(case, step)
+        if fix is not None:
+            found.append(fix)
+            seen.add(step.kind)
+    return tuple(sorted(found, key=lambda fix: fix.disturbs))
+
+
+def _candidates(case: Case) -> Iterator[Step]:
+    """Single changes by cost, then those that take pods away or add a node, then pairs."""
+    gates = _gate_steps(case)
+    if gates:
+        yield from gates
+        return
+    if case.rejection is None:
+        singles = [step for row in nearest_rows(case, 1, 8) for step in _steps(case, row)]
+        yield from sorted(singles, key=lambda step: step.cost)
+        yield from _new_nodes(case)
+        yield from _moves(case)
+        yield from priority_steps(case)
+        pairs = [step for row in nearest_rows(case, 2, 4) for step in _pairs(case, row)]
+        yield from sorted(pairs, key=lambda step: step.cost)[:12]
+
+
+def _gate_steps(case: Case) -> list[Step]:
+    gates = case.pod.spec.scheduling_gates
+    if not gates:
+        return []
+    names = ", ".join(gate.name for gate in gates)
+    noun = "gate" if len(gates) == 1 else "gates"
+    patch = (remove("spec", "schedulingGates"),)
+    return [Step(f"remove the scheduling {noun} {names}", 5, "gate", patch)]
+
+
+def _steps(case: Case, row: int) -> list[Step]:
+    return [
+        step
+        for plugin in case.failing(row)
+        if plugin in FAMILIES
+        for step in FAMILIES[plugin].steps(case, row)
+    ]
+
+
+def _pairs(case: Case, row: int) -> Iterable[Step]:
+    parts = [FAMILIES[p].steps(case, row) if p in FAMILIES else [] for p in case.failing(row)]
+    return [together(chosen) for chosen in product(*parts)] if all(parts) else []
+
+
+def _moves(case: Case) -> Iterator[Step]:
+    for row in nearest_rows(case, 2, 6):
+        failing = case.failing(row)
+        if all(name in FAMILIES and FAMILIES[name].evictable for name in failing):
+            step = move_step(case, row)
+            if step is not None:
+                yield step
+
+
+def _new_nodes(case: Case) -> Iterator[Step]:
+    yield from islice(new_node_steps(case), 3)
+
+
+def verify(case: Case, step: Step) -> Fix | None:
+    """Decide again with the change made; None if the pod still does not fit."""
+    pod = patched(case.pod, step.patch)
+    with case.cluster.trial() as trial:
+        trial.put_all(step.put)
+        for item in step.delete:
+            trial.delete(item)
+        decision = trial.decide(pod)
+    node, removes, change = decision.node_name, [p.key for p in step.delete], step.change
+    cost = step.cost
+    if not node:
+        victims, nominating = decision.victims, decision.nominating
+        if not step.patch or victims is None or nominating is None:
+            return None
+        if pod.priority <= case.pod.priority:
+            return None
+        node, removes = nominating.nominated_node_name, [p.key for p in victims.pods]
+        change = f"{change}; it then preempts {victims_text(list(victims.pods))}"
+        cost += 5 * len(removes) + 30 * victims.pdb_violations
+    return Fix(
+        change,
+        step.side,
+        node,
+        step.patch,
+        step.commands or pod_commands(case, step),
+        tuple(to_builtins(item) for item in step.creates),
+        tuple(removes),
+        cost,
+    )
+
+
+def pod_commands(case: Case, step: Step) -> tuple[str, ...]:
+    """How to make a change of the pod: in place, in its owner's template, or anew."""
+    if step.side != POD or not step.patch:
+        return ()
+    pod = case.pod
+    owner = case.cluster.owner_of(pod)
+    if all(op["path"].startswith(LIVE_PATHS) for op in step.patch):
+        return (f"kubectl patch pod -n {pod.namespace} {pod.name} {_json_patch(step.patch, '')}",)
+    if owner is not None and owner.KIND != "Job":
+        where = f"{owner.KIND.lower()} -n {owner.namespace} {owner.name}"
+        return (f"kubectl patch {where} {_json_patch(step.patch, '/spec/template')}",)
+    return (_anew(pod, step),)
+
+
+def _anew(pod: Pod, step: Step) -> str:
+    name = f"-n {pod.namespace} {pod.name}"
+    return (
+        f"kubectl get pod {name} -o json | kubectl patch --local -f - -o json "
+        f"{_json_patch(step.patch, '')} | kubectl replace --force -f -"
+    )
+
+
+def _json_patch(ops: Iterable[dict[str, object]], prefix: str) -> str:
+    body = [
+        {**op, "path": f"{prefix}{op['path']}"}
+        for op in ops
+        if not (prefix and op["path"] == "/spec/priority")
+    ]
+    return f"--type=json -p {shlex.quote(json.dumps(body))}"

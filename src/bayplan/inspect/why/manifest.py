@@ -1,0 +1,58 @@
+"""Pods out of a file: of a pod or of the template of a workload, as the API server would make."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bayplan.api import Pod, yaml
+from bayplan.errors import DecodeError
+from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.errors import SourceError
+from bayplan.inspect.why.admission import admitted
+
+
+def read_pods(cluster: Cluster, filename: str) -> list[Pod]:
+    """One pod for each object in a file that is or makes pods; `-` is standard input."""
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
+        return pods_of(cluster, yaml.load_all(text))
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "it is not text"
+        raise SourceError(f'reading "{filename}": {reason}') from problem
+    except DecodeError as problem:
+        raise SourceError(f'reading "{filename}": {problem}') from problem
+
+
+def pods_of(cluster: Cluster, documents: list[Any]) -> list[Pod]:
+    """Pods of decoded documents; raises SourceError if there is none."""
+    found = []
+    for document in documents:
+        items = document.get("items") if isinstance(document, dict) else None
+        for item in items if isinstance(items, list) else [document]:
+            body = _pod_body(item)
+            if body is not None:
+                found.append(admitted(cluster, body))
+    if not found:
+        raise SourceError("there is no pod, and nothing that makes pods, in it")
+    return found
+
+
+def _pod_body(item: Any) -> dict[str, Any] | None:
+    if not isinstance(item, dict) or not isinstance(item.get("spec"), dict):
+        return None
+    if item.get("kind") == "Pod":
+        return dict(item)
+    spec = item["spec"]
+    if isinstance(spec.get("jobTemplate"), dict):
+        spec = spec["jobTemplate"].get("spec") or {}
+    template = spec.get("template")
+    if not isinstance(template, dict):
+        return None
+    meta = {**(template.get("metadata") or {})}
+    above = item.get("metadata") or {}
+    meta.setdefault("name", f"{above.get('name', 'pod')}-new")
+    if above.get("namespace"):
+        meta["namespace"] = above["namespace"]
+    return {"metadata": meta, "spec": template.get("spec") or {}}

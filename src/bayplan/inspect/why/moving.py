@@ -1,0 +1,179 @@
+"""Changes that take pods away: move or evict exactly these, raise a priority, add a node.
+
+The pods that have to leave a node are found as preemption finds them, but without looking at
+priorities: all that may leave are taken off a copy of the node, then put back one by one, the ones
+that are hardest to move first; who no longer fits has to go. Pods of daemon sets and static pods
+stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from bayplan.api import Node, Pod, PriorityClass
+from bayplan.api.labels import compile_selector
+from bayplan.cluster.info import PodInfo
+from bayplan.framework.runtime.filtering import run_add_pod, run_filters_on, run_remove_pod
+from bayplan.inspect.amounts import listed
+from bayplan.inspect.objects import Budget
+from bayplan.inspect.trial import unbound
+from bayplan.inspect.why.case import CORDON, Case
+from bayplan.inspect.why.families.taints import LIFECYCLE
+from bayplan.inspect.why.families.volumes import volume_labels
+from bayplan.inspect.why.step import Step, set_to
+
+HOSTNAME = "kubernetes.io/hostname"
+POOLS = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/instance-type",
+)
+CRITICAL = 2_000_000_000
+NEW = "new-node"
+
+
+def leavers(case: Case, row: int) -> list[Pod]:
+    """The fewest pods that must leave a node so that the pod fits; empty if that cannot help."""
+    node, state = case.node(row).clone(), case.state.clone()
+    profile, pod = case.profile, case.pod
+    movable = sorted(
+        (info for info in node.pods if _may_leave(info.pod)),
+        key=lambda info: (info.priority, _size(info)),
+    )
+    for info in movable:
+        node.remove_pod(info)
+        run_remove_pod(profile, state, pod, info, node)
+    if run_filters_on(profile, state, pod, node) is not None:
+        return []
+    gone = []
+    for info in reversed(movable):  # the most important and largest stay if they can
+        node.add_pod(info)
+        run_add_pod(profile, state, pod, info, node)
+        if run_filters_on(profile, state, pod, node) is not None:
+            node.remove_pod(info)
+            run_remove_pod(profile, state, pod, info, node)
+            gone.append(info.pod)
+    return gone
+
+
+def _may_leave(pod: Pod) -> bool:
+    owner = pod.controller
+    kind = owner.kind if owner is not None else ""
+    return kind not in ("DaemonSet", "Node") and pod.priority < CRITICAL and not pod.terminating
+
+
+def _size(info: PodInfo) -> int:
+    return sum(amount for _, amount in info.traits.used)
+
+
+def move_step(case: Case, row: int) -> Step | None:
+    """Take the fewest pods off a node; says where each would go, tried in the engine."""
+    gone = leavers(case, row)
+    if not gone or len(gone) > 8:
+        return None
+    places: dict[str, str] = {}
+    with case.cluster.trial() as trial:
+        for pod in gone:
+            trial.delete(pod)
+        if not trial.place(case.pod).placed:
+            return None
+        for pod in gone:
+            places[pod.key] = trial.place(unbound(pod)).node_name
+    name = case.name(row)
+    broken = [key for key, budget in case.cluster.budgets.items() if _breaks(budget, gone)]
+    moved = all(places.values())
+    if moved:
+        shown = listed([f"{key} to {node}" for key, node in places.items()], 3)
+        text = f"move {shown}, off {name}"
+    else:
+        waits = [key for key, node in places.items() if not node]
+        text = f"evict {listed(list(places), 3)} from {name} ({listed(waits, 2)} would then wait)"
+    if broken:
+        text += f"; the disruption budget {listed(broken, 1)} does not allow it now"
+    cost = (50 if moved else 75) + 5 * len(gone) + 30 * len(broken)
+    commands = tuple(f"kubectl delete pod -n {pod.namespace} {pod.name}" for pod in gone)
+    return Step(text, cost, "move", delete=tuple(gone), commands=commands)
+
+
+def _breaks(budget: Budget, gone: list[Pod]) -> bool:
+    """Whether a budget does not allow that all these pods go now."""
+    selector = compile_selector(budget.spec.selector)
+    hit = [p for p in gone if p.namespace == budget.namespace and selector.matches(p.labels)]
+    return len(hit) > budget.status.disruptions_allowed
+
+
+def priority_steps(case: Case) -> Iterator[Step]:
+    """Give the pod a priority class under which preemption makes room; the lowest first."""
+    if case.pod.spec.preemption_policy == "Never":
+        return
+    classes = sorted(case.cluster.of(PriorityClass).values(), key=lambda item: item.value)
+    for found in classes:
+        if not case.pod.priority < found.value < CRITICAL or found.preemption_policy == "Never":
+            continue
+        ops = (
+            set_to(found.name, "spec", "priorityClassName"),
+            set_to(found.value, "spec", "priority"),
+        )
+        text = f'use the priority class "{found.name}" ({found.value})'
+        yield Step(text, 60, "priority", ops)
+
+
+def new_node_steps(case: Case) -> Iterator[Step]:
+    """One more node like those of each group, the largest groups first."""
+    seen: dict[tuple[object, ...], tuple[Node, int]] = {}
+    for node in case.table.nodes:
+        key = _group(node)
+        first, count = seen.get(key, (node, 0))
+        seen[key] = (first, count + 1)
+    for node, _ in sorted(seen.values(), key=lambda item: -item[1])[:12]:
+        if _large_enough(case, node):
+            yield _like(node, volume_labels(case))
+
+
+def _group(node: Node) -> tuple[object, ...]:
+    pool = tuple(node.labels.get(key, "") for key in POOLS)
+    zone = node.labels.get("topology.kubernetes.io/zone", "")
+    room = tuple(sorted((name, str(amount)) for name, amount in node.status.allocatable.items()))
+    return (*pool, zone, room, _lasting(node))
+
+
+def _lasting(node: Node) -> tuple[object, ...]:
+    return tuple(t for t in node.spec.taints if t.key not in LIFECYCLE and t.key != CORDON)
+
+
+def _large_enough(case: Case, node: Node) -> bool:
+    row = case.table.row_of(node.name)
+    if row is None:
+        return False
+    info = case.node(row)
+    return all(
+        info.allocatable_of(name) >= amount
+        for name, amount in case.info.traits.resources.fit.items()
+    )
+
+
+def _like(node: Node, where: dict[str, str]) -> Step:
+    labels = {**node.labels, **where}
+    if HOSTNAME in node.labels:
+        labels[HOSTNAME] = NEW
+    meta = replace(
+        node.metadata, name=NEW, uid=NEW, labels=labels, resource_version="", annotations={}
+    )
+    spec = replace(node.spec, unschedulable=False, taints=_lasting(node), provider_id="")
+    fresh = replace(node, metadata=meta, spec=spec)
+    pool = next((node.labels[key] for key in POOLS if key in node.labels), "")
+    zone = labels.get("topology.kubernetes.io/zone", "")
+    about = [part for part in (pool, zone and f"zone {zone}") if part]
+    room = node.status.allocatable
+    about += [f"{room[name]} {name}" for name in ("cpu", "memory") if name in room]
+    text = f"add one more node like {node.name} ({', '.join(map(str, about))})"
+    return Step(text, 40, "node", put=(fresh,), creates=(fresh,))
+
+
+def victims_text(pods: list[Pod]) -> str:
+    """Who would be evicted."""
+    return listed([f"{pod.key} (priority {pod.priority})" for pod in pods], 3)

@@ -1,0 +1,109 @@
+"""`why deployment/web`: its pods that wait, or why it has not made them at all."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from bayplan.api import plain
+from bayplan.inspect.cluster import Cluster, is_pending
+from bayplan.inspect.objects import Owner, ServiceAccount
+from bayplan.inspect.why.admission import admitted, over_quota, refused
+from bayplan.inspect.why.answer import Answer
+from bayplan.inspect.why.observed import events_about
+from bayplan.inspect.why.pod import why_pod
+
+
+class OwnerAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """Why the pods of an owner are where they are."""
+
+    owner: str
+    wanted: int
+    made: int
+    pending: int
+    summary: str
+    notes: tuple[str, ...] = ()
+    """Why pods were not made."""
+    pods: tuple[Answer, ...] = ()
+
+
+def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
+    """Ask about an owner: first its pending pods, one of each template; else one that runs."""
+    pods = [pod for pod in cluster.pods_of(owner) if not pod.finished]
+    waiting = [pod for pod in pods if is_pending(pod)]
+    seen: set[bytes] = set()
+    chosen = []
+    for pod in waiting:
+        signature = cluster.engine.cache.infos.make(pod).signature
+        if signature not in seen:
+            seen.add(signature)
+            chosen.append(pod)
+    missing = max(0, owner.wanted - len(pods))
+    answers = [why_pod(cluster, pod) for pod in (chosen or pods[:1])[:5]]
+    notes = not_made(cluster, owner) if missing else []
+    if missing and not pods:
+        answers = [_not_made(cluster, owner, notes)]
+    return OwnerAnswer(
+        f"{owner.KIND.lower()}/{owner.key}",
+        owner.wanted,
+        len(pods),
+        len(waiting),
+        _summary(owner, len(pods), len(waiting), missing),
+        tuple(notes),
+        tuple(answers),
+    )
+
+
+def _summary(owner: Owner, made: int, waiting: int, missing: int) -> str:
+    if not owner.wanted:
+        return "it wants no pods"
+    if missing:
+        return f"{missing} of {owner.wanted} pods have not been made, {waiting} wait for a node"
+    if waiting:
+        return f"{waiting} of {owner.wanted} pods wait for a node"
+    return f"all {made} pods have a node"
+
+
+def not_made(cluster: Cluster, owner: Owner) -> list[str]:
+    """Why an owner has not made its pods: its FailedCreate events, conditions, and our checks."""
+    makers = [owner]
+    if owner.KIND == "Deployment":
+        makers += [item for item in cluster.owners()
+                   if item.controller is not None and item.controller.uid == owner.uid]  # fmt: skip
+    found: dict[str, None] = {}
+    for item in makers:
+        for text in events_about(cluster, item.KIND, item.key, "FailedCreate")[-1:]:
+            found[f'{item.title} could not make a pod: "{text}"'] = None
+        for condition in item.status.conditions:
+            if condition.type == "ReplicaFailure" and condition.status == "True":
+                found[f"{item.title} says: {condition.message}"] = None
+    for text in checks(cluster, owner):
+        found[text] = None
+    return list(found)
+
+
+def checks(cluster: Cluster, owner: Owner) -> list[str]:
+    """What the API server would refuse about a pod of this owner's template."""
+    pod = admitted(cluster, template_body(owner))
+    found = [*refused(cluster, pod), *over_quota(cluster, pod)]
+    account = owner.spec.template.spec.service_account_name or "default"
+    known = cluster.of(ServiceAccount)
+    if known and f"{owner.namespace}/{account}" not in known:
+        found.append(f'the service account "{account}" is not in namespace "{owner.namespace}"')
+    return found
+
+
+def template_body(owner: Owner) -> dict[str, object]:
+    """A pod of the owner's template as plain data."""
+    body = plain(owner.spec.template)
+    meta = body.setdefault("metadata", {})
+    meta["namespace"] = owner.namespace
+    meta["name"] = f"{owner.name}-new"
+    return body
+
+
+def _not_made(cluster: Cluster, owner: Owner, notes: list[str]) -> Answer:
+    """What would happen to a pod of the template if it were made."""
+    answer = why_pod(cluster, admitted(cluster, template_body(owner)))
+    summary = "it has not been made" if notes else answer.summary
+    return replace(answer, state="notMade", summary=summary, notes=(*notes, *answer.notes))

@@ -1,0 +1,248 @@
+"""`why` for one pod: what the engine decides, in facts, compared with what the cluster says."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec.structs import replace
+
+from bayplan.api import Pod
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.framework import Status
+from bayplan.framework.runtime.filtering import run_pre_enqueue
+from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.cluster import Cluster, seconds
+from bayplan.inspect.why.admission import refused
+from bayplan.inspect.why.answer import Answer, FunnelRow
+from bayplan.inspect.why.case import Case
+from bayplan.inspect.why.families import facts_of
+from bayplan.inspect.why.fixes import fixes
+from bayplan.inspect.why.nearest import nearest
+from bayplan.inspect.why.observed import observe
+from bayplan.inspect.why.placed import compared, scores_of
+from bayplan.inspect.why.preempting import preemption_facts
+
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+"""What the API server writes into the condition of a gated pod."""
+
+
+def why_pod(cluster: Cluster, pod: Pod, *, with_fixes: bool = True) -> Answer:
+    """Why a pod is where it is."""
+    base = Answer(
+        pod=pod.key,
+        state="",
+        summary="",
+        scheduler=pod.spec.scheduler_name,
+        nodes=len(cluster.nodes),
+        age_seconds=age(cluster, pod),
+        owner=_owner(cluster, pod),
+        unread=cluster.origin.unread,
+    )
+    if pod.finished:
+        return replace(base, state="finished", summary=f"it has ended ({pod.status.phase})")
+    if pod.spec.node_name:
+        return _bound(cluster, pod, base)
+    if pod.terminating:
+        return replace(base, state="terminating", summary="it is being deleted")
+    if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
+        return _foreign(cluster, pod, base)
+    problem = refused(cluster, pod)
+    if problem:
+        base = replace(base, notes=tuple(problem))
+    decision = cluster.decide(pod)
+    case = Case(cluster, pod, decision)
+    gate = run_pre_enqueue(decision.profile, pod)
+    if gate is not None:
+        return _gated(case, base, gate, with_fixes)
+    if decision.placed:
+        return _fits(cluster, pod, base, decision)
+    return _pending(case, base, with_fixes)
+
+
+def age(cluster: Cluster, pod: Pod) -> int:
+    """Seconds since a pod was made, 0 if that is not known."""
+    made = seconds(pod.metadata.creation_timestamp)
+    return max(0, round(cluster.now - made)) if made else 0
+
+
+def _owner(cluster: Cluster, pod: Pod) -> str:
+    owner = cluster.owner_of(pod)
+    if owner is not None:
+        return owner.title
+    ref = pod.controller
+    return "" if ref is None else f"{ref.kind.lower()}/{ref.name}"
+
+
+def _pending(case: Case, base: Answer, with_fixes: bool) -> Answer:
+    message = case.decision.message
+    seen = observe(case.cluster, case.pod, message)
+    nominated = case.decision.nominating
+    state, summary = "pending", _summary(case)
+    if case.decision.victims is not None and nominated is not None:
+        state = "nominated"
+        names = [pod.key for pod in case.decision.victims.pods]
+        summary = (
+            f"it preempts {listed(names)} and is nominated to {nominated.nominated_node_name}; "
+            "it is placed when they are gone"
+        )
+    return replace(
+        base,
+        state=state,
+        summary=summary,
+        message=message,
+        observed=seen.message,
+        observed_reason=seen.reason,
+        event=seen.event,
+        identical=seen.identical,
+        difference=seen.difference,
+        funnel=funnel(case),
+        nearest=nearest(case),
+        preemption=preemption_facts(case),
+        fixes=fixes(case) if with_fixes else (),
+    )
+
+
+def _summary(case: Case) -> str:
+    count = case.table.count
+    if not count:
+        return "there are no nodes"
+    if case.rejection is not None:
+        return f"no node is looked at: {case.rejection.message}"
+    close = int((case.failures == 1).sum())
+    if close:
+        return f"no node of {count:,} fits; {plural(close, 'node')} lack only one thing"
+    return f"no node of {count:,} fits; each lacks more than one thing"
+
+
+def funnel(case: Case) -> tuple[FunnelRow, ...]:
+    """Nodes by what rejected them first; adds up to all nodes."""
+    return tuple(
+        FunnelRow(
+            status.plugin or _narrowing(case),
+            status.all_reasons,
+            len(rows),
+            facts_of(case, status, rows),
+            tuple(case.names(rows)),
+        )
+        for status, rows in case.groups
+    )
+
+
+def _narrowing(case: Case) -> str:
+    """The plugin that left nodes out of the search; its status does not say."""
+    error = case.decision.fit_error
+    names = sorted(error.unschedulable_plugins) if error is not None else []
+    return names[0] if len(names) == 1 else ""
+
+
+def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool) -> Answer:
+    pod, cluster = case.pod, case.cluster
+    message = GATED if pod.spec.scheduling_gates else gate.message
+    seen = observe(cluster, pod, message)
+    names = ", ".join(item.name for item in pod.spec.scheduling_gates)
+    summary = f"it is held back by {names}" if names else gate.message
+    notes = [*base.notes]
+    if pod.spec.scheduling_gates:
+        free = replace(pod, spec=replace(pod.spec, scheduling_gates=()))
+        decision = cluster.decide(free)
+        then = f"would go to {decision.node_name}" if decision.placed else decision.message
+        notes.append(f"without the gate: {then}")
+    rows = np.arange(case.table.count)
+    facts = (f"gate: {names}",) if names else facts_of(case, gate, rows)
+    row = FunnelRow(gate.plugin, (message,), base.nodes, facts)
+    return replace(
+        base,
+        state="gated" if names else "pending",
+        summary=summary,
+        message=message,
+        observed=seen.message,
+        observed_reason=seen.reason,
+        event=seen.event,
+        identical=seen.identical,
+        difference=seen.difference,
+        funnel=(row,) if base.nodes else (),
+        notes=tuple(notes),
+        fixes=fixes(case) if with_fixes else (),
+    )
+
+
+def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision) -> Answer:
+    seen = observe(cluster, pod, "")
+    notes = [*base.notes]
+    if seen.message is None and seen.event is None:
+        notes.append(
+            "its scheduler has not said anything about it: it may not have tried yet, may be "
+            "stopped, or the pod waits for a permit plugin or for its binding"
+        )
+    fitting = FunnelRow("", ("fits",), decision.feasible_nodes)
+    left = base.nodes - decision.feasible_nodes
+    rest = (FunnelRow("", ("not needed",), left),) if left > 0 else ()
+    return replace(
+        base,
+        state="fits",
+        summary=f"it would be placed on {decision.node_name} now",
+        observed=seen.message,
+        observed_reason=seen.reason,
+        event=seen.event,
+        identical=seen.identical,
+        difference=seen.difference,
+        node=decision.node_name,
+        funnel=(fitting, *rest) if decision.feasible_nodes else (),
+        notes=tuple(notes),
+    )
+
+
+def _foreign(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
+    name = pod.spec.scheduler_name
+    known = ", ".join(cluster.settings.scheduler_names)
+    seen = observe(cluster, pod, "")
+    heard = (
+        f'it has said: "{seen.message or seen.event}"'
+        if seen.message or seen.event
+        else "nothing was heard of it: check that it runs and that the name is right"
+    )
+    return replace(
+        base,
+        state="otherScheduler",
+        summary=f'it waits for the scheduler "{name}"; {heard}',
+        observed=seen.message,
+        observed_reason=seen.reason,
+        event=seen.event,
+        identical=None,
+        notes=(f"the configuration here has: {known}; give the other one with --config",),
+    )
+
+
+def _bound(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
+    here = pod.spec.node_name
+    base = replace(base, state="bound", node=here)
+    if here not in cluster.nodes:
+        return replace(base, summary=f"it is bound to {here}, a node that does not exist")
+    if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
+        name = pod.spec.scheduler_name
+        return replace(base, summary=f'it runs on {here}, placed by the scheduler "{name}"')
+    today, scores, message = scores_of(cluster, pod)
+    by_node = {score.node: score for score in scores}
+    notes = []
+    if not today:
+        notes.append(f"it would not be placed anywhere today: {message}")
+    elif here not in by_node:
+        notes.append(f"{here} would not take it today; it would go to {today}")
+    elif today != here:
+        gaps = compared(by_node[today], by_node[here])
+        notes.append(f"today it would go to {today} ({', '.join(gaps) or 'equal scores'})")
+    else:
+        others = [score for score in scores if score.node != here]
+        if others:
+            gaps = compared(by_node[here], others[0])
+            notes.append(f"ahead of {others[0].node} by {', '.join(gaps) or 'order only'}")
+        else:
+            notes.append("no other node fits")
+    return replace(base, summary=f"it runs on {here}", scores=scores, notes=(*base.notes, *notes))
+
+
+def span(total: int) -> str:
+    """`3d`, `12m`, `45s`."""
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if total >= 2 * unit:
+            return f"{total // unit}{name}"
+    return f"{total}s"

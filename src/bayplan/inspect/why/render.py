@@ -1,0 +1,192 @@
+"""Answers for people: plain lines, the most important first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from bayplan.inspect.cluster import Unread
+from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
+from bayplan.inspect.why.owner import OwnerAnswer
+from bayplan.inspect.why.pod import span
+
+WIDTH = 100
+
+
+def render(answer: Answer, *, wide: bool = False) -> list[str]:
+    """One pod."""
+    return [line.rstrip() for line in _lines(answer, wide)]
+
+
+def _lines(answer: Answer, wide: bool) -> Iterator[str]:
+    age = f", {span(answer.age_seconds)} old" if answer.age_seconds else ""
+    owner = f", of {answer.owner}" if answer.owner else ""
+    yield f"{answer.pod}: {answer.summary}"
+    yield f"  {answer.state}{age}{owner}, scheduler {answer.scheduler}"
+    if answer.message:
+        yield ""
+        yield from _wrapped(answer.message, "  ")
+    yield from _proof(answer)
+    for note in answer.notes:
+        yield from _wrapped(note, "  ", "    ")
+    if answer.funnel and answer.state != "fits":
+        yield ""
+        yield f"Why, over {answer.nodes:,} nodes:"
+        for row in answer.funnel:
+            by = f"  [{row.plugin}]" if row.plugin else ""
+            yield f"  {row.nodes:6,}  {', '.join(row.reasons)}{by}"
+            for fact in row.facts:
+                yield from _wrapped(fact, "          ", "            ")
+            if wide and row.examples:
+                yield from _wrapped(f"nodes: {', '.join(row.examples)}", "          ")
+    if answer.preemption:
+        yield ""
+        yield from _wrapped(f"Preemption: {'; '.join(answer.preemption)}", "", "  ")
+    yield from _nearest(answer.nearest, wide)
+    yield from _fixes(answer, wide)
+    yield from _scores(answer, wide)
+    if answer.history:
+        yield ""
+        yield "What the scheduler there remembers:"
+        for item in answer.history:
+            yield f"  {item}"
+    yield from unread(answer.unread)
+
+
+def _proof(answer: Answer) -> Iterator[str]:
+    if answer.identical:
+        yield "  = identical to what your scheduler says"
+    elif answer.identical is False:
+        yield "  ! your scheduler said something else:"
+        yield from _wrapped(answer.observed or answer.event or "", "      ")
+        yield from _wrapped(f"likely because {answer.difference}", "    ")
+
+
+def _nearest(rows: tuple[Near, ...], wide: bool) -> Iterator[str]:
+    if not rows:
+        return
+    yield ""
+    yield "Nearest nodes:"
+    width = max(len(row.node) for row in rows)
+    for row in rows if wide else rows[:3]:
+        missing = "; ".join(row.missing) or "nothing"
+        yield from _wrapped(f"{row.node:<{width}}  {missing}", "  ", " " * (width + 4))
+
+
+def _fixes(answer: Answer, wide: bool) -> Iterator[str]:
+    if answer.state not in ("pending", "gated", "notMade") or not answer.nodes:
+        return
+    yield ""
+    if not answer.fixes:
+        yield "No single change or pair of changes that was tried makes it fit."
+        return
+    yield "What makes it fit (each decided again), the least disturbing first:"
+    for number, fix in enumerate(answer.fixes, 1):
+        yield from fix_lines(fix, f"  {number}. ", wide or number == 1)
+
+
+def fix_lines(fix: Fix, head: str, commands: bool) -> Iterator[str]:
+    """A change, where the pod lands, and how to make it."""
+    yield from _wrapped(f"{fix.change}  ->  {fix.node}", head, " " * len(head))
+    if commands:
+        for command in fix.commands:
+            yield f"{' ' * len(head)}$ {command}"
+
+
+def _scores(answer: Answer, wide: bool) -> Iterator[str]:
+    if not answer.scores:
+        return
+    yield ""
+    yield "Scores today, the pod taken away first:"
+    rows = answer.scores if wide else answer.scores[:3]
+    names = [name for name in rows[0].plugins if wide or _differs(rows, name)]
+    head = ["NODE", "TOTAL", *names]
+    body = [
+        [
+            f"{row.node} *" if row.node == answer.node else row.node,
+            str(row.total),
+            *(str(row.plugins.get(name, 0)) for name in names),
+        ]
+        for row in rows
+    ]
+    yield from table([head, *body])
+
+
+def _differs(rows: tuple[Score, ...], name: str) -> bool:
+    return len({row.plugins.get(name, 0) for row in rows}) > 1
+
+
+def table(rows: list[list[str]]) -> Iterator[str]:
+    """Columns aligned."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for row in rows:
+        yield "  " + "   ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+
+
+def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
+    """All pending pods by cause, on one screen."""
+    if not found.count:
+        return ["No pod is pending."]
+    lines = [f"{found.count:,} pods pending on {found.nodes:,} nodes"]
+    if found.observed:
+        lines.append(
+            f"= of {found.observed:,} your scheduler has spoken of, "
+            f"{found.identical:,} answers are identical to its own"
+        )
+    shown = found.groups if wide else found.groups[:8]
+    for group in shown:
+        lines += ["", *_group(group, wide)]
+    rest = found.groups[len(shown) :]
+    if rest:
+        count = sum(group.count for group in rest)
+        lines += ["", f"and {len(rest)} more causes with {count:,} pods (-o wide shows all)"]
+    return lines + list(unread(found.unread))
+
+
+def _group(group: Group, wide: bool) -> Iterator[str]:
+    oldest = f", oldest {span(group.oldest_seconds)}" if group.oldest_seconds else ""
+    yield from _wrapped(f"{group.cause}{oldest}", f"{group.count:6,}  ", "        ")
+    names = group.owners or group.pods
+    more = f" and {group.count - len(names):,} more" if not group.owners else ""
+    if group.count <= len(names):
+        more = ""
+    yield from _wrapped(f"{', '.join(names[: 5 if wide else 3])}{more}", "        ")
+    if group.fix is not None:
+        frees = f" (frees {group.frees:,} of {group.count:,})"
+        yield from fix_lines(
+            Fix(group.fix.change + frees, group.fix.side, group.fix.node, (), group.fix.commands),
+            "        fix: ",
+            wide,
+        )
+
+
+def render_owner(found: OwnerAnswer, *, wide: bool = False) -> list[str]:
+    """An owner and its pods."""
+    lines = [f"{found.owner}: {found.summary}"]
+    for note in found.notes:
+        lines += _wrapped(note, "  ", "    ")
+    for answer in found.pods:
+        lines += ["", *render(answer, wide=wide)]
+    return lines
+
+
+def unread(items: tuple[Unread, ...]) -> Iterator[str]:
+    """What the answer lacks."""
+    if not items:
+        return
+    yield ""
+    yield "Could not be read, so the answer may lack something:"
+    for item in items:
+        without = f" ({item.without})" if item.without else ""
+        yield from _wrapped(f"{item.what}: {item.why}{without}", "  ", "    ")
+
+
+def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]

@@ -1,0 +1,159 @@
+"""`bayplan why`, asked of a running cluster and of files, through the command line."""
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from bayplan.apiserver.serving import Settings
+from bayplan.cli.snapshot import command as snapshot
+from bayplan.cli.why import command
+from bayplan.client.resources import NODES, PODS
+from bayplan.config.gates import DEFAULT_GATES
+from bayplan.config.load import default_config
+from bayplan.plugins import in_tree_registry
+from bayplan.scheduler.cluster import local_cluster
+from bayplan.testing.builders import make_node, make_pod
+
+
+def node(name, cpu, **spec):
+    room = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"capacity": room}}
+
+
+def pod(name, cpu):
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+async def until(client, name, condition):
+    async with asyncio.timeout(20):
+        while not condition(msgspec.json.decode(await client.get(PODS, name, "default"))):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    settings = Settings(store="memory", kubeconfig_out=kubeconfig)
+
+    async def why(*words):
+        arguments = [*words, "--kubeconfig", str(kubeconfig)]
+        return await asyncio.to_thread(CliRunner().invoke, command, arguments)
+
+    async with local_cluster(
+        settings,
+        config=default_config(),
+        gates=DEFAULT_GATES,
+        registry=in_tree_registry(),
+        controllers="",
+    ) as cluster:
+        client = cluster.client
+        for name, cpu in (("small", "1"), ("smaller", "1"), ("closed", "64")):
+            await client.create(NODES, node(name, cpu, unschedulable=name == "closed"))
+        await client.create(PODS, pod("fits", "500m"), "default")
+        await client.create(PODS, pod("big", "4"), "default")
+        await until(client, "fits", lambda p: p["spec"].get("nodeName"))
+        await until(client, "big", lambda p: p["status"].get("conditions"))
+        pending = await why("big")
+        placed = await why("pod/fits", "-o", "json")
+        as_yaml = await why("big", "-o", "yaml")
+        near = await why("bigg")
+        all_pending = await why("--pending", "-o", "json")
+
+    assert 0 == pending.exit_code, pending.output
+    assert "= identical to what your scheduler says" in pending.output
+    assert "2  Insufficient cpu  [NodeResourcesFit]" in pending.output
+    assert "1. uncordon closed  ->  closed" in pending.output
+    assert "What the scheduler there remembers:" in pending.output
+    found = json.loads(placed.output)
+    assert found["node"] in ("small", "smaller")
+    assert found["node"] in {score["node"] for score in found["scores"]}
+    assert yaml.safe_load(as_yaml.output)["identical"] is True
+    assert "did you mean big?" in str(near.exception)
+    grouped = json.loads(all_pending.output)
+    assert [1, 1] == [len(grouped["pods"]), len(grouped["groups"])]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A dump of a cluster of two nodes, one pod pending."""
+    path = tmp_path / "dump.yaml"
+    items = [
+        make_node("a").capacity(cpu=2, memory="4Gi", pods=10).body(),
+        make_node("b").capacity(cpu=1, memory="4Gi", pods=10).body(),
+        make_pod("web-1").req(cpu="3").body(),
+    ]
+    path.write_text(yaml.safe_dump_all(items))
+    return path
+
+
+def ask(*words):
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+def test_a_saved_cluster_is_asked(saved):
+    answer = json.loads(ask("web-1", "--from", saved, "-o", "json").output)
+
+    assert ("default/web-1", 2, None, None) == (
+        answer["pod"],
+        answer["nodes"],
+        answer["observed"],
+        answer["identical"],
+    )
+    assert 2 == sum(row["nodes"] for row in answer["funnel"])
+    assert 'lower the cpu request of container "c0" from 3 to 2' == answer["fixes"][0]["change"]
+    assert "a" == answer["fixes"][0]["node"]
+
+
+def test_a_pod_that_does_not_exist_yet_is_asked_about(saved, tmp_path):
+    manifest = tmp_path / "deployment.yaml"
+    body = make_pod().req(cpu="100m").body()
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": body["spec"]}
+    manifest.write_text(
+        yaml.safe_dump(
+            {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": template}}
+        )
+    )
+
+    found = ask("-f", manifest, "--from", saved)
+
+    assert "default/x-new: it would be placed on a now" in found.output
+
+
+def test_why_not_there(saved):
+    found = ask("web-1", "--node", "b", "--from", saved)
+
+    assert "b does not take it: 2 cpu too little (asks 3, free 1 of 1)" in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        pytest.param([], "name a pod", id="nothing asked"),
+        pytest.param(["a", "b", "c"], "one pod or owner at a time", id="three words"),
+        pytest.param(["web-1", "--pending"], "name a pod", id="two questions"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(words, text, saved):
+    found = ask(*words, "--from", saved)
+
+    assert 2 == found.exit_code
+    assert text in found.output
+
+
+def test_a_snapshot_says_the_same_as_its_source(saved, tmp_path):
+    file, other = tmp_path / "s.bayplan", tmp_path / "t.bayplan"
+
+    made = CliRunner().invoke(snapshot, ["save", str(file), "--from", str(saved)])
+    shown = CliRunner().invoke(snapshot, ["show", str(file)])
+    CliRunner().invoke(snapshot, ["scrub", str(file), str(other)])
+
+    assert "2 nodes, 1 pods" in made.output
+    assert "pending  1 pods" in shown.output
+    before = json.loads(ask("--pending", "--from", saved, "-o", "json").output)
+    after = json.loads(ask("--pending", "--from", other, "-o", "json").output)
+    assert before["pods"][0]["message"] == after["pods"][0]["message"]
+    assert "web-1" not in after["pods"][0]["pod"]
