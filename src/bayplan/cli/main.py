@@ -15,6 +15,7 @@ from bayplan.errors import BayplanError
 COMMANDS = {
     "apiserver": "serve the Kubernetes API from an embedded store",
     "bench": "measure the engine",
+    "capacity": "tell how many more pods fit, and what ends it",
     "config": "print, validate and convert scheduler configuration",
     "conformance": "replay recorded answers of the real parts and compare",
     "demo": "place a small workload and tell why",

@@ -30,6 +30,8 @@ from bayplan.inspect.settings import Settings, load_settings
 from bayplan.inspect.trial import Trial
 
 if TYPE_CHECKING:
+    from bayplan.inspect.capacity import Capacity
+    from bayplan.inspect.capacity.ask import Template
     from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
     from bayplan.inspect.why import Answer, Pending
 
@@ -271,6 +273,16 @@ class Cluster:
         from bayplan.inspect.whatif import each
 
         return each(self, what)
+
+    def capacity(
+        self, *templates: str | Template, keep_free: str = "", limit: int = 100_000
+    ) -> Capacity:
+        """How many more of templates such as `"3xdeployment/web"` fit."""
+        from bayplan.inspect.capacity import capacity
+        from bayplan.inspect.capacity.templates import parse_template
+
+        parsed = [parse_template(self, t) if isinstance(t, str) else t for t in templates]
+        return capacity(self, parsed, keep_free=keep_free, limit=limit)
 
 
 def fill(cache: Cache, objects: Objects) -> None:

@@ -1,0 +1,222 @@
+"""Fills the cluster in the engine until the next pod finds no node; then takes it all back.
+
+Several templates are placed in turn, each as often as its share, so that the answer holds for
+growing them together. Nobody is preempted: it is the free room that counts. To keep room for losing
+a node or a zone the largest number of sets is searched for which each loss still leaves every pod
+with a node; of nodes the fullest are tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from bayplan.api import OwnerReference, Pod
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.framework import Diagnosis
+from bayplan.inspect.capacity.answer import Capacity, Fit
+from bayplan.inspect.capacity.stranded import stranded
+from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.errors import InspectError
+from bayplan.inspect.whatif.ask import settle
+from bayplan.inspect.whatif.budgets import Budgets
+from bayplan.inspect.whatif.draining import Draining
+from bayplan.inspect.whatif.making import admitted
+from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.inspect.whatif.settling import Settling
+from bayplan.inspect.whatif.shapes import ZONE
+
+LIMIT = 100_000
+FULLEST = 25
+"""How many nodes are tried when room for losing one is to be kept."""
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A pod to be added, and how many of it make up one set."""
+
+    name: str
+    pod: Pod
+    share: int = 1
+
+
+def capacity(
+    cluster: Cluster,
+    templates: Sequence[Template],
+    *,
+    keep_free: str = "",
+    limit: int = LIMIT,
+) -> Capacity:
+    """How many more of the templates fit, together in their shares and each alone."""
+    if not templates:
+        raise InspectError("no template is given; name a pod, an owner or a file")
+    if keep_free not in ("", "node", "zone"):
+        raise InspectError(f'--keep-free "{keep_free}" is not known; use node or zone')
+    notes = [f"not read: {u.what}: {u.without}" for u in cluster.origin.unread]
+    with Rehearsal(cluster.engine, cluster.now) as trial:
+        settle(cluster, trial, Budgets(cluster))
+        ready = [replace(t, pod=admitted(_fresh(t), trial.engine.cache.objects)) for t in templates]
+        alone = [_alone(trial, item, limit) for item in ready]
+        mark = trial.mark
+        filling = Filling(trial, ready)
+        filling.run(limit)
+        checked = 0
+        if keep_free:
+            sets, checked = _with_room(cluster, trial, ready, filling.sets, keep_free, mark)
+            trial.undo(mark)
+            filling = Filling(trial, ready)
+            filling.run(sets * sum(item.share for item in ready))
+        return Capacity(
+            sets=filling.sets,
+            fits=tuple(
+                _fit(cluster, filling, item, one) for item, one in zip(ready, alone, strict=True)
+            ),
+            binding=filling.binding(),
+            stranded=() if keep_free else stranded(cluster, trial, [t.pod for t in ready]),
+            keep_free=keep_free,
+            checked=checked,
+            limited=filling.total >= limit,
+            notes=tuple(notes),
+        )
+
+
+class Filling:
+    """Pods added in turn by their shares until one finds no node."""
+
+    def __init__(self, trial: Rehearsal, templates: Sequence[Template]) -> None:
+        self._trial, self._templates = trial, templates
+        self.nodes: dict[str, Counter[str]] = {item.name: Counter() for item in templates}
+        self.last: Decision | None = None
+        self.sets = 0
+        self.total = 0
+
+    def run(self, limit: int) -> None:
+        """Add until nothing fits, or so many are there."""
+        while self.total < limit and self._one_set(limit):
+            self.sets += 1
+
+    def _one_set(self, limit: int) -> bool:
+        for item in self._templates:
+            for _ in range(item.share):
+                if self.total >= limit:
+                    return False
+                decision = self._trial.fill(numbered(item, self.total))
+                if not decision.placed:
+                    self.last = decision
+                    return False
+                self.total += 1
+                self.nodes[item.name][decision.node_name] += 1
+        return True
+
+    def binding(self) -> dict[str, int]:
+        """Why the last pod found no node, by how many nodes say so."""
+        error = None if self.last is None else self.last.fit_error
+        if error is None:
+            return {}
+        return dict(reasons(error.diagnosis).most_common())
+
+
+def reasons(diagnosis: Diagnosis) -> Counter[str]:
+    """How many nodes give each reason."""
+    found: Counter[str] = Counter()
+    for row in range(len(diagnosis.names)):
+        found.update(diagnosis.status_of_row(row).reasons)
+    return found
+
+
+def numbered(item: Template, number: int) -> Pod:
+    """One more pod of a template."""
+    meta = item.pod.metadata
+    name = f"{meta.name}-{number}"
+    return replace(item.pod, metadata=replace(meta, name=name, uid=f"more:{item.name}:{number}"))
+
+
+def _alone(trial: Rehearsal, item: Template, limit: int) -> tuple[int, str]:
+    mark = trial.mark
+    filling = Filling(trial, [replace(item, share=1)])
+    filling.run(limit)
+    trial.undo(mark)
+    message = "" if filling.last is None else filling.last.message
+    return filling.total, message
+
+
+def _fit(cluster: Cluster, filling: Filling, item: Template, alone: tuple[int, str]) -> Fit:
+    nodes = filling.nodes[item.name]
+    zones: Counter[str] = Counter()
+    for name, count in nodes.items():
+        node = cluster.nodes.get(name)
+        zones["" if node is None else node.labels.get(ZONE, "")] += count
+    return Fit(
+        template=item.name,
+        share=item.share,
+        together=sum(nodes.values()),
+        alone=alone[0],
+        zones=dict(sorted(zones.items())),
+        nodes=len(nodes),
+        message=alone[1],
+    )
+
+
+def _with_room(
+    cluster: Cluster,
+    trial: Rehearsal,
+    templates: Sequence[Template],
+    most: int,
+    what: str,
+    mark: int,
+) -> tuple[int, int]:
+    """The most sets with which any one node or zone may still be lost."""
+    low, high, checked = 0, most, 0
+    budgets = Budgets(cluster)
+    while low < high:
+        middle = (low + high + 1) // 2
+        trial.undo(mark)
+        Filling(trial, templates).run(middle * sum(item.share for item in templates))
+        fine, checked = _survives(cluster, trial, what, budgets)
+        if fine:
+            low = middle
+        else:
+            high = middle - 1
+    return low, checked
+
+
+def _survives(cluster: Cluster, trial: Rehearsal, what: str, budgets: Budgets) -> tuple[bool, int]:
+    groups = _groups(cluster, trial, what)
+    for names in groups:
+        mark = trial.mark
+        settling = Settling(cluster, trial, budgets)
+        Draining(trial, settling, budgets).lose(names, remove=False)
+        settling.run()
+        stuck = bool(list(settling.failed()) or list(settling.unborn()) or settling.preempted)
+        trial.undo(mark)
+        if stuck:
+            return False, len(groups)
+    return True, len(groups)
+
+
+def _groups(cluster: Cluster, trial: Rehearsal, what: str) -> list[list[str]]:
+    table = trial.engine.cache.table
+    if what == "zone":
+        zones: dict[str, list[str]] = {}
+        for name, node in cluster.nodes.items():
+            zones.setdefault(node.labels.get(ZONE, ""), []).append(name)
+        return list(zones.values())
+    order = (-table.requested(0)).argsort(kind="stable")[:FULLEST]
+    return [[table.nodes[row].name] for row in order.tolist()]
+
+
+def _fresh(item: Template) -> Pod:
+    """The template's pod without a node; somebody owns it and makes it again when it is lost."""
+    pod = item.pod
+    meta = replace(pod.metadata, namespace=pod.namespace or "default", deletion_timestamp="")
+    if pod.controller is None:
+        owner = OwnerReference("apps/v1", "ReplicaSet", item.name, f"more:{item.name}", True)
+        meta = replace(meta, owner_references=(owner,))
+    return Pod(metadata=meta, spec=replace(pod.spec, node_name=""))
+
+
+def zones_text(zones: Mapping[str, int]) -> str:
+    """`a 12, b 10`."""
+    return ", ".join(f"{zone or 'no zone'} {count}" for zone, count in zones.items())

@@ -1,0 +1,70 @@
+"""The answer to "how many more" for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bayplan.inspect.capacity.answer import Capacity
+from bayplan.inspect.capacity.ask import zones_text
+from bayplan.inspect.whatif.amounts import amount
+from bayplan.inspect.whatif.text import table
+
+REASONS = 5
+
+
+def render(found: Capacity) -> list[str]:
+    """Numbers first, then what ends it and what is stranded."""
+    return [*_head(found), "", *_fits(found), *_binding(found), *_stranded(found), *_notes(found)]
+
+
+def _head(found: Capacity) -> Iterator[str]:
+    kept = f", and any one {found.keep_free} could still be lost" if found.keep_free else ""
+    mix = " + ".join(f"{item.share} {item.template}" for item in found.fits)
+    if len(found.fits) == 1 and found.fits[0].share == 1:
+        more = "at least " if found.limited else ""
+        yield f"{more}{found.fits[0].together} more {found.fits[0].template} fit{kept}"
+    else:
+        sets = "1 more set" if found.sets == 1 else f"{found.sets} more sets"
+        yield f"{sets} of {mix} fit{kept}"
+
+
+def _fits(found: Capacity) -> Iterator[str]:
+    head = ("TEMPLATE", "TOGETHER", "ALONE", "NODES", "BY ZONE")
+    rows = [
+        (i.template, str(i.together), str(i.alone), str(i.nodes), zones_text(i.zones))
+        for i in found.fits
+    ]
+    yield from table(head, rows, indent="")
+
+
+def _binding(found: Capacity) -> Iterator[str]:
+    if not found.binding:
+        return
+    yield ""
+    yield "What ends it, by number of nodes:"
+    for reason, nodes in list(found.binding.items())[:REASONS]:
+        yield f"  {nodes:6}  {reason}"
+
+
+def _stranded(found: Capacity) -> Iterator[str]:
+    if not found.stranded:
+        return
+    yield ""
+    yield "Stranded, free but of no use to these pods:"
+    for item in found.stranded:
+        free = amount(item.resource, item.free)
+        yield f"  {item.resource} {free} on {item.nodes} node(s), for lack of {item.because}"
+        if item.holders:
+            most = (f"{who} {amount(item.because, used)}" for who, used in item.holders.items())
+            yield f"      most {item.because} there: {', '.join(most)}"
+
+
+def _notes(found: Capacity) -> Iterator[str]:
+    if found.keep_free and not found.sets:
+        yield ""
+        yield f"Note: with one more, or even now, a lost {found.keep_free} leaves pods without a node"
+    if found.keep_free == "node":
+        yield ""
+        yield f"Note: the {found.checked} fullest nodes were tried"
+    for note in found.notes:
+        yield f"Note: {note}"
