@@ -62,7 +62,7 @@ def _stranded(found: Capacity) -> Iterator[str]:
 def _notes(found: Capacity) -> Iterator[str]:
     if found.keep_free and not found.sets:
         yield ""
-        yield f"Note: with one more, or even now, a lost {found.keep_free} leaves pods without a node"
+        yield f"Note: with one more, or even now, losing a {found.keep_free} leaves pods homeless"
     if found.keep_free == "node":
         yield ""
         yield f"Note: the {found.checked} fullest nodes were tried"
