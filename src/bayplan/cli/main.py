@@ -19,6 +19,7 @@ COMMANDS = {
     "config": "print, validate and convert scheduler configuration",
     "conformance": "replay recorded answers of the real parts and compare",
     "demo": "place a small workload and tell why",
+    "diff": "compare two scheduler configurations on one cluster",
     "extender": "serve, check or start a scheduler extender",
     "global": "place stacks over regions and zones",
     "learn": "seven lessons that grow a scheduler",

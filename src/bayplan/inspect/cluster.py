@@ -32,6 +32,7 @@ from bayplan.inspect.trial import Trial
 if TYPE_CHECKING:
     from bayplan.inspect.capacity import Capacity
     from bayplan.inspect.capacity.ask import Template
+    from bayplan.inspect.diff import Diff
     from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
     from bayplan.inspect.why import Answer, Pending
 
@@ -283,6 +284,12 @@ class Cluster:
 
         parsed = [parse_template(self, t) if isinstance(t, str) else t for t in templates]
         return capacity(self, parsed, keep_free=keep_free, limit=limit)
+
+    def diff(self, other: Settings) -> Diff:
+        """Which pods would go elsewhere under other settings, all placed anew."""
+        from bayplan.inspect.diff import diff
+
+        return diff(self, self.settings, other)
 
 
 def fill(cache: Cache, objects: Objects) -> None:
