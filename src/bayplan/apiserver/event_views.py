@@ -55,7 +55,14 @@ def to_core(obj: Object) -> Object:
     out.setdefault("source", {})
     out.setdefault("reportingComponent", "")
     out.setdefault("reportingInstance", "")
+    show_times(out)
     return out
+
+
+def show_times(obj: Object) -> None:
+    """A core event shows its times also when it has none: `--sort-by` needs the field."""
+    for key in ("eventTime", "firstTimestamp", "lastTimestamp"):
+        obj.setdefault(key, None)
 
 
 # (group, resource) → (stored → view, view → stored)

@@ -134,6 +134,7 @@ NEW_EVENT_FIELDS = (
     "reportingController",
     "type",
 )
+_PARENT = tuple(f"spec.parentRef.{name}" for name in ("group", "name", "namespace", "resource"))
 NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
@@ -329,6 +330,58 @@ def _cluster() -> list[Kind]:
     ]
 
 
+def _policies() -> list[Kind]:
+    """Kinds that tell other parts of a control plane what to do."""
+    admission, flow = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
+    network = "networking.k8s.io"
+
+    def policy(resource: str, kind: str, *, status: bool = False) -> Kind:
+        return kind_of(
+            admission, "v1", resource, kind, False, status=status, categories="api-extensions"
+        )
+
+    return [
+        kind_of(
+            "autoscaling",
+            "v2",
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            True,
+            short="hpa",
+            categories="all",
+            status=True,
+        ),
+        kind_of(
+            "certificates.k8s.io",
+            "v1",
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+            False,
+            short="csr",
+            status=True,
+            subs=(Subresource("approval", "CertificateSigningRequest"),),
+            fields=("spec.signerName",),
+        ),
+        kind_of(network, "v1", "ipaddresses", "IPAddress", False, short="ip", fields=_PARENT),
+        kind_of(network, "v1", "servicecidrs", "ServiceCIDR", False, status=True),
+        policy("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
+        policy("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
+        policy("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+        policy("validatingadmissionpolicies", "ValidatingAdmissionPolicy", status=True),
+        policy("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+        policy("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        kind_of(flow, "v1", "flowschemas", "FlowSchema", False, status=True),
+        kind_of(
+            flow,
+            "v1",
+            "prioritylevelconfigurations",
+            "PriorityLevelConfiguration",
+            False,
+            status=True,
+        ),
+    ]
+
+
 def _reviews() -> list[Kind]:
     """Kinds that answer a question and are never stored."""
 
@@ -353,23 +406,27 @@ GROUP_ORDER = (
     "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
+    "autoscaling",
     "batch",
+    "certificates.k8s.io",
     "networking.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
     "storage.k8s.io",
+    "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
     "node.k8s.io",
     "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
     "resource.k8s.io",
 )
 
 
 def built_in() -> list[Kind]:
     """Return every kind that the server knows without definitions."""
-    return [*_core(), *_workloads(), *_cluster(), *_reviews()]
+    return [*_core(), *_workloads(), *_cluster(), *_policies(), *_reviews()]
 
 
 class Registry:

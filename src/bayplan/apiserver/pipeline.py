@@ -79,6 +79,10 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
         crd.definitions.prepare_for_create(obj)
     else:
         validation.prepare_for_create(kind.group, kind.resource, obj)
+    if kind.resource == "certificatesigningrequests" and not kind.custom:
+        _name_requester(request, obj)
+    if (kind.group, kind.resource) in UNATTENDED:
+        request.warnings.append(f"nothing in this cluster acts on {kind.kind} objects")
     causes = validation.validate_create(kind.group, kind.resource, obj)
     if kind.custom:
         causes = [*causes, *crd.validate_create(kind, obj)]
@@ -90,6 +94,27 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
     validation.canonicalize(kind.group, kind.resource, obj)
     if is_definition(kind):
         establish(backend, obj)
+
+
+# Kinds that are stored so that manifests with them can be applied, and that is all.
+UNATTENDED = {
+    ("networking.k8s.io", "ingresses"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+}
+
+
+def _name_requester(request: Request, obj: Object) -> None:
+    """A certificate request says who made it, whatever its author writes there."""
+    spec = obj.setdefault("spec", {})
+    spec.pop("uid", None)
+    spec.pop("extra", None)
+    spec["username"], spec["groups"] = request.user.name, list(request.user.groups)
 
 
 def fill_metadata(backend: Backend, request: Request, obj: Object) -> None:

@@ -47,9 +47,10 @@ async def _beside(served: Running, controllers: list[str]) -> AsyncIterator[None
     if not controllers:
         yield
         return
-    from bayplan.controllers.manager import beside
+    from bayplan.controllers.manager import beside, options_for
 
-    async with beside(served.server, served.token, controllers):
+    options = options_for(served.authority)
+    async with beside(served.server, served.token, controllers, options):
         yield
 
 

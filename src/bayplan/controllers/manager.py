@@ -38,6 +38,7 @@ from bayplan.controllers.replicaset import (
     ReplicationControllerController,
 )
 from bayplan.controllers.resourcequota import ResourceQuotaController
+from bayplan.controllers.rootca import RootCaPublisher
 from bayplan.controllers.runtime import Kit
 from bayplan.controllers.serviceaccount import ServiceAccountController
 from bayplan.controllers.statefulset import StatefulSetController
@@ -58,6 +59,7 @@ class Controller(Protocol):
 CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "namespace": NamespaceController,
     "serviceaccount": ServiceAccountController,
+    "root-ca-certificate-publisher": RootCaPublisher,
     "garbagecollector": GarbageCollector,
     "replicaset": ReplicaSetController,
     "replicationcontroller": ReplicationControllerController,
@@ -94,15 +96,22 @@ def select(spec: str) -> list[str]:
     return [name for name in CONTROLLERS if (every or name in named) and name not in without]
 
 
+def options_for(authority: bytes | None) -> Json:
+    """Return the options of controllers that run beside a server with this CA certificate."""
+    return {"root-ca": authority.decode() if authority else ""}
+
+
 @asynccontextmanager
-async def beside(app: AsgiApp, token: str, names: Sequence[str]) -> AsyncIterator[None]:
+async def beside(
+    app: AsgiApp, token: str, names: Sequence[str], options: Json | None = None
+) -> AsyncIterator[None]:
     """Run controllers in the process of the API server itself, without sockets."""
     if not names:
         yield
         return
     client = Client(AsgiTransport(app, token=token))
     try:
-        async with ControllerManager(client, names).running():
+        async with ControllerManager(client, names, options=options).running():
             yield
     finally:
         await client.transport.close()

@@ -146,6 +146,10 @@ class Kit:
     def classes(self, resource: Resource) -> Cache[StorageClass]:
         return self._cache(resource, StorageClass)
 
+    def typed(self, resource: Resource, type_: type[T]) -> Cache[T]:
+        """Return the cache of a resource whose objects have no spec, as a type of their own."""
+        return self._cache(resource, type_)
+
     def bare(self, resource: Resource) -> Cache[Bare]:
         """Return a cache with at least the metadata: the whole objects' if there is one."""
         return self._cache(resource, Bare)

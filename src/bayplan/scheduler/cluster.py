@@ -17,7 +17,7 @@ import msgspec
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.client import AsgiTransport, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
-from bayplan.controllers.manager import ControllerManager, select
+from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
@@ -67,7 +67,10 @@ async def local_cluster(
             asyncio.create_task(scheduler.run_informers()),
         ]
         try:
-            async with ControllerManager(_client(served), names).running():
+            manager = ControllerManager(
+                _client(served), names, options=options_for(served.authority)
+            )
+            async with manager.running():
                 await scheduler.wait_synced()
                 tasks.append(asyncio.create_task(scheduler.run()))
                 yield LocalCluster(served, client, scheduler, extenders)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bayplan.api.defaults import core, other_groups, pods, workloads
+from bayplan.api.defaults import control, core, other_groups, pods, workloads
 from bayplan.api.defaults.json_types import Object
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -42,6 +42,7 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("networking.k8s.io", "ingressclasses"): other_groups.default_ingress_class,
     ("node.k8s.io", "runtimeclasses"): other_groups.default_runtime_class,
     ("discovery.k8s.io", "endpointslices"): other_groups.default_endpoint_slice,
+    **control.DEFAULTS,
 }
 
 

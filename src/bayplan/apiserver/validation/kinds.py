@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bayplan.apiserver import event_views
 from bayplan.apiserver.validation import (
     batch,
     configs,
+    control,
     devices,
     networking,
     nodes,
@@ -97,7 +99,10 @@ _CORE: dict[tuple[str, str], Strategy] = {
         revalidate_meta=True, prepare_create=s.prepare_service_account
     ),
     ("", "events"): Strategy(
-        name=None, validate=configs.validate_core_event, create_on_update=True
+        name=None,
+        validate=configs.validate_core_event,
+        create_on_update=True,
+        canonicalize=event_views.show_times,
     ),
     ("", "persistentvolumes"): Strategy(
         namespaced=False,
@@ -363,4 +368,5 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     **_WORKLOADS,
     **_OTHERS,
     **_APART,
+    **control.STRATEGIES,
 }

@@ -1,0 +1,246 @@
+"""Kinds that steer the control plane: autoscalers, certificates, addresses, flow and policies."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from ipaddress import ip_address as parse_ip
+from ipaddress import ip_network
+
+from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation.errors import (
+    Causes,
+    forbidden,
+    immutable,
+    invalid,
+    not_supported,
+    required,
+)
+from bayplan.apiserver.validation.strategy import Strategy
+
+FEWEST_SECONDS = 600
+METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
+BLOCK = "-----BEGIN CERTIFICATE REQUEST-----"
+
+
+def validate_autoscaler(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
+    causes: Causes = []
+    if least < 1:
+        causes.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+    if most < 1:
+        causes.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
+    if most < least:
+        detail = "must be greater than or equal to `minReplicas`"
+        causes.append(invalid("spec.maxReplicas", most, detail))
+    target = spec.get("scaleTargetRef") or {}
+    causes += [required(f"spec.scaleTargetRef.{k}") for k in ("kind", "name") if not target.get(k)]
+    for i, metric in enumerate(spec.get("metrics") or []):
+        if metric.get("type") not in METRIC_TYPES:
+            field = f"spec.metrics[{i}].type"
+            causes.append(not_supported(field, metric.get("type", ""), METRIC_TYPES))
+    return causes
+
+
+def validate_certificate_request(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    text = b64decode(spec.get("request") or "").decode("utf-8", "replace")
+    causes: Causes = []
+    if BLOCK not in text:
+        detail = "PEM block type must be CERTIFICATE REQUEST"
+        causes.append(invalid("spec.request", spec.get("request", ""), detail))
+    if not spec.get("usages"):
+        causes.append(required("spec.usages"))
+    signer = spec.get("signerName", "")
+    if not signer:
+        causes.append(required("spec.signerName"))
+    elif "/" not in signer:
+        detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        causes.append(invalid("spec.signerName", signer, detail))
+    seconds = spec.get("expirationSeconds")
+    if seconds is not None and seconds < FEWEST_SECONDS:
+        detail = f"may not specify a duration less than {FEWEST_SECONDS} seconds (10 minutes)"
+        causes.append(invalid("spec.expirationSeconds", seconds, detail))
+    return causes
+
+
+def request_is_immutable(obj: Object, old: Object) -> Causes:
+    return immutable("spec", obj.get("spec"), old.get("spec"))
+
+
+def keep_certificate(obj: Object, old: Object) -> None:
+    """Approval writes conditions, the signer the certificate; neither touches the other's."""
+    obj["spec"] = old.get("spec", {})
+
+
+def keep_request(obj: Object, old: Object) -> None:
+    obj["spec"] = old.get("spec", {})
+    obj["status"] = old.get("status", {})
+
+
+def validate_service_cidr(obj: Object) -> Causes:
+    cidrs = (obj.get("spec") or {}).get("cidrs") or []
+    if not cidrs:
+        return [required("spec.cidrs", "at least one CIDR required")]
+    causes: Causes = []
+    if len(cidrs) > 2:
+        causes.append(invalid("spec.cidrs", cidrs, "may only hold up to 2 values"))
+    for i, cidr in enumerate(cidrs):
+        try:
+            ip_network(cidr)
+        except ValueError:
+            detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            causes.append(invalid(f"spec.cidrs[{i}]", cidr, detail))
+    return causes
+
+
+def cidrs_are_immutable(obj: Object, old: Object) -> Causes:
+    new, before = (obj.get("spec") or {}).get("cidrs"), (old.get("spec") or {}).get("cidrs")
+    return immutable("spec.cidrs", new, before) if new != before else []
+
+
+def ip_name(value: str) -> list[str]:
+    """An IPAddress is named by its address, in canonical form."""
+    try:
+        canonical = str(parse_ip(value)) == value
+    except ValueError:
+        canonical = False
+    return [] if canonical else ["must be a valid IP address in canonical form"]
+
+
+def validate_ip_address(obj: Object) -> Causes:
+    parent = (obj.get("spec") or {}).get("parentRef")
+    if not parent:
+        return [required("spec.parentRef")]
+    return [
+        required(f"spec.parentRef.{key}") for key in ("resource", "name") if not parent.get(key)
+    ]
+
+
+def parent_is_immutable(obj: Object, old: Object) -> Causes:
+    new, before = (obj.get("spec") or {}).get("parentRef"), (old.get("spec") or {}).get("parentRef")
+    return immutable("spec.parentRef", new, before) if new != before else []
+
+
+def validate_flow_schema(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    causes: Causes = []
+    precedence = spec.get("matchingPrecedence", 1000)
+    if not 1 <= precedence <= 10_000:
+        detail = f"must be {'positive' if precedence < 1 else 'no greater than 10000'}"
+        causes.append(invalid("spec.matchingPrecedence", precedence, detail))
+    if not (spec.get("priorityLevelConfiguration") or {}).get("name"):
+        causes.append(
+            required("spec.priorityLevelConfiguration.name", "must reference a priority level")
+        )
+    return causes
+
+
+def validate_priority_level(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    kind = spec.get("type", "")
+    if kind not in ("Exempt", "Limited"):
+        return [not_supported("spec.type", kind, ("Exempt", "Limited"))]
+    if kind == "Exempt" and spec.get("limited"):
+        return [forbidden("spec.limited", "must be nil if the type is not Limited")]
+    if kind == "Limited" and not spec.get("limited"):
+        return [required("spec.limited", "must not be empty when type is Limited")]
+    return []
+
+
+def validate_webhooks(obj: Object) -> Causes:
+    causes: Causes = []
+    for i, hook in enumerate(obj.get("webhooks") or []):
+        path = f"webhooks[{i}]"
+        if len(str(hook.get("name", "")).split(".")) < 3:
+            detail = "should be a domain with at least three segments separated by dots"
+            causes.append(invalid(f"{path}.name", hook.get("name", ""), detail))
+        causes += [
+            required(f"{path}.{key}", "")
+            for key in ("sideEffects", "admissionReviewVersions", "clientConfig")
+            if not hook.get(key)
+        ]
+    return causes
+
+
+def validate_policy(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    causes: Causes = []
+    if not spec.get("matchConstraints"):
+        causes.append(required("spec.matchConstraints"))
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        detail = "validations or auditAnnotations must be non-empty"
+        causes.append(required("spec.validations", detail))
+    return causes
+
+
+def validate_mutating_policy(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    return [
+        required(f"spec.{key}") for key in ("matchConstraints", "mutations") if not spec.get(key)
+    ]
+
+
+def validate_policy_binding(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    causes: Causes = [] if spec.get("policyName") else [required("spec.policyName")]
+    if not spec.get("validationActions"):
+        causes.append(required("spec.validationActions"))
+    return causes
+
+
+def validate_mutating_binding(obj: Object) -> Causes:
+    named = (obj.get("spec") or {}).get("policyName")
+    return [] if named else [required("spec.policyName")]
+
+
+_ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
+_NETWORK = "networking.k8s.io"
+
+STRATEGIES: dict[tuple[str, str], Strategy] = {
+    ("autoscaling", "horizontalpodautoscalers"): Strategy(
+        validate=validate_autoscaler, new_status={"desiredReplicas": 0, "currentMetrics": None}
+    ),
+    ("certificates.k8s.io", "certificatesigningrequests"): Strategy(
+        namespaced=False,
+        validate=validate_certificate_request,
+        update=request_is_immutable,
+        revalidate=False,
+        new_status={},
+        prepare_update=keep_request,
+        prepare_status=keep_certificate,
+    ),
+    (_NETWORK, "servicecidrs"): Strategy(
+        namespaced=False,
+        validate=validate_service_cidr,
+        update=cidrs_are_immutable,
+        new_status={},
+    ),
+    (_NETWORK, "ipaddresses"): Strategy(
+        name=ip_name, namespaced=False, validate=validate_ip_address, update=parent_is_immutable
+    ),
+    (_FLOW, "flowschemas"): Strategy(
+        namespaced=False, validate=validate_flow_schema, new_status={}, generation=True
+    ),
+    (_FLOW, "prioritylevelconfigurations"): Strategy(
+        namespaced=False, validate=validate_priority_level, new_status={}, generation=True
+    ),
+    (_ADMISSION, "validatingwebhookconfigurations"): Strategy(
+        namespaced=False, validate=validate_webhooks, generation=True
+    ),
+    (_ADMISSION, "mutatingwebhookconfigurations"): Strategy(
+        namespaced=False, validate=validate_webhooks, generation=True
+    ),
+    (_ADMISSION, "validatingadmissionpolicies"): Strategy(
+        namespaced=False, validate=validate_policy, new_status={}, generation=True
+    ),
+    (_ADMISSION, "validatingadmissionpolicybindings"): Strategy(
+        namespaced=False, validate=validate_policy_binding, generation=True
+    ),
+    (_ADMISSION, "mutatingadmissionpolicies"): Strategy(
+        namespaced=False, validate=validate_mutating_policy, generation=True
+    ),
+    (_ADMISSION, "mutatingadmissionpolicybindings"): Strategy(
+        namespaced=False, validate=validate_mutating_binding, generation=True
+    ),
+}
