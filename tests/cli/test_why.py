@@ -62,6 +62,7 @@ async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path):
         as_yaml = await why("big", "-o", "yaml")
         near = await why("bigg")
         all_pending = await why("--pending", "-o", "json")
+        over_http = await client.request("GET", "/inspect/v1/why", query={"pod": "default/big"})
 
     assert 0 == pending.exit_code, pending.output
     assert "= identical to what your scheduler says" in pending.output
@@ -73,6 +74,7 @@ async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path):
     assert found["node"] in {score["node"] for score in found["scores"]}
     assert yaml.safe_load(as_yaml.output)["identical"] is True
     assert "did you mean big?" in str(near.exception)
+    assert json.loads(over_http)["identical"] is True
     grouped = json.loads(all_pending.output)
     assert [1, 1] == [len(grouped["pods"]), len(grouped["groups"])]
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -65,6 +66,10 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _BROWSERS = ("Mozilla", "curl", "Wget")
 
 
+Ask = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
+"""The rest of a path and its query in, HTTP status and JSON out."""
+
+
 class ApiServer:
     """Serves the Kubernetes API from a store. An ASGI application."""
 
@@ -104,6 +109,8 @@ class ApiServer:
         self._documents = Documents(self.backend, self.tokens)
         self.pages: dict[str, Callable[[str], bytes | None]] = {}
         """What other parts of the process show below a path: the rest of it in, JSON out."""
+        self.questions: dict[str, Ask] = {}
+        """What other parts of the process answer below a path, with a query."""
         self._max_body = max_body
         self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
         self.failures = 0  # requests that ended in an unexpected exception
@@ -229,6 +236,10 @@ class ApiServer:
             if connection.path.startswith(prefix):
                 body = page(connection.path.removeprefix(prefix))
                 return Answer(200, body) if body is not None else plain_text(404, "not found\n")
+        for prefix, ask in self.questions.items():
+            if connection.path.startswith(prefix):
+                query = dict(parse_qsl(connection.query.decode("latin-1")))
+                return Answer(*await ask(connection.path.removeprefix(prefix), query))
         found = await self._documents.answer(connection)
         return found if found is not None else plain_text(404, "404 page not found\n")
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "diff": "compare two scheduler configurations on one cluster",
     "extender": "serve, check or start a scheduler extender",
     "global": "place stacks over regions and zones",
+    "inspect": "answer questions about a cluster over HTTP",
     "learn": "seven lessons that grow a scheduler",
     "nodes": "add simulated nodes to a cluster",
     "scenario": "run a cluster's life in virtual time",

@@ -19,9 +19,11 @@ from bayplan.client import AsgiTransport, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
+from bayplan.inspect.http import PREFIX as INSPECT
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
+from bayplan.scheduler.inspecting import questions
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.serving import EXPLAIN
 
@@ -62,6 +64,7 @@ async def local_cluster(
         )
         extenders.take_texts_from(scheduler)
         served.server.pages[EXPLAIN] = scheduler.explain
+        served.server.questions[INSPECT] = questions(scheduler, client).answer
         tasks = [
             asyncio.create_task(recorder.run()),
             asyncio.create_task(scheduler.run_informers()),

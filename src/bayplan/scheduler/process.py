@@ -34,6 +34,7 @@ from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch
+from bayplan.scheduler.inspecting import questions
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.options import Options, load_options
 from bayplan.scheduler.resources import resources_page
@@ -219,7 +220,7 @@ class SchedulerProcess:
 
     async def _serve(self, live: LiveScheduler, client: Client) -> Server:
         values = self._options.values
-        server = Server(self._endpoints(live), self._gatekeeper(client))
+        server = Server(self._endpoints(live, client), self._gatekeeper(client))
         host = values.text("bind-address")
         if port := values.integer("secure-port"):
             await server.listen(host, port, self._tls())
@@ -253,7 +254,7 @@ class SchedulerProcess:
         path = self._options.values.text(flag)
         return self._connect(load_kubeconfig(path)) if path else None
 
-    def _endpoints(self, live: LiveScheduler) -> Endpoints:
+    def _endpoints(self, live: LiveScheduler, client: Client) -> Endpoints:
         def election() -> str | None:
             elector = self._elector
             return None if elector is None or elector.healthy() else "the lease was not renewed"
@@ -280,6 +281,7 @@ class SchedulerProcess:
                 "/metrics/resources": metrics_page(lambda: resources_page(live.pods())),
                 "/configz": configz_page(lambda: to_data(self._options.config)),
             },
+            inspect=questions(live, client),
             explain=live.explain,
         )
 

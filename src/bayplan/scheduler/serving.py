@@ -17,6 +17,8 @@ import structlog
 from aiohttp import web
 
 from bayplan.errors import ConfigError
+from bayplan.inspect.http import PREFIX as INSPECT
+from bayplan.inspect.http import Questions
 from bayplan.observe.metrics import CONTENT_TYPE
 from bayplan.observe.slis import HealthSlis
 from bayplan.scheduler.delegated import Gatekeeper, User
@@ -43,6 +45,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     pages: Mapping[str, Page]
     explain: Callable[[str], bytes | None] = lambda pod: None
     """Tells why a pod (`namespace/name`) is where it is, as JSON; None when it is not known."""
+    inspect: Questions | None = None
+    """Answers questions about the cluster."""
 
 
 class Server:
@@ -88,6 +92,10 @@ class Server:
         if verdict != 200:
             text = "Unauthorized" if verdict == 401 else f'forbidden: cannot get "{request.path}"'
             return web.Response(status=verdict, text=f"{text}\n")
+        if self._endpoints.inspect is not None and request.path.startswith(INSPECT):
+            path = request.path.removeprefix(INSPECT)
+            status, body = await self._endpoints.inspect.answer(path, dict(request.query))
+            return web.Response(status=status, body=body, content_type="application/json")
         return self._serve(request)
 
     async def _plain(self, request: web.Request) -> web.Response:

@@ -96,7 +96,7 @@ class Scheduler:
         self.gates = gates
         self.problems: Counter[str] = Counter()
         """Unexpected exceptions by type; the pod that was tried failed, others went on."""
-        self._registry = registry
+        self.registry = registry
         self.cache = Cache()
         self.records = RecordRing()
         self.engine = self._build(config, extenders)
@@ -331,7 +331,7 @@ class Scheduler:
     def _build(self, config: KubeSchedulerConfiguration, extenders: Sequence[Extender]) -> Engine:
         engine = Engine.build(
             config,
-            self._registry,
+            self.registry,
             self.cache,
             gates=self.gates,
             extenders=sorted(extenders, key=lambda extender: extender.ignorable),
@@ -376,11 +376,11 @@ class Scheduler:
         """
         shared = self._shared
         self._tick(now)
-        old_registry, self._registry = self._registry, registry or self._registry
+        old_registry, self.registry = self.registry, registry or self.registry
         try:
             engine = self._build(config, extenders)
         except BaseException:
-            self._registry = old_registry
+            self.registry = old_registry
             raise
         for handle in engine.handles:
             handle.preempting = shared.preempting

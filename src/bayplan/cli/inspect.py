@@ -1,0 +1,56 @@
+"""`bayplan inspect serve`: questions about a cluster over HTTP, for pages and programs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bayplan.cli._source import load_cluster, source_options
+
+if TYPE_CHECKING:
+    from bayplan.inspect import Cluster
+
+
+@click.group()
+def command() -> None:
+    """Serve questions about a cluster."""
+
+
+@command.command()
+@source_options
+@click.option("--bind-address", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
+@click.option("--token", default="", envvar="BAYPLAN_TOKEN", help="Made up and printed if unset.")
+def serve(bind_address: str, port: int, token: str, **source: Any) -> None:
+    """Answer `/inspect/v1/why?pod=ns/name`, `/pending`, `/cluster`, `/openapi.json`."""
+    asyncio.run(_serve(bind_address, port, token, source))
+
+
+async def _serve(host: str, port: int, token: str, source: dict[str, Any]) -> None:
+    from bayplan.inspect.http import PREFIX, Questions
+    from bayplan.inspect.serving import InspectServer
+
+    async def load() -> Cluster:
+        return await asyncio.to_thread(load_cluster, **source)
+
+    # a file does not change under us; a running cluster does
+    age = float("inf") if source["sources"] else 5.0
+    server = InspectServer(Questions(load, max_age=age), token)
+    await server.start(host, port)
+    click.echo(f"http://{host}:{server.port}{PREFIX}cluster?token={server.token}")
+    try:
+        await _stopped()
+    finally:
+        await server.stop()
+
+
+async def _stopped() -> None:
+    """Return at Ctrl-C or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
