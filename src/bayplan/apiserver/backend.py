@@ -64,11 +64,25 @@ class Backend:
         self._second = (0, "")
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)
+        self.encoded_bytes = 0
         self.watchers: set[Watcher] = set()  # of open watches
         self.opened_watches = 0
         self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go
         self.reader = CachedReader(store, self.codec_of)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
+
+    def remember_encoded(self, size: int, limit: int) -> None:
+        """Count an encoded event; the oldest ones drop what they shared beyond the limit."""
+        self.encoded_bytes += size
+        while self.encoded_bytes > limit and self.encoded_events:
+            self.forget_encoded()
+
+    def forget_encoded(self) -> None:
+        """Drop what the oldest event shares."""
+        event = self.encoded_events.popleft()
+        cache, event.cache = event.cache, None
+        if isinstance(cache, dict):
+            self.encoded_bytes -= sum(len(v) for v in cache.values() if type(v) is bytes)
 
     def codec(self, kind: Kind) -> Codec:
         found = self._codecs.get((kind.group, kind.version, kind.resource))

@@ -11,11 +11,25 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
 from bayplan import packed
-from bayplan.apiserver.errors import ApiError, bad_request, too_large
+from bayplan.apiserver.errors import ApiError, bad_request, too_large, too_many_requests
 from bayplan.apiserver.responses import Answer, Stream
 
 Message = MutableMapping[str, Any]
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
+
+
+class Intake:
+    """The bytes of bodies that are still arriving, on all connections together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+
+    def take(self, count: int) -> None:
+        """Count what has arrived. Raises a 429 when it is too much."""
+        self.held += count
+        if self.held > self.limit:
+            raise too_many_requests("too many request bodies at once, please try again later")
 
 
 class Connection:
@@ -56,7 +70,7 @@ class Connection:
         self.pretty = False
         self.warnings: list[str] = []
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int, intake: Intake) -> bytes:
         """Return the body. Raises a 413 as soon as it is longer than allowed."""
         message = await self._receive()
         body = cast("bytes", message.get("body", b""))
@@ -64,16 +78,22 @@ class Connection:
             if len(body) > limit:
                 raise too_large(limit)
             return body
-        parts, size = [body], len(body)
-        while message.get("more_body"):
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise bad_request("the connection was closed before the body was complete")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > limit:
-                raise too_large(limit)
-        return b"".join(parts)
+        parts = [body]
+        held = 0
+        try:
+            while True:
+                held += len(parts[-1])
+                intake.take(len(parts[-1]))
+                if held > limit:
+                    raise too_large(limit)
+                if not message.get("more_body"):
+                    return b"".join(parts)
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise bad_request("the connection was closed before the body was complete")
+                parts.append(message.get("body", b""))
+        finally:
+            intake.held -= held
 
     async def gone(self) -> None:
         """Return when the client has gone away."""

@@ -36,7 +36,14 @@ from bayplan.apiserver.errors import (
     too_large,
     unauthorized,
 )
-from bayplan.apiserver.http import Connection, decode_body, plain_text, send_answer, send_stream
+from bayplan.apiserver.http import (
+    Connection,
+    Intake,
+    decode_body,
+    plain_text,
+    send_answer,
+    send_stream,
+)
 from bayplan.apiserver.impersonation import impersonate
 from bayplan.apiserver.negotiate import accept, error_media
 from bayplan.apiserver.permission import demand
@@ -52,7 +59,7 @@ from bayplan.apiserver.request import (
 from bayplan.apiserver.responses import Answer, Stream, error_answer
 from bayplan.apiserver.seats import Seats
 from bayplan.apiserver.tokens import ISSUER, Tokens
-from bayplan.store import Store, Unavailable
+from bayplan.store import Full, Store, StoreError, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +69,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_BODY = 3 * 1024 * 1024
 MAX_READS, MAX_WRITES = 400, 200
+MAX_INTAKE = 256 * 1024 * 1024  # bytes of bodies that are still arriving
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _BROWSERS = ("Mozilla", "curl", "Wget")
 
@@ -113,6 +121,7 @@ class ApiServer:
         """What other parts of the process answer below a path, with a query."""
         self._max_body = max_body
         self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
+        self._intake = Intake(MAX_INTAKE)
         self.failures = 0  # requests that ended in an unexpected exception
 
     @property
@@ -148,9 +157,9 @@ class ApiServer:
         except ApiError as error:
             media = error_media(connection.headers.get("accept"))
             result = error_answer(error, media=media, pretty=connection.pretty)
-        except Unavailable as error:
-            log.warning("store unavailable", error=str(error))
-            result = error_answer(ApiError(503, "ServiceUnavailable", "the store is unavailable"))
+        except StoreError as error:
+            log.warning("the store refuses", error=str(error), path=connection.path)
+            result = error_answer(_store_error(error))
         except Exception as error:
             self.failures += 1
             log.exception("request failed", method=connection.method, path=connection.path)
@@ -194,10 +203,10 @@ class ApiServer:
         """Run a verb when its client has a seat; a watch needs one only while it opens."""
         reading = request.verb in ("get", "list", "watch")
         seats = self._seats[reading]
+        if not reading:  # before a seat is taken: a body that trickles in must not hold one
+            request.body = await self._body(connection)
         await seats.take((request.user.name, request.user_agent))
         try:
-            if not reading:
-                request.body = await self._body(connection)
             request.output = accept(connection.headers.get("accept"))
             result = await self._dispatcher.run(request)
         finally:
@@ -209,7 +218,7 @@ class ApiServer:
         length = connection.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._max_body:
             raise too_large(self._max_body)
-        body = await connection.read(self._max_body)
+        body = await connection.read(self._max_body, self._intake)
         return decode_body(body, connection.headers.get("content-encoding"), self._max_body)
 
     def _authenticate(self, connection: Connection, path: str) -> User:
@@ -248,6 +257,16 @@ class ApiServer:
         if any(kind.group == group and not kind.custom for kind in self.backend.registry):
             raise path_not_found()
         return plain_text(404, "404 page not found\n")
+
+
+def _store_error(error: StoreError) -> ApiError:
+    """Say what a client can do about a store that cannot write, and nothing about the disk."""
+    if isinstance(error, Full):
+        text = "the store's disk is full; delete objects or free space"
+        return ApiError(507, "InsufficientStorage", text)
+    if isinstance(error, Unavailable):
+        return ApiError(503, "ServiceUnavailable", "the store is unavailable")
+    return internal("the store failed")
 
 
 def _verb(method: str, name: str, query: dict[str, str], watch: bool) -> str:

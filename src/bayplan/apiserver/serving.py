@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from bayplan import private
 from bayplan.apiserver import tls
 from bayplan.apiserver.auth import load_tokens, new_token
+from bayplan.apiserver.edge import EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.server import ApiServer
@@ -210,6 +211,7 @@ def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | Non
         date_header=False,
         server_header=False,
         ws="none",
+        http=EdgeProtocol,
     )
     config.load()
     if files is None:

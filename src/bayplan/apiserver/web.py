@@ -20,7 +20,8 @@ import uvicorn
 log = structlog.get_logger(__name__)
 
 TLS_HANDSHAKE = b"\x16"
-FIRST_BYTE_SECONDS = 30.0
+FIRST_BYTE_SECONDS = 32.0
+HANDSHAKE_SECONDS = 10.0
 
 
 class WebServer(uvicorn.Server):
@@ -82,7 +83,10 @@ class WebServer(uvicorn.Server):
             context = self._tls
             if context is not None and self._plain:
                 context = context if await _speaks_tls(connection) else None
-            await loop.connect_accepted_socket(self._protocol, connection, ssl=context)
+            handshake = HANDSHAKE_SECONDS if context is not None else None
+            await loop.connect_accepted_socket(
+                self._protocol, connection, ssl=context, ssl_handshake_timeout=handshake
+            )
         except (OSError, TimeoutError, ssl.SSLError):
             connection.close()  # the client went away, or does not speak what is served here
 

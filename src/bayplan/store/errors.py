@@ -8,6 +8,7 @@ BayplanError
     │   ├── Compacted      the past asked for is gone, or a watcher fell behind (→ 410)
     │   └── FutureRevision the revision asked for is not there yet
     ├── Unavailable        the back end cannot be reached; the outcome of a write is unknown
+    ├── Full               the disk is full: nothing new can be written
     ├── Locked             another process has the data directory open
     └── Closed             the store was closed
 """
@@ -88,6 +89,10 @@ class FutureRevision(RevisionError):
 
 class Unavailable(StoreError):
     """The back end cannot be reached; a write may or may not have happened."""
+
+
+class Full(StoreError):
+    """The disk is full: nothing new can be written, but objects can be deleted."""
 
 
 class Locked(StoreError):

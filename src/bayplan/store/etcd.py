@@ -156,6 +156,9 @@ class EtcdStore:
                 # Others may use this etcd: revisions outside our root are no news to us.
                 await self._touch()
 
+    async def check(self) -> None:
+        await self._touch()
+
     async def close(self) -> None:
         if self._closed:
             return

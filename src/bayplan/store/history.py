@@ -25,6 +25,7 @@ from bayplan.store.protocol import Event, KeyValue
 MAX_EVENTS = 50_000
 MAX_BYTES = 64 << 20
 MAX_LAG = 16_384  # events a watcher may fall behind
+MAX_LAG_BYTES = 32 << 20  # and their bytes
 MEMO_LIMIT = 20_000
 
 
@@ -35,13 +36,14 @@ def _revision_of(event: Event) -> int:
 class _Group:
     """The watchers of one prefix and the events that not all of them have read."""
 
-    __slots__ = ("base", "log", "max_lag", "prefix", "trim_at", "waiting", "watchers")
+    __slots__ = ("base", "bytes", "log", "max_lag", "prefix", "trim_at", "waiting", "watchers")
 
     def __init__(self, prefix: str, max_lag: int) -> None:
         self.prefix = prefix
         self.max_lag = max_lag
         self.trim_at = max_lag // 4 + 1
         self.log: list[Event] = []
+        self.bytes = 0
         self.base = 0  # absolute position of log[0]
         self.watchers: set[HistoryWatcher] = set()
         self.waiting: list[asyncio.Future[None]] = []
@@ -54,20 +56,42 @@ class _Group:
 
     def append(self, event: Event) -> None:
         self.log.append(event)
+        self.bytes += len(event.kv.value)
         if self.waiting:
             self.wake()
-        if len(self.log) >= self.trim_at:
+        if len(self.log) >= self.trim_at or self.bytes > MAX_LAG_BYTES:
             self.trim()
 
     def trim(self) -> None:
         """Drop what all have read; when that is not enough, what the slowest have not."""
         end = self.base + len(self.log)
         slowest = min((w.cursor for w in self.watchers), default=end)
-        keep_from = max(slowest, end - self.max_lag)
-        if keep_from > self.base:
-            del self.log[: keep_from - self.base]
-            self.base = keep_from
+        self._drop(max(slowest, end - self.max_lag) - self.base)
+        if self.bytes > MAX_LAG_BYTES:
+            size, count = self.bytes, 0
+            while size > MAX_LAG_BYTES // 2 and count < len(self.log) - 1:
+                size -= len(self.log[count].kv.value)
+                count += 1
+            self._drop(count)
         self.trim_at = len(self.log) + self.max_lag // 4 + 1
+
+    def _drop(self, count: int) -> None:
+        if count > 0:
+            self.bytes -= sum(len(event.kv.value) for event in self.log[:count])
+            del self.log[:count]
+            self.base += count
+
+
+def _fitting(events: list[Event], start: int, limit: int) -> int:
+    """Return where a batch that begins at `start` ends: at least one event, at most the limit."""
+    if not limit:
+        return len(events)
+    size = 0
+    for index in range(start, len(events)):
+        size += len(events[index].kv.value)
+        if size > limit and index > start:
+            return index
+    return len(events)
 
 
 class HistoryWatcher:
@@ -83,6 +107,7 @@ class HistoryWatcher:
         self._progress = after
         self._gone: int | None = None
         self._closed = False
+        self.batch_bytes = 0
         self.cursor = group.base + len(group.log)
 
     @property
@@ -98,16 +123,33 @@ class HistoryWatcher:
         if self.cursor < group.base:
             self.invalidate(self._history.revision)
             raise Compacted(asked=self._progress, compacted=self._history.revision)
-        batch = group.log[self.cursor - group.base :]
-        self.cursor += len(batch)
-        if self._backlog:
-            batch, self._backlog = self._backlog + batch, []
-        if self._progress < self._history.revision:
+        batch = self._cut()
+        if self.behind:
+            self._progress = max(self._progress, batch[-1].kv.mod_revision - 1)
+        elif self._progress < self._history.revision:
             self._progress = self._history.revision
         if batch and batch[0].kv.mod_revision <= self._after:
             # Opened ahead of the store: what comes up to then was asked to be left out.
             batch = [event for event in batch if event.kv.mod_revision > self._after]
         return batch
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to be taken at once."""
+        group = self._group
+        return bool(self._backlog) or self.cursor < group.base + len(group.log)
+
+    def _cut(self) -> list[Event]:
+        batch: list[Event] = []
+        if self._backlog:
+            end = _fitting(self._backlog, 0, self.batch_bytes)
+            batch, self._backlog = self._backlog[:end], self._backlog[end:]
+            if self.batch_bytes:
+                return batch
+        log, start = self._group.log, self.cursor - self._group.base
+        end = _fitting(log, start, self.batch_bytes)
+        self.cursor += end - start
+        return batch + log[start:end] if batch else log[start:end]
 
     def __aiter__(self) -> HistoryWatcher:
         return self
@@ -118,6 +160,8 @@ class HistoryWatcher:
                 return batch
             if self._closed:
                 raise StopAsyncIteration
+            if self.behind:
+                continue
             future = asyncio.get_running_loop().create_future()
             self._group.waiting.append(future)
             try:

@@ -99,6 +99,9 @@ class MemoryStore:
     async def wait_for(self, revision: int) -> None:
         await self._history.wait_for(revision)
 
+    async def check(self) -> None:
+        self._check_open()
+
     async def close(self) -> None:
         self._closed = True
         self._history.close()

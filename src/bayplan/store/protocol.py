@@ -91,6 +91,9 @@ class Watcher(Protocol):
     events, and ends when the watcher or the store is closed.
     """
 
+    batch_bytes: int
+    """How many bytes of values are taken at once, at least one event; 0: all there is."""
+
     @property
     def progress(self) -> int:
         """Every change up to this revision was handed out already (for bookmarks)."""
@@ -162,6 +165,9 @@ class Store(Protocol):
 
     async def wait_for(self, revision: int) -> None:
         """Return when `self.revision` is at least this."""
+
+    async def check(self) -> None:
+        """Return if the store can be written and read now. Raises `StoreError`."""
 
     async def close(self) -> None:
         """Finish accepted writes, end all watchers, release everything. May be called twice."""

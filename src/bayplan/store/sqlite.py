@@ -20,12 +20,12 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayplan.store.errors import Closed, Conflict, FutureRevision, NotFound, StoreError
+from bayplan.store.errors import Closed, Conflict, Full, FutureRevision, NotFound, StoreError
 from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History, HistoryWatcher
 from bayplan.store.memory import FIRST_REVISION
 from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, RangeResult, Store
 from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
-from bayplan.store.sqlite_writer import Compact, Request, Write, Writer
+from bayplan.store.sqlite_writer import Compact, Probe, Request, Write, Writer
 from bayplan.store.table import Table, build
 
 MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
@@ -148,6 +148,13 @@ class SqliteStore:
     async def wait_for(self, revision: int) -> None:
         await self._history.wait_for(revision)
 
+    async def check(self) -> None:
+        if self._closed:
+            raise Closed
+        probe = Probe()
+        self._enqueue(probe)
+        await asyncio.shield(probe.done)
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -222,7 +229,8 @@ def _settle(done: asyncio.Future[None], problem: str) -> None:
     if done.done():
         return  # the caller was cancelled meanwhile
     if problem:
-        done.set_exception(StoreError(f"writing to disk: {problem}"))
+        kind = Full if "disk is full" in problem else StoreError
+        done.set_exception(kind(f"writing to disk: {problem}"))
         done.exception()  # nobody has to wait for it
     else:
         done.set_result(None)

@@ -37,6 +37,7 @@ from bayplan.store.protocol import Event, KeyValue
 
 FILE_NAME = "bayplan.db"
 LOCK_NAME = "lock"
+RESERVE_NAME, RESERVE_BYTES = "reserve", 8 << 20
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x42415950  # "BAYP"
 SEQUENCE_BITS = 20  # an event's id is its revision and its place in the transaction
@@ -86,6 +87,34 @@ class Loaded(msgspec.Struct):
     compacted: int
 
 
+class Reserve:
+    """Room on disk that is kept for the day when there is none: for deletions."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._there = False
+
+    def restore(self) -> bool:
+        """Take the room again if it was given up; say whether it is there."""
+        if self._there:
+            return True
+        descriptor = private.open_file(self._path, os.O_WRONLY)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            self._there = True
+        except OSError:
+            self._path.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+        return self._there
+
+    def give_up(self) -> bool:
+        """Free the room; say whether there was any."""
+        was, self._there = self._there, False
+        self._path.unlink(missing_ok=True)
+        return was
+
+
 class SqliteFile:
     """One open data directory."""
 
@@ -105,8 +134,10 @@ class SqliteFile:
         except (OSError, sqlite3.Error) as error:
             os.close(self._lock)
             raise StoreError(f'opening "{directory / FILE_NAME}": {error}') from error
+        self._reserve = Reserve(directory / RESERVE_NAME)
         try:
             self._prepare(directory, synchronous)
+            self._reserve.restore()
         except BaseException:
             self.close()
             raise
@@ -165,7 +196,28 @@ class SqliteFile:
         return Loaded(items, events, revision, compacted)
 
     def write(self, events: Sequence[Event]) -> None:
-        """Write the events of one or more transactions, all or none, and sync them to disk."""
+        """Write the events of one or more transactions, all or none, and sync them to disk.
+
+        On a full disk a reserve is given up for changes and deletions; nothing new is created
+        until there is room for the reserve again.
+        """
+        creates = any(event.prev is None for event in events)
+        if creates and not self._reserve.restore():
+            raise sqlite3.OperationalError("database or disk is full (in reserve)")
+        try:
+            self._write(events)
+        except sqlite3.OperationalError as error:
+            if creates or "disk is full" not in str(error) or not self._reserve.give_up():
+                raise
+            self._write(events)
+
+    def probe(self) -> None:
+        """Write something that changes nothing. Raises sqlite3.Error."""
+        self._db.execute("UPDATE meta SET value = value WHERE name = 'compacted'")
+        if not self._reserve.restore():
+            raise sqlite3.OperationalError("database or disk is full (in reserve)")
+
+    def _write(self, events: Sequence[Event]) -> None:
         latest = {event.kv.key: event for event in events}
         execute = self._db.execute
         execute("BEGIN IMMEDIATE")

@@ -64,7 +64,16 @@ class Compact:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-Request: TypeAlias = Write | Compact
+class Probe:
+    """A request to find out whether the file can be written."""
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+Request: TypeAlias = Write | Compact | Probe
 Report: TypeAlias = Callable[[Sequence[Request], str], None]
 
 
@@ -95,8 +104,7 @@ class Writer:
         while (requests := self._queue.get()) is not None:
             stop = self._gather(requests)
             for at in range(0, len(requests), MAX_BATCH):
-                part = requests[at : at + MAX_BATCH]
-                self._tell(self._report, part, self._commit(part))
+                self._work(requests[at : at + MAX_BATCH])
             if stop:
                 break
         try:
@@ -104,6 +112,15 @@ class Writer:
         except sqlite3.Error as error:
             log.error("closing the store failed", err=str(error))
         self._tell(self._stopped.set_result, None)
+
+    def _work(self, requests: list[Request]) -> None:
+        """Do the writes in one commit; what else is asked succeeds or fails by itself."""
+        writes = [request for request in requests if isinstance(request, Write)]
+        if writes:
+            self._tell(self._report, writes, self._commit(writes))
+        for request in requests:
+            if not isinstance(request, Write):
+                self._tell(self._report, [request], self._maintain(request))
 
     def _gather(self, requests: list[Request]) -> bool:
         """Add what has come meanwhile; True when the thread is to end after it."""
@@ -117,21 +134,26 @@ class Writer:
             requests += more
         return False
 
-    def _commit(self, requests: Sequence[Request]) -> str:
-        writes = [request for request in requests if isinstance(request, Write)]
+    def _commit(self, writes: Sequence[Write]) -> str:
+        if writes[0].epoch <= self._failed_epoch:
+            self._failed_epoch = writes[-1].epoch
+            return "a write before it failed"
         try:
-            if writes:
-                if writes[0].epoch <= self._failed_epoch:
-                    self._failed_epoch = writes[-1].epoch
-                    return "a write before it failed"
-                self._file.write(list(chain.from_iterable(write.events for write in writes)))
-            for request in requests:
-                if isinstance(request, Compact):
-                    self._file.compact(request.revision)
+            self._file.write(list(chain.from_iterable(write.events for write in writes)))
         except sqlite3.Error as error:
-            if writes:
-                self._failed_epoch = writes[-1].epoch
-            log.error("writing the store failed", err=str(error), requests=len(requests))
+            self._failed_epoch = writes[-1].epoch
+            log.error("writing the store failed", err=str(error), requests=len(writes))
+            return str(error)
+        return ""
+
+    def _maintain(self, request: Compact | Probe) -> str:
+        try:
+            if isinstance(request, Compact):
+                self._file.compact(request.revision)
+            else:
+                self._file.probe()
+        except sqlite3.Error as error:
+            log.error("the store cannot be written", err=str(error))
             return str(error)
         return ""
 

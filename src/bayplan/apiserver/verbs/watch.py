@@ -13,7 +13,7 @@ something has happened since the last version that the client knows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -36,7 +36,8 @@ from bayplan.store import Compacted, Event, KeyValue, Watcher
 BOOKMARK_SECONDS = 60.0
 BEFORE_TIMEOUT_SECONDS = 2.0
 SHORTEST_DEFAULT, LONGEST_DEFAULT = 1800.0, 3600.0
-INITIAL_CHUNK = 500
+BATCH_BYTES = 128 * 1024  # of one chunk, and of events taken at once
+MAX_ENCODED = 32 << 20  # bytes of encoded events that are kept for other watchers
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _LINE_END = b"}\n"
 _HEADS = {
@@ -91,7 +92,7 @@ class _Watch:
         if chosen.name is not None and (request.namespace or not request.kind.namespaced):
             self.exact = self.prefix + chosen.name
         self.known = 0  # the newest version that the client has been told
-        self.first: list[bytes] = []  # what is sent before any change
+        self.first: Iterator[bytes] = iter(())  # what is sent before any change
         self.watcher: Watcher | None = None
         self.columns_sent = False
         output = request.output
@@ -111,14 +112,13 @@ class _Watch:
             else:
                 found = await self.backend.store.range(self.prefix)
                 self.known = found.revision
-                if initial is not False:
-                    self.first = self._initial(found.items)
-                if initial and self.bookmarks:
-                    self.first.append(self._bookmark(self.known, INITIAL_EVENTS_END))
+                items = found.items if initial is not False else []
+                self.first = self._initial(items, end=bool(initial and self.bookmarks))
             self.watcher = self.backend.store.watch(self.exact or self.prefix, after=self.known)
+            self.watcher.batch_bytes = BATCH_BYTES
             self.backend.watchers.add(self.watcher)
         except Compacted as error:
-            self.first = [self._error(gone(error))]
+            self.first = iter((self._error(gone(error)),))
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
@@ -130,7 +130,7 @@ class _Watch:
         """Yield the stream; every chunk holds whole lines."""
         for chunk in self.first:
             yield chunk
-        self.first = []
+        self.first = iter(())
         if self.watcher is None:
             return
         try:
@@ -139,17 +139,22 @@ class _Watch:
         except Compacted as error:
             yield self._error(gone(error))
 
-    def _initial(self, items: list[KeyValue]) -> list[bytes]:
-        chunks, lines = [], []
+    def _initial(self, items: Iterable[KeyValue], *, end: bool) -> Iterator[bytes]:
+        """Yield what there is; encoded as it is read, so that a slow reader holds one chunk."""
+        lines: list[bytes] = []
+        version, size = self.known, 0
         for kv in items:
-            if self._selected(kv):
-                lines.append(self._line("ADDED", kv))
-            if len(lines) == INITIAL_CHUNK:
-                chunks.append(b"".join(lines))
-                lines = []
+            if not self._selected(kv):
+                continue
+            lines.append(self._line("ADDED", kv))
+            size += len(lines[-1])
+            if size >= BATCH_BYTES:
+                yield b"".join(lines)
+                lines, size = [], 0
         if lines:
-            chunks.append(b"".join(lines))
-        return chunks
+            yield b"".join(lines)
+        if end:
+            yield self._bookmark(version, INITIAL_EVENTS_END)
 
     def _selected(self, kv: KeyValue) -> bool:
         return not self.chosen or self.chosen.matches(self.codec, kv)
@@ -218,6 +223,7 @@ class _Watch:
         line = cache.get(key)
         if line is None:
             line = cache[key] = self._line(kind, kv)
+            self.backend.remember_encoded(len(line), MAX_ENCODED)
         return cast("bytes", line)
 
     def _cache(self, event: Event) -> dict[object, object]:
@@ -226,7 +232,7 @@ class _Watch:
             event.cache = {}
             recent = self.backend.encoded_events
             if len(recent) == recent.maxlen:
-                recent.popleft().cache = None
+                self.backend.forget_encoded()
             recent.append(event)
         return cast("dict[object, object]", event.cache)
 

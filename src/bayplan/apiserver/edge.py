@@ -1,0 +1,92 @@
+"""The edge to the network: what a client may send before it is known, and how slowly.
+
+A request's head is bounded in bytes and in headers and must be complete in time, as must its body;
+little is buffered for one that does not read. Deadlines are looked at by one timer a connection,
+so an ordinary request costs nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD = 64 * 1024
+MAX_HEADERS = 256
+HEAD_SECONDS = 32.0  # as upstream
+BODY_SECONDS = 60.0
+LOOK_EVERY = 8.0
+WRITE_BUFFER = 32 * 1024
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n"
+    b"connection: close\r\n\r\n"
+)
+
+
+class HeadTooLargeError(Exception):
+    """The head of a request is larger than allowed."""
+
+
+class EdgeProtocol(HttpToolsProtocol):
+    """Uvicorn's HTTP/1.1 protocol with limits."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._head_bytes = 0
+        self._in_head = True
+        self._since = self.loop.time()  # when the head or body under way began
+        self._too_large = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        self._timer = self.loop.call_later(LOOK_EVERY, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > MAX_HEAD and not self.transport.is_closing():
+            self._too_large = True
+            self.send_400_response("")
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._too_large:
+            super().send_400_response(msg)
+            return
+        self.transport.write(_TOO_LARGE)
+        self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._since = True, self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= MAX_HEADERS:
+            self._too_large = True
+            raise HeadTooLargeError
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head_bytes, self._since = False, 0, self.loop.time()
+        super().on_headers_complete()
+
+    def _look(self) -> None:
+        """End the connection if it is late; look again later."""
+        waited = self.loop.time() - self._since
+        reading = self.cycle is not None and self.cycle.more_body
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if (self._in_head and not busy and waited > HEAD_SECONDS) or (
+            reading and not self._in_head and waited > BODY_SECONDS
+        ):
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(LOOK_EVERY, self._look)

@@ -1,0 +1,215 @@
+"""Clients that send too much, too slowly or never read, on real sockets."""
+
+import asyncio
+import sqlite3
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bayplan.apiserver import documents, edge
+from bayplan.apiserver.serving import Settings, running
+from bayplan.store import Compacted, MemoryStore, SqliteStore, StoreError, history
+from tests.apiserver.api import CONFIGMAPS, Api, configmap
+
+
+@asynccontextmanager
+async def serving(**settings):
+    async with running(Settings(store="memory", tls_generate=False, **settings)) as served:
+        yield served
+
+
+async def connect(served):
+    port = int(served.url.rpartition(":")[2])
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def answer(reader):
+    """All that comes until the server ends the connection, in whichever way."""
+    try:
+        async with asyncio.timeout(20):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+def head(served, method="GET", path="/healthz", *more):
+    lines = [f"{method} {path} HTTP/1.1", "host: x", f"authorization: Bearer {served.token}"]
+    return "\r\n".join([*lines, *more]).encode() + b"\r\n\r\n"
+
+
+async def send_all(writer, pieces):
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+    except ConnectionError:
+        pass  # the server has had enough
+
+
+async def test_a_header_without_end_is_431():
+    async with serving() as served:
+        reader, writer = await connect(served)
+        await send_all(writer, [b"GET / HTTP/1.1\r\na: ", *[b"x" * 8192] * 9])
+
+        assert b" 431 " in await answer(reader)
+        writer.close()
+
+
+async def test_headers_without_number_are_431():
+    async with serving() as served:
+        reader, writer = await connect(served)
+        await send_all(writer, [b"GET / HTTP/1.1\r\n", b"a: b\r\n" * 2000])
+
+        assert b" 431 " in await answer(reader)
+        writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: "], ids=["nothing", "half"])
+async def test_a_head_must_come_in_time(monkeypatch, sent):
+    monkeypatch.setattr(edge, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(edge, "LOOK_EVERY", 0.05)
+    async with serving() as served:
+        reader, writer = await connect(served)
+        writer.write(sent)
+
+        assert b"" == await answer(reader)
+        writer.close()
+
+
+async def test_a_body_must_come_in_time(monkeypatch):
+    monkeypatch.setattr(edge, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(edge, "LOOK_EVERY", 0.05)
+    async with serving() as served:
+        reader, writer = await connect(served)
+        writer.write(head(served, "POST", CONFIGMAPS, "content-length: 100") + b"{")
+
+        assert b"" == await answer(reader)
+        writer.close()
+
+
+async def test_bodies_that_trickle_in_hold_nobody_up():
+    async with serving(max_mutating_requests_inflight=2) as served:
+        slow = [await connect(served) for _ in range(8)]
+        for _, writer in slow:
+            writer.write(head(served, "POST", CONFIGMAPS, "content-length: 100") + b"{")
+            await writer.drain()
+        reader, writer = await connect(served)
+        body = b'{"metadata":{"name":"x"}}'
+        more = ("content-type: application/json", f"content-length: {len(body)}")
+        writer.write(head(served, "POST", CONFIGMAPS, "connection: close", *more) + body)
+
+        assert b" 201 " in await answer(reader)
+        for _, each in [*slow, (reader, writer)]:
+            each.close()
+
+
+# -- watches -------------------------------------------------------------------------------------
+
+
+async def test_an_unread_watch_is_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(history, "MAX_LAG_BYTES", 100_000)
+    store = MemoryStore(max_bytes=10_000)
+    slow = store.watch("a/", after=store.revision)
+    kept = store.watch("a/", after=store.revision)
+    for number in range(300):
+        await store.put(f"a/{number % 3}", b"x" * 1000)
+        kept.take()
+
+    with pytest.raises(Compacted):
+        slow.take()
+    await store.close()
+
+
+async def test_a_watch_takes_bounded_batches_and_misses_nothing():
+    store = MemoryStore()
+    start = store.revision
+    for number in range(50):
+        await store.put(f"a/{number}", b"x" * 1000)
+    watcher = store.watch("a/", after=start)
+    watcher.batch_bytes = 5000
+    for number in range(50, 100):
+        await store.put(f"a/{number}", b"x" * 1000)
+
+    seen, sizes = [], []
+    while len(seen) < 100:
+        batch = await anext(watcher)
+        sizes.append(len(batch))
+        seen += [event.kv.key for event in batch]
+        assert watcher.progress <= batch[-1].kv.mod_revision or len(seen) == 100
+
+    assert [f"a/{number}" for number in range(100)] == seen
+    assert max(sizes) == 5
+    assert store.revision == watcher.progress
+    await store.close()
+
+
+async def test_what_watchers_share_is_bounded_in_bytes(api, monkeypatch):
+    monkeypatch.setattr("bayplan.apiserver.verbs.watch.MAX_ENCODED", 10_000)
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1")
+    for number in range(20):
+        await api.ok("POST", CONFIGMAPS, configmap(f"x{number}") | {"data": {"a": "x" * 1000}})
+        await stream.until(number + 1)
+
+    assert api.server.backend.encoded_bytes <= 10_000
+    assert len(api.server.backend.encoded_events) < 10
+    await stream.leave()
+
+
+# -- a store that fails --------------------------------------------------------------------------
+
+
+async def test_readiness_tells_the_truth(api, monkeypatch):
+    monkeypatch.setattr(documents, "CHECK_SECONDS", 0.0)
+    ready = await api.call("GET", "/readyz")
+
+    async def broken():
+        raise StoreError("gone")
+
+    monkeypatch.setattr(api.server.store, "check", broken)
+    answers = [await api.call("GET", path) for path in ("/readyz", "/healthz", "/livez")]
+
+    assert (200, b"ok") == (ready.status, ready.raw)
+    assert [500, 500, 200] == [each.status for each in answers]
+    assert b"[-]etcd failed: reason withheld" in answers[0].raw
+    assert b"gone" not in answers[0].raw
+
+
+class FullDisk:
+    """Lets SQLite find no room while the reserve is held."""
+
+    def __init__(self, file):
+        self.file, self.full, self.write = file, False, file._write
+        self.restore = file._reserve.restore
+
+    def write_now(self, events):
+        if self.full and self.file._reserve._there:
+            raise sqlite3.OperationalError("database or disk is full")
+        self.write(events)
+
+    def restore_now(self):
+        return self.file._reserve._there if self.full else self.restore()
+
+
+async def test_on_a_full_disk_objects_can_be_deleted_and_nothing_is_created(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "CHECK_SECONDS", 0.0)
+    store = await SqliteStore.open(tmp_path)
+    api = await Api.start(store)
+    await api.ok("POST", CONFIGMAPS, configmap("x"))
+    disk = FullDisk(store._writer._file)
+    monkeypatch.setattr(disk.file, "_write", disk.write_now)
+    monkeypatch.setattr(disk.file._reserve, "restore", disk.restore_now)
+
+    disk.full = True
+    refused = await api.call("POST", CONFIGMAPS, configmap("y"))
+    deleted = await api.call("DELETE", f"{CONFIGMAPS}/x")
+    still = await api.call("POST", CONFIGMAPS, configmap("y"))
+    unready = await api.call("GET", "/readyz")
+    disk.full = False
+    made = await api.call("POST", CONFIGMAPS, configmap("y"))
+    ready = await api.call("GET", "/readyz")
+
+    found = [each.status for each in (refused, deleted, still, unready, made, ready)]
+    assert [507, 200, 507, 500, 201, 200] == found
+    assert "InsufficientStorage" == refused.body["reason"]
+    assert 0 == api.server.failures
+    await api.close()
