@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, kw_only=True):
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_generate: bool = True
-    authorization_mode: str = "AlwaysAllow"
+    authorization_mode: str = ""  # RBAC for what listens beyond loopback, else AlwaysAllow
     anonymous_auth: bool = True
     check_capacity: bool = False
     max_requests_inflight: int = 400
@@ -149,6 +149,12 @@ def _signing_key(settings: Settings) -> ec.EllipticCurvePrivateKey | None:
     return load_key(settings.data / KEY_NAME, create=True) if settings.data else None
 
 
+def _mode(settings: Settings) -> str:
+    """Return how requests are authorized; on loopback, all who have a token may do all."""
+    chosen = settings.authorization_mode
+    return chosen or ("AlwaysAllow" if is_loopback(settings.host) else "RBAC")
+
+
 def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
     """Make the server that the settings describe, on an open store."""
     server = ApiServer(
@@ -157,7 +163,7 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
         signing_key=_signing_key(settings),
         issuer=settings.service_account_issuer,
         anonymous=settings.anonymous_auth,
-        rbac=settings.authorization_mode == "RBAC",
+        rbac=_mode(settings) == "RBAC",
         check_capacity=settings.check_capacity,
         max_body=settings.max_request_bytes,
         max_reads=settings.max_requests_inflight,
@@ -172,7 +178,7 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """Run a server while the block runs; it accepts connections when the block begins."""
-    if settings.authorization_mode not in MODES:
+    if settings.authorization_mode not in ("", *MODES):
         raise ConfigError(f"--authorization-mode must be one of {', '.join(MODES)}")
     if settings.data is not None:
         private.make_directory(settings.data, DATA_FILES)

@@ -53,8 +53,7 @@ READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option(
     "--authorization-mode",
     type=click.Choice(("AlwaysAllow", "RBAC")),
-    default="AlwaysAllow",
-    show_default=True,
+    help="Default: RBAC beyond loopback, AlwaysAllow on it.",
 )
 @click.option(
     "--anonymous-auth",
@@ -109,7 +108,7 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         tls_certificate=options["tls_cert_file"],  # type: ignore[arg-type]
         tls_key=options["tls_private_key_file"],  # type: ignore[arg-type]
         tls_generate=bool(options["tls_generate"]),
-        authorization_mode=str(options["authorization_mode"]),
+        authorization_mode=str(options["authorization_mode"] or ""),
         anonymous_auth=bool(options["anonymous_auth"]),
         check_capacity=bool(options["check_bind_capacity"]),
         max_requests_inflight=int(str(options["max_requests_inflight"])),

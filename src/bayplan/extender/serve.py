@@ -43,7 +43,7 @@ def load(target: str) -> Extender:
         sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(where)
-    except ImportError as cause:
+    except (Exception, SystemExit) as cause:  # any code may run at import
         raise ConfigError(f'loading extender "{target}": {cause}') from cause
     found = getattr(module, attribute or "app", None)
     if found is None:

@@ -16,7 +16,7 @@ import structlog
 import uvicorn
 
 from bayplan.client import Client
-from bayplan.errors import ConfigError
+from bayplan.errors import BayplanError, ConfigError
 from bayplan.global_scheduler import files
 from bayplan.global_scheduler.dispatch import Dispatcher
 from bayplan.global_scheduler.http import Api
@@ -107,11 +107,15 @@ class GlobalScheduler:
         directory = self.options.directory
         while True:
             await asyncio.sleep(self.options.reread_seconds)
-            now = await asyncio.to_thread(files.newest_change, directory)
-            if now == before:
+            try:
+                now = await asyncio.to_thread(files.newest_change, directory)
+                if now == before:
+                    continue
+                base, problems = await asyncio.to_thread(files.load, directory)
+            except (BayplanError, OSError) as error:  # the folder is away: it may come back
+                log.error("inventory cannot be read", problem=str(error))
                 continue
             before = now
-            base, problems = await asyncio.to_thread(files.load, directory)
             for problem in problems:
                 log.error("inventory was not taken", problem=str(problem))
             if not problems:

@@ -40,7 +40,7 @@ def _reload(name: str) -> None:
         return
     try:
         importlib.reload(module)
-    except Exception as problem:  # any code may run at import; the old plugins stay in use
+    except (Exception, SystemExit) as problem:  # any code may run; the old plugins stay in use
         raise ConfigError(f'reloading plugin module "{name}": {problem}') from problem
 
 
@@ -53,7 +53,7 @@ def _from_file(path: Path) -> Registry:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as problem:  # any code may run at import
+    except (Exception, SystemExit) as problem:  # any code may run at import
         raise ConfigError(f'loading plugin file "{path}": {problem}') from problem
     plugins = getattr(module, "PLUGINS", None)
     if not isinstance(plugins, Mapping) or not all(callable(item) for item in plugins.values()):

@@ -34,7 +34,7 @@ def _from_python(path: Path) -> Script:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as problem:  # any code may run at import
+    except (Exception, SystemExit) as problem:  # any code may run at import
         raise ScenarioError(f"loading scenario {path}: {problem}") from problem
     scenario = getattr(module, "scenario", None)
     if not callable(scenario):

@@ -209,7 +209,8 @@ def bayplan_command(*arguments: str) -> list[str]:
 class KubeCluster(Cluster):
     """A real kube-apiserver on a real etcd, without controllers, kubelets and scheduler."""
 
-    def __init__(self, assets: Path, folder: Path) -> None:
+    def __init__(self, assets: Path, folder: Path, authorization: str = "AlwaysAllow") -> None:
+        self._authorization = authorization
         self.assets = assets
         self.port = free_port()
         super().__init__(f"https://127.0.0.1:{self.port}", TOKEN, folder)
@@ -270,7 +271,7 @@ class KubeCluster(Cluster):
                 "--bind-address=127.0.0.1",
                 f"--cert-dir={self.folder / 'certs'}",
                 f"--token-auth-file={self.folder / 'tokens.csv'}",
-                "--authorization-mode=AlwaysAllow",
+                f"--authorization-mode={self._authorization}",
                 "--anonymous-auth=false",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={self.folder / 'sa.pub'}",
@@ -331,13 +332,13 @@ class EmbeddedCluster(Cluster):
         return self.ready()
 
 
-def start_kube(folder: Path | None = None) -> KubeCluster:
+def start_kube(folder: Path | None = None, authorization: str = "AlwaysAllow") -> KubeCluster:
     """Start a real control plane; the caller must have checked `kube_assets()`."""
     assets = kube_assets()
     assert assets is not None, "the real programs are not built: run `make kube-assets`"
     own = folder is None
     where = folder or Path(tempfile.mkdtemp(prefix="bayplan-kube-"))
-    cluster = KubeCluster(assets, where)
+    cluster = KubeCluster(assets, where, authorization)
     if own:
         cluster.own(where)
     return cluster

@@ -54,7 +54,7 @@ def from_modules(names: Iterable[str]) -> Registry:
     for name in names:
         try:
             module = importlib.import_module(name)
-        except ImportError as problem:
+        except (Exception, SystemExit) as problem:  # any code may run at import
             raise ConfigError(f'loading plugin module "{name}": {problem}') from problem
         plugins = getattr(module, "PLUGINS", None)
         if not isinstance(plugins, Mapping):

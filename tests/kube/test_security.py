@@ -1,0 +1,189 @@
+"""What the real kube-apiserver refuses, ours refuses: the same requests to both, with RBAC.
+
+Users are played by impersonation, which both servers must honour for anything here to work.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+
+import pytest
+
+from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from tests.kube.twins import MEDIA, Connection
+
+pytestmark = [
+    pytest.mark.kube,
+    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
+]
+GROUP = "rbac.authorization.k8s.io"
+RBAC = f"/apis/{GROUP}/v1"
+DEFAULT = "/api/v1/namespaces/default"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+BOB = {"Impersonate-User": "bob"}
+
+
+@pytest.fixture(scope="module")
+def twins():
+    with (
+        start_kube(authorization="RBAC") as kube,
+        start_embedded(None, "--authorization-mode=RBAC") as ours,
+    ):
+        both = Connection(kube), Connection(ours)
+        for each in both:
+            grant(each, "everything-but-granting", WRITE)
+        yield both
+        for each in both:
+            each.close()
+
+
+def rule(verbs, resources, groups=("",), **more):
+    return {"apiGroups": list(groups), "resources": resources, "verbs": verbs, **more}
+
+
+WRITE = [
+    rule(["create", "patch", "update", "get"], ["*"], [GROUP]),
+    rule(["patch", "update", "get"], ["configmaps"]),
+    rule(["list"], ["secrets"], resourceNames=["x"]),
+]
+
+
+def role(name, rules):
+    kind = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole"}
+    return {**kind, "metadata": {"name": name}, "rules": rules}
+
+
+def binding(name, of, user="bob"):
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": of},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user}],
+    }
+
+
+def grant(server, name, rules):
+    assert server.ask("POST", f"{RBAC}/clusterroles", role(name, rules))[0] == 201
+    assert server.ask("POST", f"{RBAC}/clusterrolebindings", binding(name, name))[0] == 201
+
+
+def definition(plural, group, pattern="", rules=(), **metadata):
+    field = {"type": "string", **({"pattern": pattern} if pattern else {})}
+    if rules:
+        field["x-kubernetes-validations"] = [{"rule": text} for text in rules]
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"a": field}}},
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    kind = plural.title().removesuffix("s")
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", **metadata},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [version],
+        },
+    }
+
+
+AGGREGATION = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+APPROVAL = "api-approved.kubernetes.io"
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}}
+COPIES = [{"op": "copy", "from": "/data", "path": f"/data/k{n}"} for n in range(40)]
+CASES = {
+    "bind cluster-admin": (
+        "POST", f"{RBAC}/clusterrolebindings", binding("x", "cluster-admin"), "", BOB),
+    "write a role that may do more": (
+        "POST", f"{RBAC}/clusterroles", role("x", [rule(["get"], ["secrets"])]), "", BOB),
+    "write a role within one's own": (
+        "POST", f"{RBAC}/clusterroles", role("y", [rule(["get"], ["configmaps"])]), "", BOB),
+    "aggregate": (
+        "POST", f"{RBAC}/clusterroles",
+        {**role("z", []), "aggregationRule": AGGREGATION},
+        "", BOB),
+    "act as somebody else while acting as bob": (
+        "GET", f"{DEFAULT}/configmaps", None, "",
+        {"Impersonate-Group": "system:masters"}),
+    "create by apply": (
+        "PATCH", f"{DEFAULT}/configmaps/new?fieldManager=b", CONFIG, MEDIA["apply"], BOB),
+    "list one name": (
+        "GET", f"{DEFAULT}/secrets?fieldSelector=metadata.name%3Dx", None, "", BOB),
+    "list another name": (
+        "GET", f"{DEFAULT}/secrets?fieldSelector=metadata.name%3Dy", None, "", BOB),
+    "delete a system class": (
+        "DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical", None, "", {}),
+    "a protected group": ("POST", DEFINITIONS, definition("ships", "sea.k8s.io"), "", {}),
+    "a protected group, approved of wrongly": (
+        "POST", DEFINITIONS,
+        definition("ships", "sea.k8s.io", annotations={APPROVAL: "yes"}), "", {}),
+    "a built-in group": ("POST", DEFINITIONS, definition("deployments", "apps"), "", {}),
+    "a pattern with a look-ahead": (
+        "POST", DEFINITIONS, definition("ships", "sea.example.com", "(?=a)"), "", {}),
+    "a pattern that is not closed": (
+        "POST", DEFINITIONS, definition("ships", "sea.example.com", "(a"), "", {}),
+    "copies of copies": (
+        "PATCH", f"{DEFAULT}/configmaps/base", COPIES, MEDIA["json"], {}),
+    "a short-lived token": (
+        "POST", f"{DEFAULT}/serviceaccounts/base/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+         "spec": {"expirationSeconds": 10}}, "", {}),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared(twins):
+    for each in twins:
+        each.ask("POST", f"{DEFAULT}/configmaps", {
+            **CONFIG, "metadata": {"name": "base"}, "data": {"a": "x" * 1000}})  # fmt: skip
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "base"}}
+        each.ask("POST", f"{DEFAULT}/serviceaccounts", account)
+    return twins
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_answer_alike(prepared, name):
+    method, path, body, media, headers = CASES[name]
+    answers = [
+        each.ask(method, path, body, media or "application/json", headers) for each in prepared
+    ]
+
+    (status, theirs), (our_status, ours) = answers
+    assert status == our_status, (theirs, ours)
+    if status >= 400:
+        assert theirs.get("reason") == ours.get("reason")
+        if "without impersonating" not in theirs["message"]:
+            assert theirs["message"] == ours["message"]
+
+
+def test_tokens_go_with_their_account(prepared):
+    for each in prepared:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gone"}}
+        each.ask("POST", f"{DEFAULT}/serviceaccounts", account)
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        status, made = each.ask("POST", f"{DEFAULT}/serviceaccounts/gone/token", asked)
+        assert status == 201
+        token = made["status"]["token"]
+        body = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        assert {"aud", "exp", "iat", "iss", "jti", "kubernetes.io", "nbf", "sub"} == set(claims)
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        path, mine = (
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            {"Authorization": f"Bearer {token}"},
+        )
+        assert each.ask("POST", path, review, extra=mine)[0] == 201
+        assert each.ask("DELETE", f"{DEFAULT}/serviceaccounts/gone")[0] == 200
+        refused = 0
+        for _ in range(100):  # kube-apiserver keeps checked tokens for ten seconds
+            refused, _body = each.ask("POST", path, review, extra=mine)
+            if refused == 401:
+                break
+            time.sleep(0.2)
+        assert refused == 401
