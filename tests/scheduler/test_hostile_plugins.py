@@ -36,7 +36,7 @@ def test_an_extender_that_exits_is_an_error(tmp_path, monkeypatch):
         load("leaving_extender:app")
 
 
-async def test_an_inventory_that_is_away_for_a_while_is_read_again(tmp_path):
+async def test_an_inventory_that_is_away_for_a_while_is_read_again(tmp_path, monkeypatch):
     class Scheduler(run.GlobalScheduler):
         def __init__(self):
             self.options = run.Options(directory=tmp_path / "conf", reread_seconds=0.01)
@@ -53,8 +53,14 @@ async def test_an_inventory_that_is_away_for_a_while_is_read_again(tmp_path):
     CliRunner().invoke(init, [str(directory)])
     scheduler = Scheduler()
     task = asyncio.create_task(scheduler.reread(run.files.newest_change(directory)))
+    failed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(
+        run.log, "error", lambda *_, **__: loop.call_soon_threadsafe(failed.set), raising=False
+    )
     shutil.move(directory, tmp_path / "away")
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        await failed.wait()
     assert not task.done()
     shutil.move(tmp_path / "away", directory)
     (directory / "note.txt").write_text("changed")
