@@ -8,7 +8,7 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
-from bayplan.testing.servers import Cluster
+from bayplan.testing.servers import ServedCluster
 
 Json = Any
 # What two servers never share, and what each run makes anew.
@@ -24,7 +24,7 @@ MEDIA = {
 class Connection:
     """One kept connection to an API server."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ServedCluster) -> None:
         parts = urlsplit(cluster.server)
         assert parts.hostname is not None
         if parts.scheme == "https":

@@ -29,7 +29,7 @@ from bayplan.client.resources import (
     PRIORITY_CLASSES,
     STORAGE_CLASSES,
 )
-from bayplan.testing.servers import Cluster, Process
+from bayplan.testing.servers import Process, ServedCluster
 
 Json = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -84,7 +84,7 @@ class World:
     """One namespace of a cluster, and the cluster's nodes."""
 
     def __init__(
-        self, cluster: Cluster, namespace: str, folder: Path, *, node_pause: float = 0.0
+        self, cluster: ServedCluster, namespace: str, folder: Path, *, node_pause: float = 0.0
     ) -> None:
         """`node_pause`: seconds to let a scheduler see new nodes."""
         self._node_pause = node_pause

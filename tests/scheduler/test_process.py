@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from bayplan.testing.servers import Cluster, bayplan_command, free_port, start_embedded
+from bayplan.testing.servers import ServedCluster, bayplan_command, free_port, start_embedded
 
 pytestmark = pytest.mark.xdist_group("scheduler-process")
 
@@ -23,7 +23,9 @@ HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerCo
 INSECURE = ssl._create_unverified_context()
 
 
-def call(cluster: Cluster, method: str, path: str, body: object = None, kind="application/json"):
+def call(
+    cluster: ServedCluster, method: str, path: str, body: object = None, kind="application/json"
+):
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {cluster.token}", "Content-Type": kind}
     request = urllib.request.Request(cluster.server + path, data, headers, method=method)
@@ -52,7 +54,7 @@ def cluster():
         yield cluster
 
 
-def config(cluster: Cluster, path, *schedulers: str, **more) -> str:
+def config(cluster: ServedCluster, path, *schedulers: str, **more) -> str:
     document = {
         **HEAD,
         "clientConnection": {"kubeconfig": str(cluster.kubeconfig)},
@@ -64,13 +66,13 @@ def config(cluster: Cluster, path, *schedulers: str, **more) -> str:
     return str(path)
 
 
-def make_pod(cluster: Cluster, name: str, scheduler: str) -> None:
+def make_pod(cluster: ServedCluster, name: str, scheduler: str) -> None:
     spec = {"schedulerName": scheduler, "containers": [{"name": "c", "image": "x"}]}
     pod = {"metadata": {"name": name}, "spec": spec}
     call(cluster, "POST", "/api/v1/namespaces/default/pods", pod)
 
 
-def node_of(cluster: Cluster, name: str) -> str:
+def node_of(cluster: ServedCluster, name: str) -> str:
     pod = call(cluster, "GET", f"/api/v1/namespaces/default/pods/{name}")
     return pod["spec"].get("nodeName", "")
 
@@ -213,7 +215,7 @@ def test_a_plugin_file_is_used_and_one_that_raises_fails_its_pods_only(cluster, 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
-def holder(cluster: Cluster, name: str) -> str:
+def holder(cluster: ServedCluster, name: str) -> str:
     return call(cluster, "GET", f"{LEASES}/{name}")["spec"].get("holderIdentity", "")
 
 

@@ -317,5 +317,5 @@ def test_volumes_have_the_times_of_the_simulation():
 
     run_scenario(scenario)
 
-    assert ["Pending", "Available"] == [phase for phase, _ in seen]
+    assert ["Available", "Available"] == [phase for phase, _ in seen]
     assert all(time.startswith("2026-01-01T00:00:") for _, time in seen)

@@ -28,6 +28,7 @@ def command() -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--seed", type=int, help="Of all chance; default: the file's, else 0.")
 @click.option("--config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration.")
+@click.option("--faithful", is_flag=True, help="With the whole API server; slower.")
 @click.option("--real-time", is_flag=True, help="Do not skip the time in which nothing happens.")
 @click.option("--against", metavar="KUBECONFIG", help="Run on this cluster instead.")
 @click.option("--limit", help="Stop after this much (simulated) time, e.g. 10m.")
@@ -38,6 +39,7 @@ def run(
     files: tuple[str, ...],
     seed: int | None,
     config: Path | None,
+    faithful: bool,
     real_time: bool,
     against: str | None,
     limit: str | None,
@@ -70,9 +72,15 @@ def run(
         if against is not None:
             results.append(_against(script, against, most))
         else:
-            results.append(
-                script.run(seed=seed, config=given, real_time=real_time, limit=most, echo=_progress)
+            result = script.run(
+                seed=seed,
+                config=given,
+                faithful=faithful,
+                real_time=real_time,
+                limit=most,
+                echo=_progress,
             )
+            results.append(result)
         if output == "text" and out is None:
             click.echo(_text(results[-1], timeline))
     if output != "text" or out is not None:

@@ -210,7 +210,7 @@ class Informer(Generic[T]):
                 self.last_version, self._fresh_list, expired = "", True, self.relists + 1
             except (ClientError, msgspec.DecodeError) as problem:
                 if self._absent(problem):
-                    self._mark_synced()
+                    self.mark_synced()
                     self._watching.set()
                 if isinstance(problem, msgspec.DecodeError) or TOO_NEW in str(problem):
                     # What was lost, or the past of a restored server, is found by a list.
@@ -302,9 +302,10 @@ class Informer(Generic[T]):
         self._fresh_list = False
         self.relists += 1
         self._notify(changes, self._handlers)
-        self._mark_synced()
+        self.mark_synced()
 
-    def _mark_synced(self) -> None:
+    def mark_synced(self) -> None:
+        """Say that the copy is complete, for one that is filled by other means."""
         self.has_synced = True
         self._synced.set()
 

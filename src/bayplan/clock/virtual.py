@@ -50,24 +50,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
         self._idle: deque[Callable[[], None]] = deque()
+        self._last: deque[Callable[[], None]] = deque()
         self._turns = 0
         super().__init__(_Selector(self))
 
     def time(self) -> float:
         return self._now
 
-    def call_idle(self, callback: Callable[[], None]) -> None:
+    def call_idle(self, callback: Callable[[], None], *, last: bool = False) -> None:
         """Call once, when nothing else is left to do at this moment.
 
-        Several are called in order, each when all that follows from the one before is done.
+        Several are called in order, each when all that follows from the one before is done; those
+        that want to be `last` after all others.
         """
-        self._idle.append(callback)
+        (self._last if last else self._idle).append(callback)
 
     def run_idle(self) -> bool:
         """Start the next idle callback, if there is one."""
-        if not self._idle:
+        waiting = self._idle or self._last
+        if not waiting:
             return False
-        self.call_soon(self._idle.popleft())
+        self.call_soon(waiting.popleft())
         return True
 
     def look_outside(self) -> bool:
@@ -90,12 +93,12 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-async def rest() -> None:
+async def rest(*, last: bool = False) -> None:
     """Return when nothing else is left to do at this moment; on other loops, after one turn."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualLoop):
         await asyncio.sleep(0)
         return
     future: asyncio.Future[None] = loop.create_future()
-    loop.call_idle(lambda: None if future.done() else future.set_result(None))
+    loop.call_idle(lambda: None if future.done() else future.set_result(None), last=last)
     await future

@@ -131,8 +131,10 @@ class ControllerManager:
         clock: Callable[[], float] = time.time,
         seed: int = 0,
         options: Json | None = None,
+        kit: Kit | None = None,
     ) -> None:
-        self.kit = Kit(client, clock=clock, seed=seed, options=options)
+        """`kit`: another than one made of the other arguments."""
+        self.kit = kit or Kit(client, clock=clock, seed=seed, options=options)
         self.failures: dict[str, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._controllers = {name: CONTROLLERS[name](self.kit) for name in names}
@@ -153,8 +155,17 @@ class ControllerManager:
         for informer in self.kit.informers():
             self._follow(informer)
         for name, controller in self._controllers.items():
-            task = asyncio.create_task(self._keep(name, controller), name=f"controller {name}")
-            self._tasks.append(task)
+            self._begin(name, controller)
+
+    def add(self, name: str) -> None:
+        """Run one more controller; one that runs already goes on."""
+        if name not in self._controllers:
+            self._controllers[name] = CONTROLLERS[name](self.kit)
+            self._begin(name, self._controllers[name])
+
+    def _begin(self, name: str, controller: Controller) -> None:
+        task = asyncio.create_task(self._keep(name, controller), name=f"controller {name}")
+        self._tasks.append(task)
 
     async def stop(self) -> None:
         for task in self._tasks:

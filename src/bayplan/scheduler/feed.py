@@ -51,6 +51,11 @@ GANG: tuple[tuple[Resource, type[Object]], ...] = (
 )
 
 
+def kinds_of(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
+    """What a scheduler reads, in the order in which it is listed."""
+    return (*ALWAYS, *OPTIONAL, *(GANG if gates["GenericWorkload"] else ()))
+
+
 class Feed:
     """Runs the informers and passes what they tell to `deliver`, in batches."""
 

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -72,8 +72,12 @@ class LiveScheduler:
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
         aside: Aside = asyncio.to_thread,
+        rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`aside` runs an attempt that may wait for extenders; a simulation has no threads."""
+        """`aside` runs an attempt that may wait for extenders; a simulation has no threads.
+
+        `rest` is awaited before each turn: in a simulation, until all else of a moment is done.
+        """
         self.metrics = metrics or SchedulerMetrics(process=False)
         self._wall = wall
         self._wake = asyncio.Event()
@@ -87,6 +91,7 @@ class LiveScheduler:
             timing=Timing(time.perf_counter, self.metrics.took),
         )
         self._run_aside = aside
+        self._rest = rest
         self._aside = False
         self._held: list[Callable[[], None]] = []
         self._feed = Feed(
@@ -191,6 +196,8 @@ class LiveScheduler:
         performing = asyncio.create_task(self._performer.run())
         try:
             while not performing.done():
+                if self._rest is not None:
+                    await self._rest()
                 if any(extender.blocking for extender in self.core.engine.extenders):
                     await self._turn_aside()
                 else:

@@ -20,6 +20,7 @@ from bayplan.apiserver.kinds import built_in
 from bayplan.client import Client, NotFound, Resource
 from bayplan.client.resources import NODES, PODS
 from bayplan.client.rest import PatchType
+from bayplan.clock import rest
 from bayplan.sim import objects
 from bayplan.sim.documents import parse_objects
 from bayplan.sim.errors import ScenarioError
@@ -112,7 +113,10 @@ class ScenarioClient:
         where = str(meta.get("namespace") or "") if isinstance(meta, Mapping) else ""
         where = (where or namespace or NAMESPACE) if resource.namespaced else ""
         made = _decoded(await self.client.create(resource, body, where))
-        await asyncio.sleep(0)  # in one process nothing else would let the others see it
+        if resource in (PODS, NODES):
+            await asyncio.sleep(0)  # in one process nothing else would let the others see it
+        else:
+            await rest(last=True)  # controllers react before the next action, however many turns
         return made
 
     async def get(
@@ -148,6 +152,7 @@ class ScenarioClient:
         body = await self.client.patch(
             resource, name, patch, where, kind=type, subresource=subresource
         )
+        await rest(last=True)
         return _decoded(body)
 
     async def delete(
@@ -163,6 +168,7 @@ class ScenarioClient:
         resource = await self.resource(kind, api_version)
         where = _where(resource, namespace)
         await self.client.delete(resource, name, where, grace_period=grace)
+        await rest(last=True)
 
     async def scale(self, kind: str, name: str, replicas: int, namespace: str = NAMESPACE) -> None:
         """Set the number of replicas."""
@@ -226,6 +232,7 @@ class ScenarioClient:
     async def evict(self, name: str, namespace: str = NAMESPACE) -> None:
         """Ask for an eviction; a disruption budget may refuse it (TooManyRequests)."""
         await self.client.evict(namespace, name)
+        await rest(last=True)
 
     async def drain(self, name: str, *, timeout: float = 600.0, retry: float = 5.0) -> None:
         """Cordon a node and evict its pods, but those of DaemonSets, as kubectl drain does."""
@@ -269,6 +276,7 @@ class ScenarioClient:
         """Let time pass: seconds, or text such as "1h30m"."""
         self.doing = f"sleeping {duration}"
         await asyncio.sleep(objects.seconds(duration))
+        await rest(last=True)  # what is due at this moment comes before the next action
         self.doing = ""
 
     async def wait_until(

@@ -53,15 +53,19 @@ class EventLog:
     def _add(self, event: Event) -> None:
         action = "DELETED" if event.deleted else "ADDED" if event.prev is None else "MODIFIED"
         time, kv = self._elapsed(), event.kv
-        entry = Entry(time, event.revision, action, kv.key, kv.value)
+        self.write(time, event.revision, action, kv.key, kv.value)
+        if self._listeners:
+            entry = Entry(time, event.revision, action, kv.key, kv.value)
+            for listener in self._listeners:
+                listener(entry)
+
+    def write(self, time: float, revision: int, action: str, key: str, value: bytes) -> None:
+        """Write one line."""
         # Whole values, not their digests: one digest of everything is cheaper than one each.
-        head = f"{time:.6f} {event.revision} {action} {kv.key} {len(kv.value)}\n"
-        self._hash.update(head.encode())
-        self._hash.update(kv.value)
+        head = f"{time:.6f} {revision} {action} {key} {len(value)}\n"
+        self._hash.update(head.encode() + value)
         if self.keep:
-            self.entries.append(entry)
-        for listener in self._listeners:
-            listener(entry)
+            self.entries.append(Entry(time, revision, action, key, value))
 
     @property
     def hash(self) -> str:

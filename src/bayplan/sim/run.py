@@ -21,8 +21,9 @@ from bayplan.errors import BayplanError
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.errors import ExpectationFailed
 from bayplan.sim.expect import Judgement
+from bayplan.sim.fast.world import FastWorld
 from bayplan.sim.tracker import Moment, Tracker
-from bayplan.sim.world import Settings, World, running
+from bayplan.sim.world import Settings, World, inhabited
 
 Scenario = Callable[[ScenarioClient], Awaitable[None]]
 LIMIT = 7 * 24 * 3600.0
@@ -65,30 +66,40 @@ def run_scenario(
     config: KubeSchedulerConfiguration | None = None,
     limit: float = LIMIT,
     settings: Settings | None = None,
+    faithful: bool | None = None,
     real_time: bool = False,
     name: str = "",
     echo: Callable[[str], None] | None = None,
 ) -> Result:
-    """Run a scenario in a world of its own; `seed` and `config` override those of `settings`."""
+    """Run a scenario in a world of its own; `seed` and `config` override those of `settings`.
+
+    With `faithful=False` it runs in the fast lane: same decisions at the same times, without the
+    API server. In real time there is only the faithful one.
+    """
     base = settings or Settings()
+    if faithful is None:
+        faithful = base.faithful
     base = msgspec.structs.replace(
-        base, seed=base.seed if seed is None else seed, config=config or base.config
+        base,
+        seed=base.seed if seed is None else seed,
+        config=config or base.config,
+        faithful=True if real_time else faithful,
     )
     title = name or getattr(scenario, "__name__", "scenario")
-    work = _in_world(scenario, base, limit, title, echo)
+    work = _in_world(scenario, _world(base), limit, title, echo)
     return asyncio.run(work) if real_time else run_virtual(work)
 
 
 async def _in_world(
     scenario: Scenario,
-    settings: Settings,
+    world: World,
     limit: float,
     name: str,
     echo: Callable[[str], None] | None,
 ) -> Result:
-    async with running(settings) as world:
+    async with inhabited(world):
         client = ScenarioClient(
-            world.client, world.tracker, world.elapsed, world, seed=settings.seed, echo=echo
+            world.client, world.tracker, world.elapsed, world, seed=world.settings.seed, echo=echo
         )
         failures = await play(scenario, client, limit)
         seconds = world.elapsed()
@@ -96,6 +107,10 @@ async def _in_world(
     result.hash = world.log.hash
     result.lines = [entry.line() for entry in world.log.entries]
     return result
+
+
+def _world(settings: Settings) -> World:
+    return FastWorld(settings) if settings.faithful is False else World(settings)
 
 
 async def play(scenario: Scenario, client: ScenarioClient, limit: float) -> list[str]:

@@ -44,7 +44,7 @@ from bayplan.sim.world import Settings
 API_VERSION = "bayplan.dev/v1alpha1"
 TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config", "plugins",
        "featureGates", "controllers", "options", "schedulers", "elect", "extenders",
-       "steps")  # fmt: skip
+       "faithful", "steps")  # fmt: skip
 STEP = ("at", "after", "name", *ACTIONS, "workload", "repeat", "expect", "done")
 CONTROLLER_OPTIONS = {
     "kubelet": ("start-seconds", "stop-seconds", "lease-seconds", "all-nodes"),
@@ -90,17 +90,22 @@ class Script(msgspec.Struct):
         *,
         seed: int | None = None,
         config: KubeSchedulerConfiguration | None = None,
+        faithful: bool = False,
         real_time: bool = False,
         limit: float | None = None,
         echo: Callable[[str], None] | None = None,
     ) -> Result:
-        """Run it in a world of its own; arguments override what the file says."""
+        """Run it in a world of its own; arguments override what the file says.
+
+        It runs in the fast lane unless it, or the caller, wants the faithful one.
+        """
         return run_scenario(
             self.player,
             seed=seed,
             config=config,
             settings=self.settings,
             limit=self.limit if limit is None else limit,
+            faithful=faithful or bool(self.settings.faithful),
             real_time=real_time,
             name=self.name,
             echo=echo,
@@ -177,6 +182,7 @@ def _settings(top: Located) -> Settings:
         schedulers=top["schedulers"].integer(1),
         elect=top["elect"].flag(False),
         extenders=tuple(extenders),
+        faithful=top["faithful"].flag() if "faithful" in top else None,
     )
 
 

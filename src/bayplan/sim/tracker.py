@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from bayplan.api import quantity
+from bayplan.api import Condition, Container, Node, Object, Pod, quantity
 from bayplan.clock import rest
 from bayplan.sim.objects import ZONE
 
@@ -254,6 +254,22 @@ class Tracker:
                 self._see_event(time, _event(value))
         else:
             return
+        self._changed(time)
+
+    def see_object(self, time: float, action: str, item: Object) -> None:
+        """Take over one write of a pod or node that is at hand as a struct."""
+        if isinstance(item, Pod):
+            self._see_pod(time, action, item)
+        elif isinstance(item, Node):
+            self._see_node(time, action, item)
+        self._changed(time)
+
+    def see_told(self, time: float, reason: str, pod: str, message: str) -> None:
+        """Take over an event about a pod."""
+        self.events.append(Seen(time, reason, "Pod", pod, message))
+        self._changed(time)
+
+    def _changed(self, time: float) -> None:
         self.changed_at = time
         if self._sizes is not None and self.keep:
             self._measure(time)
@@ -280,7 +296,7 @@ class Tracker:
                 self.queues.pop()
             self.queues.append((time, sizes))
 
-    def _see_pod(self, time: float, action: str, seen: _Pod) -> None:
+    def _see_pod(self, time: float, action: str, seen: _Pod | Pod) -> None:
         meta = seen.metadata
         key = f"{meta.namespace}/{meta.name}"
         life = self.pods.get(key)
@@ -297,7 +313,7 @@ class Tracker:
         for listener in self._listeners:
             listener(life)
 
-    def _new_pod(self, time: float, key: str, seen: _Pod) -> PodLife:
+    def _new_pod(self, time: float, key: str, seen: _Pod | Pod) -> PodLife:
         cpu, memory = self._requested(seen.spec.containers)
         life = PodLife(
             key,
@@ -306,7 +322,7 @@ class Tracker:
             seen.metadata.labels or {},
             cpu=cpu,
             memory=memory,
-            priority=seen.spec.priority,
+            priority=seen.spec.priority or 0,
             reasons=[],
         )
         self.pods[key] = life
@@ -315,7 +331,7 @@ class Tracker:
         self.note(time, f"pod {key} created", "created", key)
         return life
 
-    def _update(self, time: float, life: PodLife, seen: _Pod) -> None:
+    def _update(self, time: float, life: PodLife, seen: _Pod | Pod) -> None:
         status, key = seen.status, life.key
         life.labels = seen.metadata.labels or {}
         life.gates = len(seen.spec.scheduling_gates or ())
@@ -338,7 +354,7 @@ class Tracker:
             what = "evicted" if life.disruption else "deleting"
             self.note(time, f"pod {key} is being deleted{why}", what, key)
 
-    def _condition(self, time: float, life: PodLife, item: _Condition) -> None:
+    def _condition(self, time: float, life: PodLife, item: _Condition | Condition) -> None:
         if item.type == "DisruptionTarget" and item.status == "True":
             life.disruption = item.reason
         elif item.type == "PodScheduled" and item.status == "False" and not life.node:
@@ -368,7 +384,7 @@ class Tracker:
         for listener in self._listeners:
             listener(life)
 
-    def _requested(self, containers: Iterable[_Container]) -> tuple[int, int]:
+    def _requested(self, containers: Iterable[_Container | Container]) -> tuple[int, int]:
         cpu = memory = 0
         for container in containers:
             requests = container.resources.requests if container.resources else None
@@ -384,7 +400,7 @@ class Tracker:
             memory += self._requests[shape][1]
         return cpu, memory
 
-    def _see_node(self, time: float, action: str, seen: _Node) -> None:
+    def _see_node(self, time: float, action: str, seen: _Node | Node) -> None:
         name = seen.metadata.name
         life = self.nodes.get(name)
         if action == "DELETED":
@@ -445,7 +461,7 @@ class Tracker:
                 pause = min(await refresh(), pause)
             problem = check()
             if problem and end - elapsed() < INSTANT:
-                await rest()  # what follows from this moment's changes belongs to it
+                await rest(last=True)  # what follows from this moment's changes belongs to it
                 return check()
             if not problem:
                 return ""

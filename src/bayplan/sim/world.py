@@ -18,6 +18,7 @@ import msgspec
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import NODES
+from bayplan.clock import rest
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
 from bayplan.controllers.manager import ControllerManager, select
 from bayplan.framework import Extender, Registry
@@ -61,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Of the controllers, by controller name."""
     managed_fields: bool = False
     """Whether writes keep `metadata.managedFields`: half of an object, and read by nobody here."""
+    faithful: bool | None = None
+    """Whether the whole API server is used; None: where the scenario is run says so."""
     keep: bool = True
     """False: the log keeps only its hash and the past is forgotten, for very long runs."""
 
@@ -75,6 +78,7 @@ class World:
             if isinstance(extender, SimulatedExtender):
                 extender.reset()
         self.rng = random.Random(settings.seed)
+        self._names = random.Random(f"{settings.seed}/names")
         self.store = MemoryStore()
         self.api = ApiServer(
             self.store,
@@ -91,20 +95,34 @@ class World:
         self.log.on_entry(self._track)
         self.transport = FaultyTransport(self._transport(), random.Random(settings.seed + 1))
         self.client = Client(self._transport(), timeout=None)
-        self.processes = [
-            SchedulerProcess(
-                self._make_scheduler,
-                self._faulty_client,
-                self.now,
-                elect=settings.elect,
-                identity=f"scheduler-{i}",
-            )
-            for i in range(settings.schedulers)
-        ]
+        self.processes: list[SchedulerProcess] = []
         self._begin = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._losing: dict[str, asyncio.Task[None]] = {}
+
+    def _processes(self) -> list[SchedulerProcess]:
+        return [
+            SchedulerProcess(
+                self._make_scheduler,
+                self._faulty_client,
+                self.now,
+                elect=self.settings.elect,
+                identity=f"scheduler-{i}",
+            )
+            for i in range(self.settings.schedulers)
+        ]
+
+    def manager(self, options: dict[str, object]) -> ControllerManager:
+        """Return the controllers, not started yet."""
+        settings = self.settings
+        return ControllerManager(
+            self.new_client(),
+            select(settings.controllers),
+            clock=self.now,
+            seed=settings.seed,
+            options=options,
+        )
 
     # -- time and chance
 
@@ -125,7 +143,7 @@ class World:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
     def _suffix(self) -> str:
-        return "".join(self.rng.choice(SUFFIX_LETTERS) for _ in range(5))
+        return "".join(self._names.choice(SUFFIX_LETTERS) for _ in range(5))
 
     # -- parts
 
@@ -156,6 +174,7 @@ class World:
             wall=self.now,
             jitter=lambda: 0.0,
             aside=PatientCaller(self.extenders),
+            rest=rest,
         )
 
     def _track(self, entry: Entry) -> None:
@@ -268,21 +287,23 @@ def _merged(base: Mapping[str, object], more: Mapping[str, object]) -> dict[str,
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[World]:
-    """Run a world while the block runs."""
-    world = World(settings)
+    """Run a world of the faithful lane while the block runs."""
+    async with inhabited(World(settings)) as world:
+        yield world
+
+
+@asynccontextmanager
+async def inhabited(world: World) -> AsyncIterator[World]:
+    """Start everything that lives in a world, and end it with the block."""
+    settings = world.settings
     world.begin()
     await world.api.start()
     watcher = world.store.watch("", after=0)
     following = asyncio.create_task(world.log.follow(watcher))
-    manager = ControllerManager(
-        world.new_client(),
-        select(settings.controllers),
-        clock=world.now,
-        seed=settings.seed,
-        options=_merged(OPTIONS, settings.options),
-    )
     try:
+        manager = world.manager(_merged(OPTIONS, settings.options))
         async with manager.running(), AsyncExitStack() as stack:
+            world.processes = world._processes()
             for process in world.processes:
                 await process.start()
                 stack.push_async_callback(process.stop, drain=True)

@@ -115,7 +115,7 @@ class Process:
         return self.log.read_bytes()[-size:].decode(errors="replace")
 
 
-class Cluster:
+class ServedCluster:
     """An API server with a kubeconfig, whatever program serves it."""
 
     def __init__(self, server: str, token: str, folder: Path) -> None:
@@ -126,7 +126,7 @@ class Cluster:
         self._processes: list[Process] = []
         self._owned: list[Path] = []
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ServedCluster:
         return self
 
     def __exit__(
@@ -206,7 +206,7 @@ def bayplan_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "bayplan.cli.main", *arguments]
 
 
-class KubeCluster(Cluster):
+class KubeCluster(ServedCluster):
     """A real kube-apiserver on a real etcd, without controllers, kubelets and scheduler."""
 
     def __init__(self, assets: Path, folder: Path, authorization: str = "AlwaysAllow") -> None:
@@ -287,7 +287,7 @@ class KubeCluster(Cluster):
         return process
 
 
-class EmbeddedCluster(Cluster):
+class EmbeddedCluster(ServedCluster):
     """`bayplan apiserver` as a program of its own."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:

@@ -1,8 +1,8 @@
 """Hypothesis strategies for random clusters and pods, small enough to hit every rule often.
 
 Vocabularies are tiny on purpose: few label keys, zones, ports and disks, so that selectors match,
-pods collide and domains are shared. `clusters()` gives a `Cluster`: plain lists of structs, ready
-for the scalar reference and for the engine alike. Needs hypothesis, a development dependency.
+pods collide and domains are shared. `clusters()` gives a `DrawnCluster`: plain lists of structs,
+ready for the scalar reference and for the engine alike. Needs hypothesis, a development dependency.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXTENDED = "example.com/gpu"
 
 
 @dataclass
-class Cluster:
+class DrawnCluster:
     """What a decision is made on."""
 
     nodes: list[Node] = field(default_factory=list)
@@ -215,7 +215,7 @@ _FEATURES = (
 
 
 @composite
-def clusters(draw: DrawFn, *, max_nodes: int = 6, max_pods: int = 10) -> Cluster:
+def clusters(draw: DrawFn, *, max_nodes: int = 6, max_pods: int = 10) -> DrawnCluster:
     """Nodes with pods bound to them, services, namespaces and budgets."""
     found = [draw(nodes(f"n{i}")) for i in range(draw(st.integers(1, max_nodes)))]
     names = [node.name for node in found]
@@ -237,4 +237,4 @@ def clusters(draw: DrawFn, *, max_nodes: int = 6, max_pods: int = 10) -> Cluster
         for i in range(draw(st.integers(0, 2)))
     ]
     namespaces = [make_namespace(name, labels).build() for name, labels in TEAMS.items()]
-    return Cluster(found, placed, services, namespaces, budgets)
+    return DrawnCluster(found, placed, services, namespaces, budgets)

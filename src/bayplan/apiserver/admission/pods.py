@@ -9,7 +9,7 @@ from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _SECONDS = 300
-_TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 def default_tolerations(attrs: Attributes, reader: Reader) -> None:
@@ -61,7 +61,7 @@ def topology_labels(attrs: Attributes, reader: Reader) -> None:
         return
     node: dict[str, Any] | None = reader.get("", "nodes", "", name)
     labels = ((node or {}).get("metadata") or {}).get("labels") or {}
-    copied = {key: labels[key] for key in _TOPOLOGY if key in labels}
+    copied = {key: labels[key] for key in TOPOLOGY if key in labels}
     if copied:
         metadata: dict[str, Any] = attrs.obj.setdefault("metadata", {})
         metadata["labels"] = {**(metadata.get("labels") or {}), **copied}

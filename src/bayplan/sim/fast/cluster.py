@@ -1,0 +1,285 @@
+"""Pods and nodes in memory, with the API server's rules for binding, deleting and patching.
+
+Bodies are JSON as the server would store it; they are replaced, never changed. Beside each lies
+the struct that the scheduler reads. Whoever listens is told of a change before the write returns:
+nothing is encoded, sent or decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from bayplan.api import Node, Object, Pod
+from bayplan.api.patch import apply_json_patch, apply_merge_patch, apply_strategic_merge
+from bayplan.api.pod import PodStatus
+from bayplan.api.schema import type_for
+from bayplan.apiserver.admission.pods import TOPOLOGY
+from bayplan.client import AlreadyExists, ApiError, Conflict, NotFound, Resource
+from bayplan.client.errors import Invalid
+from bayplan.client.resources import NODES, PODS
+from bayplan.client.rest import PatchType
+from bayplan.controllers.objects import timestamp
+
+Json = dict[str, Any]
+T = TypeVar("T", bound=Object)
+TYPES: dict[Resource, type[Object]] = {PODS: Pod, NODES: Node}
+
+
+class Entry:
+    """One object: as JSON and as the scheduler reads it."""
+
+    __slots__ = ("body", "typed")
+
+    def __init__(self, body: Json, typed: Object) -> None:
+        self.body = body
+        self.typed = typed
+
+
+Listener = Callable[[str, Resource, Entry, Entry | None], None]
+"""Told ADDED, MODIFIED or DELETED, the resource, the object and what it was before."""
+
+
+class FastCluster:
+    """All pods and nodes."""
+
+    def __init__(self, now: Callable[[], float], uid: Callable[[], str]) -> None:
+        self._now = now
+        self._uid = uid
+        self._second = (-1, "")
+        self.version = 1_000_000_000  # above what the server of the other kinds will reach
+        self.shelves: dict[Resource, dict[str, Entry]] = {PODS: {}, NODES: {}}
+        self.listeners: list[Listener] = []
+
+    def stamp(self) -> str:
+        """The present second as Kubernetes writes it."""
+        second = int(self._now())
+        if second != self._second[0]:
+            self._second = (second, timestamp(second))
+        return self._second[1]
+
+    def get(self, resource: Resource, key: str) -> Entry:
+        found = self.shelves[resource].get(key)
+        if found is None:
+            name = key.rpartition("/")[2]
+            raise NotFound(404, "NotFound", f'{resource.plural} "{name}" not found')
+        return found
+
+    def all(self, resource: Resource) -> list[Entry]:
+        """In the order of keys, as a server lists them."""
+        shelf = self.shelves[resource]
+        return [shelf[key] for key in sorted(shelf)]
+
+    # -- writes
+
+    def add(self, resource: Resource, key: str, body: Json, typed: Object) -> Entry:
+        """Take over a new object that has been admitted; gives it uid, version and time."""
+        if key in self.shelves[resource]:
+            name = body["metadata"]["name"]
+            text = f'{resource.plural} "{name}" already exists'
+            raise AlreadyExists(409, "AlreadyExists", text)
+        node = (body.get("spec") or {}).get("nodeName", "") if resource is PODS else ""
+        if node and (where := self._topology(node)):
+            labels = {**typed.metadata.labels, **where}
+            body = {**body, "metadata": {**body["metadata"], "labels": labels}}
+            typed = replace(typed, metadata=replace(typed.metadata, labels=labels))
+        uid, stamp, version = self._uid(), self.stamp(), self._next()
+        meta = {**body["metadata"], "uid": uid, "creationTimestamp": stamp}
+        meta["resourceVersion"] = version
+        typed = replace(
+            typed,
+            metadata=replace(
+                typed.metadata,
+                name=meta["name"],
+                uid=uid,
+                creation_timestamp=stamp,
+                resource_version=version,
+            ),
+        )
+        entry = Entry({**body, "metadata": meta}, typed)
+        self.shelves[resource][key] = entry
+        self._tell("ADDED", resource, entry, None)
+        return entry
+
+    def _next(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    def _tell(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
+        for listener in self.listeners:
+            listener(action, resource, entry, old)
+
+    def put(self, resource: Resource, key: str, body: Json, typed: Object | None = None) -> Entry:
+        """Replace an object; `typed` may be given where little changed."""
+        old = self.shelves[resource][key]
+        version = self._next()
+        body["metadata"] = {**body["metadata"], "resourceVersion": version}
+        if typed is None:
+            typed = msgspec.convert(body, TYPES[resource])
+        else:
+            typed = replace(typed, metadata=replace(typed.metadata, resource_version=version))
+        entry = Entry(body, typed)
+        self.shelves[resource][key] = entry
+        self._tell("MODIFIED", resource, entry, old)
+        meta = body["metadata"]
+        if meta.get("deletionTimestamp") and not (
+            meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
+        ):
+            self._remove(resource, key)
+        return entry
+
+    def put_status(self, key: str, status: Json) -> Entry:
+        """Replace a pod's status, the most frequent of all writes."""
+        old = self.get(PODS, key)
+        read = {name: value for name, value in status.items() if "ontainerStatuses" not in name}
+        typed = replace(old.typed, status=msgspec.convert(read, PodStatus))
+        return self.put(PODS, key, {**old.body, "status": status}, typed)
+
+    def _remove(self, resource: Resource, key: str) -> None:
+        entry = self.shelves[resource].pop(key, None)
+        if entry is not None:
+            version = self._next()
+            meta = {**entry.body["metadata"], "resourceVersion": version}
+            gone = Entry({**entry.body, "metadata": meta}, entry.typed)
+            self._tell("DELETED", resource, gone, entry)
+
+    def bind(self, key: str, uid: str, node: str) -> None:
+        """Write a scheduler's decision; raises Conflict as the server does."""
+        old = self.get(PODS, key)
+        body, name = old.body, old.typed.metadata.name
+        pod = old.typed
+        assert isinstance(pod, Pod)
+        why = ""
+        if pod.metadata.uid != uid:
+            why = "Precondition failed: another pod of that name"
+        elif pod.metadata.deletion_timestamp:
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif pod.spec.node_name:
+            why = f'pod {name} is already assigned to node "{pod.spec.node_name}"'
+        elif pod.spec.scheduling_gates:
+            why = f"pod {name} has non-empty .spec.schedulingGates"
+        if why:
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+            raise Conflict(409, "Conflict", text)
+        status = {k: v for k, v in (body.get("status") or {}).items() if k != "nominatedNodeName"}
+        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+        status["conditions"] = with_condition(status, scheduled, self.stamp())
+        typed = replace(
+            pod,
+            spec=replace(pod.spec, node_name=node),
+            status=msgspec.convert(status, PodStatus),
+        )
+        spec, meta = {**body["spec"], "nodeName": node}, body["metadata"]
+        if where := self._topology(node):
+            labels = {**pod.metadata.labels, **where}
+            meta = {**meta, "labels": labels}
+            typed = replace(typed, metadata=replace(pod.metadata, labels=labels))
+        new = {**body, "metadata": meta, "spec": spec, "status": status}
+        self.put(PODS, key, new, typed)
+
+    def _topology(self, node: str) -> dict[str, str]:
+        """The labels of a node that its pods get, by the admission of the API server."""
+        found = self.shelves[NODES].get(node)
+        labels = {} if found is None else found.typed.metadata.labels
+        return {name: labels[name] for name in TOPOLOGY if name in labels}
+
+    def patch(
+        self, resource: Resource, key: str, patch: Any, kind: PatchType, subresource: str
+    ) -> Entry:
+        """Patch an object as the server would; a version or uid in the patch is insisted on."""
+        old = self.get(resource, key)
+        body = old.body
+        self._check(resource, body["metadata"], patch)
+        type_ = type_for("v1", resource.kind)
+        assert type_ is not None
+        if kind == "strategic":
+            new = apply_strategic_merge(body, patch, type_)
+        elif kind == "merge":
+            new = apply_merge_patch(body, patch)
+        elif kind == "json":
+            new = apply_json_patch(body, patch)
+        else:
+            raise ApiError(415, "UnsupportedMediaType", "apply patches need the whole API server")
+        fixed = ("uid", "name", "namespace", "creationTimestamp", "deletionTimestamp")
+        meta = {**new["metadata"], **{k: v for k, v in body["metadata"].items() if k in fixed}}
+        if subresource == "status":
+            new = {**body, "status": new.get("status") or {}}
+        elif "status" in body:
+            new = {**new, "status": body["status"], "metadata": meta}
+        if new == body:
+            return old
+        try:
+            return self.put(resource, key, new)
+        except msgspec.ValidationError as problem:
+            raise Invalid(422, "Invalid", f"{resource.plural} {key}: {problem}") from problem
+
+    def _check(self, resource: Resource, meta: Json, patch: Any) -> None:
+        given = patch.get("metadata") if isinstance(patch, Mapping) else None
+        for name in ("uid", "resourceVersion"):
+            wanted = given.get(name) if isinstance(given, Mapping) else None
+            if wanted and wanted != meta[name]:
+                text = f'Operation cannot be fulfilled on {resource.plural} "{meta["name"]}"'
+                raise Conflict(409, "Conflict", f"{text}: another {name}")
+
+    def delete(
+        self, resource: Resource, key: str, *, uid: str = "", grace: int | None = None
+    ) -> Entry:
+        """Delete an object; a bound pod is marked first, and its kubelet ends it."""
+        entry = self.get(resource, key)
+        meta = entry.body["metadata"]
+        if uid and uid != meta["uid"]:
+            text = f'Operation cannot be fulfilled on {resource.plural} "{meta["name"]}"'
+            raise Conflict(409, "Conflict", f"{text}: the UID does not match")
+        if resource != PODS and not meta.get("finalizers"):
+            self._remove(resource, key)
+            return entry
+        if meta.get("deletionTimestamp"):
+            return self._again(resource, key, entry, grace)
+        wait = _grace_of(entry.body, grace) if resource == PODS else 0
+        return self._mark(resource, key, entry, wait)
+
+    def _mark(self, resource: Resource, key: str, entry: Entry, grace: int) -> Entry:
+        meta = dict(entry.body["metadata"])
+        meta["deletionTimestamp"] = timestamp(self._now() + grace)
+        meta["deletionGracePeriodSeconds"] = grace
+        meta["generation"] = meta.get("generation", 0) + 1
+        typed = replace(
+            entry.typed,
+            metadata=replace(
+                entry.typed.metadata,
+                deletion_timestamp=meta["deletionTimestamp"],
+                generation=meta["generation"],
+            ),
+        )
+        return self.put(resource, key, {**entry.body, "metadata": meta}, typed)
+
+    def _again(self, resource: Resource, key: str, entry: Entry, grace: int | None) -> Entry:
+        """A second deletion can only bring the end nearer."""
+        period = entry.body["metadata"].get("deletionGracePeriodSeconds") or 0
+        if grace is None or (period and grace >= period):
+            return entry
+        return self._mark(resource, key, entry, 0 if grace == 0 else 1)
+
+
+def with_condition(status: Json, condition: Json, now: str) -> list[Json]:
+    """The conditions with one set, in its place; the time moves only when its value does."""
+    conditions: list[Json] = list(status.get("conditions") or ())
+    for index, old in enumerate(conditions):
+        if old.get("type") == condition["type"]:
+            changed = old.get("status") != condition["status"]
+            moment = now if changed else old.get("lastTransitionTime", now)
+            conditions[index] = {**condition, "lastTransitionTime": moment}
+            return conditions
+    return [*conditions, {**condition, "lastTransitionTime": now}]
+
+
+def _grace_of(body: Json, grace: int | None) -> int:
+    if not body["spec"].get("nodeName") or body["status"].get("phase") in ("Failed", "Succeeded"):
+        return 0
+    if grace is not None:
+        return 1 if grace < 0 else grace
+    period = int(body["spec"].get("terminationGracePeriodSeconds", 0))
+    return 1 if period < 0 else period

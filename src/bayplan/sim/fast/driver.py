@@ -1,0 +1,233 @@
+"""Runs the scheduler's core on a cluster in memory: changes in, actions carried out at once.
+
+It decides when nothing else is left to do at a moment, as the live driver of the faithful lane
+does, and wakes at the core's deadlines; so both see the same state at the same times. Where
+simulated extenders take time to answer, what a step decided takes effect after that time, and what
+happens meanwhile is held back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+
+import structlog
+
+from bayplan.api import Object, Pod
+from bayplan.client import Change, Client, ClientError, Conflict, Informer, NotFound, Resource
+from bayplan.client.resources import NODES, PODS
+from bayplan.clock import VirtualLoop
+from bayplan.engine.loop import Scheduler
+from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, PatchPod, RecordEvent
+from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted, Input
+from bayplan.scheduler.apicalls import carry_out
+from bayplan.scheduler.feed import kinds_of
+from bayplan.scheduler.live import LONGEST_SLEEP, PODS_PER_TURN
+from bayplan.sim.extender import SimulatedExtender
+from bayplan.sim.fast.cluster import Entry, FastCluster
+
+log = structlog.get_logger(__name__)
+
+Told = Callable[[RecordEvent], None]
+
+
+class FastScheduler:
+    """One scheduler, which can be stopped and started; nothing but the cluster outlives that."""
+
+    elects = False
+
+    def __init__(
+        self,
+        make: Callable[[], Scheduler],
+        cluster: FastCluster,
+        client: Client,
+        wall: Callable[[], float],
+        told: Told,
+    ) -> None:
+        self._make = make
+        self._cluster = cluster
+        self._client = client
+        self._wall = wall
+        self._told = told
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._awake = self._away = self._runs = False
+        self._held: list[Callable[[], None]] = []
+        self.core = make()
+
+    @property
+    def scheduler(self) -> FastScheduler | None:
+        """Itself, if it runs."""
+        return self if self._runs else None
+
+    async def start(self) -> None:
+        """Fill the caches and begin."""
+        self.core = self._make()
+        self._runs = True
+        informers = [
+            Informer(self._client, resource, kind, jitter=lambda: 0.0, optional=True)
+            for resource, kind in kinds_of(self.core.gates)
+            if resource not in (PODS, NODES)
+        ]
+        for informer in informers:
+            informer.add_handler(self._changed)
+            self._spawn(informer.run())
+        for resource in (NODES, PODS):
+            for entry in self._cluster.all(resource):
+                self._written("ADDED", resource, entry, None)
+        self._cluster.listeners.append(self._written)
+        for informer in informers:
+            await informer.wait_synced()
+        self._wake()
+
+    async def stop(self, *, drain: bool = False) -> None:
+        """End at once."""
+        self._runs = False
+        if self._written in self._cluster.listeners:
+            self._cluster.listeners.remove(self._written)
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._held.clear()
+        self._away = False
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a part of the scheduler failed", exc_info=task.exception())
+
+    # -- changes in
+
+    def _written(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
+        item = entry.typed
+        if isinstance(item, Pod) and item.finished:  # the live scheduler does not watch them
+            action = "DELETED"
+        self._take(action, item)
+
+    def _changed(self, changes: Sequence[Change[Object]]) -> None:
+        for kind, new, _ in changes:
+            self._take(kind, new)
+
+    def _take(self, action: str, item: Object) -> None:
+        if self._away:
+            self._held.append(lambda: self._take(action, item))
+            return
+        if action == "DELETED":
+            self.core.delete(item, self._wall())
+        else:
+            self.core.put(item, self._wall())
+        self._wake()
+
+    def _report(self, result: Input) -> None:
+        if self._away:
+            self._held.append(lambda: self._report(result))
+            return
+        self.core.handle(result, self._wall())
+        self._wake()
+
+    # -- decisions out
+
+    def _wake(self) -> None:
+        if not self._awake and self._runs:
+            self._awake = True
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            loop.call_idle(self._turn)
+
+    def _turn(self) -> None:
+        self._awake = False
+        if not self._runs or self._away:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        slow = [e for e in self.core.engine.extenders if isinstance(e, SimulatedExtender)]
+        actions = self.core.step(self._wall(), limit=1 if slow else PODS_PER_TURN)
+        owed = sum(extender.owed() for extender in slow)
+        if owed:
+            self._away = True
+            asyncio.get_running_loop().call_later(owed, self._back, actions)
+            return
+        self._go_on(actions)
+
+    def _back(self, actions: list[Action]) -> None:
+        """The extenders have answered: what was held back comes first, as in the live driver."""
+        if not self._away:
+            return
+        self._away = False
+        held, self._held = self._held, []
+        for apply in held:
+            apply()
+        self._go_on(actions)
+
+    def _go_on(self, actions: list[Action]) -> None:
+        for action in actions:
+            self._perform(action)
+        if self.core.ready:
+            self._wake()
+            return
+        delay = min(max(self.core.next_wake() - self._wall(), 0.0), LONGEST_SLEEP)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Bind(pod=pod, node_name=node):
+                self._bind(pod, node)
+            case PatchPod():
+                self._patch(action)
+            case Evict():
+                self._evict(action)
+            case RecordEvent():
+                self._told(action)
+            case CallApi():
+                self._spawn(self._call(action))
+            case _:
+                return  # numbers for metrics; extenders of scenarios do not bind
+
+    def _bind(self, pod: Pod, node: str) -> None:
+        uid = pod.metadata.uid
+        try:
+            self._cluster.bind(pod.key, uid, node)
+        except ClientError as problem:
+            self._report(BindDone(uid, str(problem)))
+        else:
+            self._report(BindDone(uid))
+
+    def _patch(self, action: PatchPod) -> None:
+        body = action.body()
+        if not body.get("status"):
+            return
+        try:
+            self._cluster.patch(PODS, action.pod.key, body, "strategic", "status")
+        except (NotFound, Conflict):
+            return  # it is gone, or another of its name
+
+    def _evict(self, action: Evict) -> None:
+        victim, error = action.victim, ""
+        uid = victim.metadata.uid
+        try:
+            body = action.condition_body()
+            self._cluster.patch(PODS, victim.key, body, "strategic", "status")
+            self._cluster.delete(PODS, victim.key, uid=uid)
+        except (NotFound, Conflict):
+            pass  # there is nothing left to take away
+        except ClientError as problem:
+            error = str(problem)
+        self._report(Evicted(action.preemptor.metadata.uid, uid, error))
+
+    async def _call(self, action: CallApi) -> None:
+        error = ""
+        try:
+            for call in action.calls:
+                await carry_out(self._client, call)
+        except ClientError as problem:
+            error = str(problem)
+        if action.work:
+            self._report(CallsDone(action.work, error))
