@@ -80,5 +80,17 @@ def kubectl_why() -> None:
     main()
 
 
+def kubectl_whatif() -> None:
+    """`kubectl whatif`: the same command as a kubectl plugin."""
+    sys.argv[1:1] = ["whatif"]
+    main()
+
+
+def kubectl_capacity() -> None:
+    """`kubectl capacity`: the same command as a kubectl plugin."""
+    sys.argv[1:1] = ["capacity"]
+    main()
+
+
 if __name__ == "__main__":
     main()

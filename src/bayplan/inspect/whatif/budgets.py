@@ -85,7 +85,7 @@ class Budgets:
     def refusal(self, pod: Pod) -> str:
         """Why the eviction call would refuse a pod now; empty if it would not."""
         found = self.of(pod)
-        if not found:
+        if not found or pod.status.phase == "Pending":  # it has not started: nothing is disrupted
             return ""
         if len(found) > 1:
             return TWO.format(", ".join(sorted(a.key for a in found)))
@@ -138,7 +138,7 @@ def is_healthy(pod: Pod) -> bool:
     for condition in pod.status.conditions:
         if condition.type == "Ready":
             return condition.status == "True"
-    return True
+    return pod.status.phase != "Pending"
 
 
 def _selector(budget: Budget) -> Selector:
