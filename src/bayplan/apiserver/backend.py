@@ -18,6 +18,7 @@ from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.reader import CachedReader
+from bayplan.apiserver.watchdog import Watchdog
 from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
 
 # The letters of generated name endings: no vowels and no look-alikes, so no words come out.
@@ -65,6 +66,7 @@ class Backend:
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)
         self.encoded_bytes = 0
+        self.watchdog = Watchdog()
         self.watchers: set[Watcher] = set()  # of open watches
         self.opened_watches = 0
         self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go

@@ -7,6 +7,7 @@ duplicate fields are refused, reported as warnings or ignored, as `fieldValidati
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from bayplan.apiserver import crd, protobuf
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
+from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, PROTOBUF, YAML, body_type
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.validation.errors import invalid as invalid_value
 from bayplan.errors import DecodeError
@@ -45,6 +46,24 @@ def parse(media: str, body: bytes) -> Any:
         return yaml.load(body.decode())
     except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(_parse_error(media, error)) from error
+
+
+PARSED_ASIDE = 32 * 1024  # bytes of YAML from which on a thread reads it: it is slow
+
+
+async def parse_aside(request: Request) -> None:
+    """Read a large YAML body beside the event loop. Raises a 400."""
+    media = (request.content_type or "").partition(";")[0].strip().lower()
+    if len(request.body) >= PARSED_ASIDE and media in (YAML, APPLY_PATCH):
+        request.parsed = await asyncio.to_thread(parse, YAML, request.body)
+
+
+def parse_body(request: Request, media: str) -> Any:
+    """Return the decoded body of a request, which may be changed."""
+    if media == YAML and request.parsed is not None:
+        parsed, request.parsed = request.parsed, None
+        return parsed
+    return parse(media, request.body)
 
 
 # An int64 has at most 19 digits; looking for more costs little, and nearly no body has them.
@@ -75,7 +94,7 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
     `type_` is given where the body is not an object of the kind itself (a Scale, a Binding).
     """
     media = body_type(request.content_type)
-    raw = parse(media, request.body)
+    raw = parse_body(request, media)
     if kind.custom:
         _check_custom_kind(kind, raw)
     obj = identify(raw, kind.api_version, kind.kind, defaulted=not kind.custom)
@@ -100,7 +119,7 @@ def read_as(request: Request, api_version: str, kind_name: str, *, older: str = 
     `older` is an earlier version of the same shape that is still accepted.
     """
     media = body_type(request.content_type)
-    raw = parse(media, request.body)
+    raw = parse_body(request, media)
     if older and isinstance(raw, dict) and raw.get("apiVersion") == older:
         raw["apiVersion"] = api_version
     obj = identify(raw, api_version, kind_name, defaulted=True)

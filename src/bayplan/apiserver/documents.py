@@ -146,4 +146,4 @@ class Documents:
             "# HELP bayplan_apiserver_store_revision Newest revision of the store.\n"
             "# TYPE bayplan_apiserver_store_revision gauge\n"
             f"bayplan_apiserver_store_revision {revision}\n"
-        )
+        ) + self._backend.watchdog.metrics()

@@ -88,6 +88,7 @@ class Request:
         "name",
         "namespace",
         "output",
+        "parsed",
         "pretty",
         "query",
         "subresource",
@@ -119,6 +120,7 @@ class Request:
         self.subresource = subresource
         self.query = query
         self.body = body
+        self.parsed: object = None  # what a body holds that was read beside the event loop
         self.content_type = content_type
         self.user = user
         self.user_agent = user_agent

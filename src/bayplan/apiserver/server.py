@@ -27,6 +27,7 @@ from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
+from bayplan.apiserver.bodies import parse_aside
 from bayplan.apiserver.dispatch import Dispatcher
 from bayplan.apiserver.documents import Documents
 from bayplan.apiserver.errors import (
@@ -205,6 +206,7 @@ class ApiServer:
         seats = self._seats[reading]
         if not reading:  # before a seat is taken: a body that trickles in must not hold one
             request.body = await self._body(connection)
+            await parse_aside(request)
         await seats.take((request.user.name, request.user_agent))
         try:
             request.output = accept(connection.headers.get("accept"))

@@ -195,6 +195,8 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         if settings.event_ttl > 0:
             expiry = asyncio.create_task(keep_expiring(server.backend, settings.event_ttl))
             stack.callback(expiry.cancel)
+        watching = asyncio.create_task(server.backend.watchdog.run())
+        stack.callback(watching.cancel)
         gc.freeze()  # what is loaded by now stays; the collector need not look at it again
         web = _web_server(settings, server, files)
         task = asyncio.create_task(web.serve(sockets=[listener]))

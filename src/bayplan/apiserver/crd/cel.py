@@ -16,7 +16,7 @@ from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
 
-LIMIT = 200_000  # steps that the rules of one request may take
+LIMIT = 100_000  # steps that the rules of one request may take
 
 
 class Budget:

@@ -13,7 +13,7 @@ from bayplan.api.patch import PatchError, apply_json_patch, apply_merge_patch, a
 from bayplan.api.schema import FieldTypeError, decode, type_for
 from bayplan.apiserver import crd, tables
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.bodies import identify, parse, read_as
+from bayplan.apiserver.bodies import identify, parse, parse_body, read_as
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind, kind_of
@@ -97,7 +97,7 @@ def _change_of(request: Request) -> Callable[[Object], Object]:
         given = read_as(request, API_VERSION, "Scale")
         return lambda before: given
     media = patch_type(request.content_type, strategic=True)
-    body = parse(YAML if media == APPLY_PATCH else JSON, request.body)
+    body = parse_body(request, YAML if media == APPLY_PATCH else JSON)
     type_ = type_for(API_VERSION, "Scale")
     assert type_ is not None
 

@@ -6,7 +6,7 @@ from bayplan.api.schema import Type, type_for
 from bayplan.apiserver import managed, pipeline
 from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_apply
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.bodies import canonical, identify, parse
+from bayplan.apiserver.bodies import canonical, identify, parse_body
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid, not_found
 from bayplan.apiserver.kinds import Kind
@@ -55,7 +55,7 @@ def _built_in(kind: Kind) -> Type:
 def _read(request: Request) -> tuple[Object, bool]:
     """Return the configuration, and whether it names the object itself."""
     kind = request.kind
-    obj = parse(YAML, request.body)
+    obj = parse_body(request, YAML)
     obj = identify(obj, kind.api_version, kind.kind, defaulted=False)
     metadata = obj.setdefault("metadata", {})
     if metadata is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from bayplan.apiserver import pipeline
 from bayplan.apiserver.backend import Backend, timestamp
-from bayplan.apiserver.bodies import parse
+from bayplan.apiserver.bodies import parse_body
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.crd.definitions import terminate
 from bayplan.apiserver.definitions import is_definition
@@ -71,7 +71,7 @@ def read_options(request: Request) -> DeleteOptions:
     query = request.query
     given: Object = {}
     if request.body:
-        given = parse(body_type(request.content_type), request.body)
+        given = parse_body(request, body_type(request.content_type))
         if not isinstance(given, dict):
             raise bad_request("the body of a delete must be a DeleteOptions object")
     try:
