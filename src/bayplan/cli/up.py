@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,13 @@ REFRESH = 0.5
     help="Where to serve; port 0 takes a free one.",
 )
 @click.option(
+    "--ui-bind",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help='Where to serve the web page; "" serves none.',
+)
+@click.option(
     "--kubeconfig-out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write the kubeconfig (default: in the data directory).",
@@ -62,6 +71,7 @@ def command(
     data: Path,
     config: str,
     address: str,
+    ui_bind: str,
     kubeconfig_out: Path | None,
     plugins: tuple[str, ...],
     controllers: str,
@@ -71,14 +81,14 @@ def command(
     from bayplan.observe import logs
 
     logs.configure(2 * verbose)
-    host, port = _address(address)
+    host, port = bind_address(address)
     target = kubeconfig_out or data / "kubeconfig"
     words = [f"--plugins={item}" for item in plugins]
     words += [f"--config={config}"] if config else []
-    asyncio.run(_up(nodes, data, host, port, target, words, controllers))
+    asyncio.run(_up(nodes, data, host, port, target, words, controllers, ui_bind))
 
 
-def _address(text: str) -> tuple[str, int]:
+def bind_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f'--bind "{text}" must look like 127.0.0.1:8080')
@@ -93,6 +103,7 @@ async def _up(
     kubeconfig: Path,
     words: list[str],
     controllers: str,
+    ui_bind: str,
 ) -> None:
     from bayplan.apiserver.serving import Settings
     from bayplan.cli.nodes import add_nodes, default_nodes
@@ -116,10 +127,11 @@ async def _up(
         stop_on_signals(stopped)
         if b'"items":[]' in (await cluster.client.list(NODES, limit=1)).replace(b" ", b""):
             await add_nodes(cluster.client, default_nodes(nodes))
-        _greet(cluster, kubeconfig)
-        reloading = asyncio.create_task(_reload_on_change(cluster, options))
-        await _follow(cluster, stopped)
-        reloading.cancel()
+        async with _page(cluster, ui_bind) as page:
+            _greet(cluster, kubeconfig, page)
+            reloading = asyncio.create_task(_reload_on_change(cluster, options))
+            await _follow(cluster, stopped)
+            reloading.cancel()
         click.echo("stopping; `bayplan up` again finds the cluster as it is now")
 
 
@@ -143,8 +155,28 @@ async def _reload_on_change(cluster: LocalCluster, options: Options) -> None:
     await FileWatch(options.watched_files(), reload).run()
 
 
-def _greet(cluster: LocalCluster, kubeconfig: Path) -> None:
+@asynccontextmanager
+async def _page(cluster: LocalCluster, address: str) -> AsyncIterator[str]:
+    """Serve the page of this cluster; its scheduler's queue is at hand."""
+    if not address:
+        yield ""
+        return
+    from bayplan.inspect import Settings
+    from bayplan.page.serving import serving
+    from bayplan.page.watching import queue_places, watching
+
+    host, port = bind_address(address)
+    core = cluster.scheduler.core
+    async with watching(cluster.client, "bayplan up", Settings(core.config, core.gates)) as source:
+        refresh = queue_places(source.board, core.place_of)
+        async with serving(source, host=host, port=port, refresh=refresh) as url:
+            yield url
+
+
+def _greet(cluster: LocalCluster, kubeconfig: Path, page: str) -> None:
     click.echo(f"cluster is ready at {cluster.running.url}")
+    if page:
+        click.echo(f"its page is at {page}")
     click.echo(f"  export KUBECONFIG={kubeconfig.resolve()}")
     click.echo("  kubectl get nodes")
     click.echo("  kubectl create deployment web --image=nginx --replicas=5")

@@ -22,6 +22,7 @@ from bayplan.sim.client import ScenarioClient
 from bayplan.sim.errors import ExpectationFailed
 from bayplan.sim.expect import Judgement
 from bayplan.sim.fast.world import FastWorld
+from bayplan.sim.log import Entry
 from bayplan.sim.tracker import Moment, Tracker
 from bayplan.sim.world import Settings, World, inhabited
 
@@ -45,6 +46,8 @@ class Result(msgspec.Struct):
     tracker: Tracker
     lines: list[str]
     """The event log, if it was kept."""
+    entries: list[Entry] = []
+    """What the lines tell of, whole, if it was kept."""
 
     @property
     def ok(self) -> bool:
@@ -106,6 +109,7 @@ async def _in_world(
         result = _result(world, client, failures, name, seconds)
     result.hash = world.log.hash
     result.lines = [entry.line() for entry in world.log.entries]
+    result.entries = world.log.entries
     return result
 
 

@@ -1,0 +1,113 @@
+"""`bayplan ui`: the web page of a cluster, a dump, a scenario or a recording, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from bayplan.cli._source import load_cluster, settings_of, source_options
+
+if TYPE_CHECKING:
+    from bayplan.page.sources import Source
+
+DEFAULT = "127.0.0.1:0"
+
+
+@click.command("ui")
+@click.argument("story", required=False, metavar="[SCENARIO|RECORDING]")
+@source_options
+@click.option("--seed", type=int, help="Of the scenario; default: the file's.")
+@click.option("--compare-seed", type=int, multiple=True, help="Run again with this seed, too.")
+@click.option("--compare-config", multiple=True, metavar="FILE",
+              help="Run again with this configuration, too.")  # fmt: skip
+@click.option("--bind", "address", default=DEFAULT, show_default=True, metavar="HOST:PORT",
+              help="Where to serve; loopback only, port 0 takes a free one.")  # fmt: skip
+@click.option("--open/--no-open", "browse", default=False, help="Open a browser.")
+def command(
+    story: str | None,
+    sources: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    namespace: str,
+    config: str,
+    plugins: tuple[str, ...],
+    seed: int | None,
+    compare_seed: tuple[int, ...],
+    compare_config: tuple[str, ...],
+    address: str,
+    browse: bool,
+) -> None:
+    """Look at a cluster: map, queue, why, what-if and time.
+
+    Without arguments it shows the cluster of the kubeconfig, live; nothing is changed there.
+    """
+    from bayplan.cli.up import bind_address
+    from bayplan.observe import logs
+    from bayplan.page.sources import Picture
+
+    logs.configure(0)
+    host, port = bind_address(address)
+    source: Source | None = None
+    if story:
+        source = _story(story, config, seed, compare_seed, compare_config)
+    elif sources:
+        source = Picture(load_cluster(sources, kubeconfig, context, namespace, config, plugins))
+    settings = settings_of(config, plugins)
+    asyncio.run(_serve(source, kubeconfig, context, settings, host, port, browse))
+
+
+def _story(
+    name: str, config: str, seed: int | None, seeds: tuple[int, ...], configs: tuple[str, ...]
+) -> Source:
+    from bayplan.config import load_file
+    from bayplan.errors import ConfigError
+    from bayplan.page.runs import Variant, find, played, recorded
+
+    path = find(name)
+    if path is None:
+        raise ConfigError(
+            f'"{name}" is no scenario or recording; see `bayplan scenario list`, or give '
+            "--from for a snapshot or dump"
+        )
+    if path.suffix == ".jsonl":
+        return recorded(path)
+    given = load_file(config).config if config else None
+    first = Variant("", seed, given, "")
+    more = [Variant(f"seed {number}", number, given, f"seed {number}") for number in seeds]
+    more += [Variant(file, seed, load_file(file).config, f"with {file}") for file in configs]
+    return played(path, [first, *more])
+
+
+async def _serve(
+    source: Source | None,
+    kubeconfig: str,
+    context: str,
+    settings: object,
+    host: str,
+    port: int,
+    browse: bool,
+) -> None:
+    from bayplan.cli.stopping import stop_on_signals
+    from bayplan.client import connect, load_kubeconfig
+    from bayplan.inspect import Settings
+    from bayplan.page.serving import serving
+    from bayplan.page.watching import watching
+
+    stopped = asyncio.Event()
+    assert isinstance(settings, Settings)
+    async with AsyncExitStack() as stack:
+        if source is None:
+            connection = load_kubeconfig(kubeconfig or None, context=context)
+            client = connect(connection)
+            stack.push_async_callback(client.close)
+            source = await stack.enter_async_context(watching(client, connection.server, settings))
+        url = await stack.enter_async_context(serving(source, host=host, port=port))
+        stop_on_signals(stopped)
+        click.echo(f"the page is at {url}")
+        click.echo("Ctrl-C stops it.", err=True)
+        if browse:
+            click.launch(url)
+        await stopped.wait()

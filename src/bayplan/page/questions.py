@@ -1,0 +1,155 @@
+"""Questions that the page asks: why a pod is where it is, and what would follow from a change.
+
+Answers are those of `bayplan why` and `bayplan whatif`, on the cluster of the moment that is shown.
+The engine is asked in a thread, one question at a time. Changes that name files are refused: the
+page must not read from the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bayplan.api import Pod
+from bayplan.errors import BayplanError, ConfigError
+from bayplan.inspect import Cluster, unbound
+from bayplan.inspect.whatif import parse_change, what_if
+from bayplan.inspect.why import why_pod
+from bayplan.page.app import packed, problem
+from bayplan.page.sources import Json, Source
+
+MOST_CHANGES = 20
+MAX_BODY = 64 * 1024
+VERBS = ("drain", "cordon", "uncordon", "remove", "add", "scale", "priority", "delete")
+
+T = TypeVar("T")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The body of a what-if."""
+
+    changes: list[str]
+    run: str = ""
+    time: float | None = None
+
+
+class Questions:
+    """Answers for one source; `routes` are for the page's application."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = asyncio.Lock()
+        self._kept: tuple[tuple[str, float | None], Cluster] | None = None
+        self.routes = [
+            Route("/api/why", self._why),
+            Route("/api/what-if", self._what_if, methods=["POST"]),
+        ]
+
+    async def why(self, key: str, run: str = "", moment: float | None = None) -> Json:
+        """Return the answer of `why` and how every node was judged."""
+
+        def work(cluster: Cluster) -> Json:
+            pod = cluster.pod(key)
+            answer: Json = msgspec.to_builtins(why_pod(cluster, pod))
+            return {"answer": answer, "nodes": judged(cluster, pod)}
+
+        return await self._ask(run, moment, work)
+
+    async def what_if(self, asked: Asked) -> Json:
+        """Return what would follow from changes, and the same as a command."""
+        if not asked.changes or len(asked.changes) > MOST_CHANGES:
+            raise ConfigError(f"give one to {MOST_CHANGES} changes")
+        changes = []
+        for text in asked.changes:
+            verb, _, value = text.partition("=")
+            if verb not in VERBS:
+                raise ConfigError(f'change "{text}": use one of {", ".join(VERBS)}')
+            changes.append(parse_change(verb, value))
+
+        def work(cluster: Cluster) -> Json:
+            found: Json = msgspec.to_builtins(what_if(cluster, changes))
+            return found
+
+        answer = await self._ask(asked.run, asked.time, work)
+        words = " ".join(f"--{verb} {_quoted(v)}" for verb, _, v in map(_cut, asked.changes))
+        return {"answer": answer, "command": f"bayplan whatif {words}"}
+
+    async def _ask(self, run: str, moment: float | None, work: Callable[[Cluster], T]) -> T:
+        async with self._lock:
+            cluster = await self._cluster(run, moment)
+            return await asyncio.to_thread(work, cluster)
+
+    async def _cluster(self, run: str, moment: float | None) -> Cluster:
+        """Return the cluster of a moment; one that cannot change is kept with its engine."""
+        if moment is None and self._source.live:
+            return await self._source.cluster(run, moment)
+        key = (run, moment)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = (key, await self._source.cluster(run, moment))
+        return self._kept[1]
+
+    # -- HTTP
+
+    async def _why(self, request: Request) -> Response:
+        words = request.query_params
+        try:
+            moment = float(words["t"]) if words.get("t") else None
+        except ValueError:
+            return problem(400, "t must be a number of seconds")
+        found = await self.why(words.get("pod", ""), words.get("run", ""), moment)
+        return packed(msgspec.json.encode(found))
+
+    async def _what_if(self, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_BODY:
+                return problem(413, "too long a question")
+        try:
+            asked = msgspec.json.decode(body, type=Asked)
+        except msgspec.DecodeError as error:
+            return problem(400, str(error))
+        return packed(msgspec.json.encode(await self.what_if(asked)))
+
+
+def judged(cluster: Cluster, pod: Pod) -> Json:
+    """Return how every node was judged: what rejected it first, or its scores by plugin."""
+    with cluster.trial() as trial:
+        if pod.spec.node_name and not pod.finished:
+            trial.delete(pod)
+        try:
+            decision = trial.decide(unbound(pod), preempt=False)
+        except BayplanError:  # a pod of a scheduler that is not known
+            return {"plugins": [], "scored": [], "reasons": [], "rejected": []}
+        table = trial.engine.cache.table.names()
+        if decision.placed:
+            names, columns, totals = trial.engine.all_scores(decision)
+            rows = zip(names, totals.tolist(), *(c.tolist() for c in columns.values()), strict=True)
+            fits = set(names)
+            rest = [[name, 0] for name in table if name not in fits]
+            reasons = ["does not fit, or was not looked at"] if rest else []
+            return {"plugins": list(columns), "scored": [list(row) for row in rows],
+                    "reasons": reasons, "rejected": rest}  # fmt: skip
+        error = decision.fit_error
+        reasons, rejected = [], []
+        for status, numbers in error.diagnosis.groups() if error is not None else ():
+            why = ", ".join(status.all_reasons) or status.message
+            reasons.append(f"{status.plugin}: {why}" if status.plugin else why)
+            rejected += [[table[row], len(reasons) - 1] for row in numbers.tolist()]
+        return {"plugins": [], "scored": [], "reasons": reasons, "rejected": rejected}
+
+
+def _cut(text: str) -> tuple[str, str, str]:
+    return text.partition("=")
+
+
+def _quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)

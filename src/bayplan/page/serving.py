@@ -1,0 +1,94 @@
+"""Runs a page on a loopback socket while a block runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from bayplan.errors import ConfigError
+from bayplan.page.app import PageApp
+from bayplan.page.guard import Guard, new_token
+from bayplan.page.questions import Questions
+from bayplan.page.saving import Saving
+from bayplan.page.sources import Source
+from bayplan.page.stream import Stream
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@asynccontextmanager
+async def serving(
+    source: Source,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    refresh: Callable[[], None] | None = None,
+) -> AsyncIterator[str]:
+    """Serve the page; yields the address with its token."""
+    if host not in LOOPBACK:
+        raise ConfigError(
+            f'serving the page on "{host}": only loopback addresses; use 127.0.0.1 and a tunnel'
+        )
+    listener = _listen(host, port)
+    number = listener.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    stream = Stream(source.board, refresh) if source.live else None
+    token = new_token()
+    names = [f"{name}:{number}" for name in ("127.0.0.1", "[::1]", "localhost")]
+    questions = Questions(source)
+    routes = [*questions.routes, Saving(source, questions).route]
+    app = Guard(PageApp(source, stream, routes).app, token, names, f"bayplan-{number}")
+    server = _Server(_quiet(app))
+    tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
+    if stream is not None:
+        tasks.append(asyncio.create_task(stream.run()))
+    try:
+        yield f"http://{shown}:{number}/?token={token}"
+    finally:
+        if stream is not None:
+            stream.close()
+        server.should_exit = True
+        await tasks[0]
+        for task in tasks[1:]:
+            task.cancel()
+        await asyncio.gather(*tasks[1:], return_exceptions=True)
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _quiet(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="error",
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        ws="none",
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f'serving the page on "{host}:{port}": {error.strerror}') from error
+    listener.listen(128)
+    listener.setblocking(False)
+    return listener

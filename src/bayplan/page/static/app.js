@@ -1,0 +1,193 @@
+// Starts the page: the frame around the views, the search, the theme, and which view is shown.
+
+import { h, notice, put, say } from "./dom.js";
+import { search } from "./groups.js";
+import { saved, start } from "./live.js";
+import { formatRoute, parseRoute } from "./router.js";
+import { Store } from "./store.js";
+import { count, percent } from "./units.js";
+import { MapView } from "./view_map.js";
+import { PodView } from "./view_pod.js";
+import { QueueView } from "./view_queue.js";
+import { TimeView } from "./view_time.js";
+import { WhatIfView } from "./view_whatif.js";
+
+/** @import { State } from "./store.js" */
+/** @typedef {{root: HTMLElement, update: (state: State) => void, close: () => void}} View */
+
+const TABS = [["map", "Map"], ["queue", "Queue"], ["what-if", "What-if"], ["time", "Time"]];
+const STATUS = { loading: "loading", live: "live", lost: "connection lost, trying again", still: "not live", failed: "failed" };
+
+/** @type {Record<string, (store: Store) => View>} */
+const MAKE = {
+  map: () => new MapView(),
+  queue: () => new QueueView(),
+  pod: () => new PodView(),
+  "what-if": () => new WhatIfView(),
+  time: (store) => new TimeView(store),
+};
+
+/** @returns {"light" | "dark"} */
+function preferred() {
+  const chosen = kept("theme");
+  if (chosen === "light" || chosen === "dark") return chosen;
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** @param {string} key @param {string} [value] */
+function kept(key, value) {
+  try {
+    if (value !== undefined) localStorage.setItem(key, value);
+    return localStorage.getItem(key);
+  } catch {
+    return null; // a file that was saved has no storage
+  }
+}
+
+class App {
+  constructor() {
+    this.store = new Store({
+      route: parseRoute(location.hash), cluster: null, status: "loading", problem: "", histories: {}, theme: preferred(), frame: 0,
+    });
+    /** @type {View | null} */
+    this.view = null;
+    this.shown = "";
+    this.name = h("span", { class: "cluster-name" });
+    this.status = h("span", { class: "status", role: "status" });
+    this.facts = h("p", { class: "facts", "aria-label": "Totals" });
+    this.nav = h("nav", { "aria-label": "Views" }, TABS.map(([view, title]) => h("a", { href: `#/${view}`, "data-view": view }, title)));
+    this.box = /** @type {HTMLInputElement} */ (h("input", {
+      type: "search", placeholder: "Find a node or pod", "aria-label": "Find a node or pod", spellcheck: false, role: "combobox",
+      "aria-expanded": "false", "aria-controls": "found", autocomplete: "off",
+      oninput: () => this.find(), onkeydown: (/** @type {KeyboardEvent} */ event) => this.searchKey(event), onblur: () => setTimeout(() => this.hide(), 150),
+    }));
+    this.list = h("ul", { id: "found", class: "found", role: "listbox", hidden: true });
+    this.theme = h("button", { type: "button", class: "quiet", onclick: () => this.turn() }, "◐");
+    this.save = h("a", { class: "button quiet", href: "api/report", download: true, hidden: saved() }, "Save");
+    this.main = h("main", { id: "main", tabindex: "-1" });
+    put(document.body,
+      h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => { event.preventDefault(); this.main.focus(); } }, "Skip to the view"),
+      h("header", null, h("a", { class: "brand", href: "#/map" }, "bayplan"), this.name, this.status, this.nav,
+        h("div", { class: "search" }, this.box, this.list), this.facts, this.save, this.theme),
+      this.main);
+    this.store.subscribe((state) => this.update(state));
+    addEventListener("hashchange", () => this.store.set({ route: parseRoute(location.hash) }));
+    addEventListener("keydown", (event) => this.shortcut(event));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.store.set({ theme: preferred() }));
+    this.store.set({});
+    start(this.store);
+  }
+
+  /** @param {State} state */
+  update(state) {
+    document.documentElement.dataset.theme = state.theme;
+    this.theme.setAttribute("aria-label", state.theme === "dark" ? "Use light colours" : "Use dark colours");
+    this.frame(state);
+    const { view } = state.route;
+    if (state.status === "failed" || !state.cluster) {
+      this.drop();
+      if (state.status === "failed") {
+        put(this.main, notice("The cluster could not be loaded", state.problem, h("button", { type: "button", onclick: () => start(this.store) }, "Try again")));
+      } else put(this.main, h("div", { class: "skeleton", role: "status", "aria-label": "Loading the cluster" }, Array.from({ length: 24 }, () => h("i"))));
+      return;
+    }
+    if (this.shown !== view) {
+      this.drop();
+      this.view = (MAKE[view] ?? MAKE.map)(this.store);
+      this.shown = view;
+      put(this.main, this.view.root);
+    }
+    this.view?.update(state);
+  }
+
+  drop() {
+    this.view?.close();
+    this.view = null;
+    this.shown = "";
+  }
+
+  /** @param {State} state */
+  frame(state) {
+    const { cluster, route } = state;
+    for (const link of this.nav.children) {
+      const view = /** @type {HTMLElement} */ (link).dataset.view;
+      if (view === route.view || (view === "queue" && route.view === "pod")) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    say(this.status, STATUS[state.status]);
+    this.status.className = `status ${state.status}`;
+    if (!cluster) return;
+    say(this.name, cluster.about.name);
+    document.title = `${cluster.about.name} · bayplan`;
+    const { nodes, pods, waiting, sums } = cluster.totals();
+    const parts = [`${count(nodes)} nodes`, `${count(pods)} pods`, `${count(waiting)} pending`, `cpu ${percent(sums.cpu.used, sums.cpu.all)}`, `memory ${percent(sums.memory.used, sums.memory.all)}`];
+    if (sums.gpu.all) parts.push(`gpu ${percent(sums.gpu.used, sums.gpu.all)}`);
+    say(this.facts, parts.join(" · "));
+    this.save.setAttribute("href", `api/report?at=${encodeURIComponent(location.hash)}`);
+  }
+
+  turn() {
+    const theme = this.store.state.theme === "dark" ? "light" : "dark";
+    kept("theme", theme);
+    this.store.set({ theme });
+  }
+
+  find() {
+    const cluster = this.store.state.cluster;
+    const found = cluster ? search(cluster, this.box.value, 10) : [];
+    this.list.hidden = !this.box.value.trim();
+    this.box.setAttribute("aria-expanded", String(!this.list.hidden));
+    put(this.list, found.length ? found.map((item, i) => h("li", { role: "option", id: `found-${i}`, "aria-selected": i === 0 ? "true" : "false" },
+      h("a", { href: this.target(item), tabindex: "-1", onmousedown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => this.hide() },
+        h("span", { class: "dim" }, item.kind), " ", item.name)))
+      : h("li", { class: "dim", role: "option", "aria-selected": "false" }, "nothing has this name"));
+  }
+
+  /** @param {{kind: string, name: string, slot: number}} item */
+  target(item) {
+    if (item.kind === "node") return formatRoute("map", "", { ...this.keptQuery(), node: item.name, pod: undefined });
+    return formatRoute("pod", item.name);
+  }
+
+  keptQuery() {
+    const { view, query } = this.store.state.route;
+    return view === "map" ? query : {};
+  }
+
+  /** @param {KeyboardEvent} event */
+  searchKey(event) {
+    const items = [...this.list.querySelectorAll("a")];
+    const at = items.findIndex((item) => item.parentElement?.getAttribute("aria-selected") === "true");
+    if (event.key === "Escape") {
+      this.box.value = "";
+      this.hide();
+    } else if (event.key === "Enter" && items[at]) {
+      location.hash = items[at].hash;
+      this.hide();
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && items.length) {
+      const next = (at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length;
+      items.forEach((item, i) => item.parentElement?.setAttribute("aria-selected", String(i === next)));
+      this.box.setAttribute("aria-activedescendant", `found-${next}`);
+    } else return;
+    event.preventDefault();
+  }
+
+  hide() {
+    this.list.hidden = true;
+    this.box.setAttribute("aria-expanded", "false");
+  }
+
+  /** @param {KeyboardEvent} event */
+  shortcut(event) {
+    const typing = event.target instanceof HTMLElement && /INPUT|SELECT|TEXTAREA/.test(event.target.tagName);
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const views = { m: "map", q: "queue", w: "what-if", t: "time" };
+    const view = /** @type {Record<string, string>} */ (views)[event.key];
+    if (event.key === "/") this.box.focus();
+    else if (view) location.hash = `#/${view}`;
+    else return;
+    event.preventDefault();
+  }
+}
+
+new App();

@@ -1,0 +1,161 @@
+// What happened: the cluster at the beginning and every change since; any moment can be made again.
+//
+// Going forward applies changes; going back begins at the nearest earlier mark. Marks are copies of
+// all rows, taken every so many changes, few of them.
+
+import { BOUND, Cluster, DISRUPTED, FINISHED } from "./cluster.js";
+
+/** @import { Change, Row, WireCluster } from "./cluster.js" */
+/** @typedef {WireCluster & {end: number, frames: [number, Change[]][]}} WireHistory */
+/**
+ * @typedef {object} Series what happened in each of equal slices of time
+ * @property {number} start
+ * @property {number} end
+ * @property {Float64Array} arrivals
+ * @property {Float64Array} bindings
+ * @property {Float64Array} evictions
+ * @property {Float64Array} pending at the end of the slice
+ * @property {Float64Array} cpu share of what nodes have
+ * @property {Float64Array} memory share
+ * @property {Float64Array} nodes
+ */
+
+const MOST_FRAMES = 20_000;
+
+export class History {
+  /** @param {WireHistory} wire */
+  constructor(wire) {
+    this.wire = wire;
+    this.start = wire.time;
+    this.end = Math.max(wire.end, wire.time);
+    this.frames = wire.frames;
+    /** @type {Cluster | null} */
+    this.moment = null;
+    this.applied = 0;
+    this.grown = 0;
+  }
+
+  /** Take over what happens now. @param {number} time @param {Change[]} changes */
+  add(time, changes) {
+    this.frames.push([time, changes]);
+    this.end = Math.max(this.end, time);
+    this.grown++;
+    if (this.frames.length > MOST_FRAMES) this.forget();
+  }
+
+  /** Fold the older half into the beginning. */
+  forget() {
+    const half = this.frames.splice(0, this.frames.length >> 1);
+    const cluster = new Cluster(this.wire);
+    for (const [, changes] of half) cluster.apply(changes);
+    const last = half[half.length - 1][0];
+    this.wire = { ...this.wire, time: last, nodes: wireTable(cluster.nodes), pods: wireTable(cluster.pods) };
+    this.start = last;
+    this.moment = null;
+  }
+
+  /** The cluster at a moment. It is the same object each time. @param {number} time @returns {Cluster} */
+  at(time) {
+    if (!this.moment || (this.applied > 0 && this.frames[this.applied - 1][0] > time)) {
+      this.moment = new Cluster(this.wire);
+      this.applied = 0;
+    }
+    const cluster = this.moment;
+    while (this.applied < this.frames.length && this.frames[this.applied][0] <= time) {
+      cluster.apply(this.frames[this.applied][1]);
+      this.applied++;
+    }
+    cluster.time = time;
+    return cluster;
+  }
+
+  /** Times of frames before and after a moment, for stepping. @param {number} time @param {1 | -1} step */
+  neighbour(time, step) {
+    if (step > 0) return this.frames.find(([at]) => at > time)?.[0] ?? this.end;
+    for (let i = this.frames.length - 1; i >= 0; i--) {
+      if (this.frames[i][0] < time) return this.frames[i][0];
+    }
+    return this.start;
+  }
+
+  /** @param {number} slices @returns {Series} */
+  series(slices) {
+    return series(this.wire, this.frames, this.start, this.end, slices);
+  }
+}
+
+/** @param {import("./cluster.js").Table} table */
+function wireTable(table) {
+  return {
+    count: table.count,
+    columns: {
+      ...Object.fromEntries(Object.entries(table.columns).map(([k, v]) => [k, v.slice(0, table.count)])),
+      name: table.name.join("\n"),
+      message: Object.fromEntries(table.message),
+    },
+  };
+}
+
+/**
+ * Count what happened in equal slices of time.
+ * @param {WireCluster} wire
+ * @param {[number, Change[]][]} frames
+ * @param {number} start @param {number} end @param {number} slices
+ * @returns {Series}
+ */
+export function series(wire, frames, start, end, slices) {
+  const cluster = new Cluster(wire);
+  const found = {
+    start,
+    end,
+    arrivals: new Float64Array(slices),
+    bindings: new Float64Array(slices),
+    evictions: new Float64Array(slices),
+    pending: new Float64Array(slices),
+    cpu: new Float64Array(slices),
+    memory: new Float64Array(slices),
+    nodes: new Float64Array(slices),
+  };
+  const width = Math.max(end - start, 1e-9) / slices;
+  let slice = 0;
+  const measure = (/** @type {number} */ until) => {
+    if (slice >= until) return;
+    const { sums, waiting, nodes } = cluster.totals();
+    for (; slice < until; slice++) {
+      found.pending[slice] = waiting;
+      found.cpu[slice] = sums.cpu.all ? sums.cpu.used / sums.cpu.all : 0;
+      found.memory[slice] = sums.memory.all ? sums.memory.used / sums.memory.all : 0;
+      found.nodes[slice] = nodes;
+    }
+  };
+  for (const [time, changes] of frames) {
+    const here = Math.min(slices - 1, Math.max(0, Math.floor((time - start) / width)));
+    measure(here);
+    for (const change of changes) count(cluster, change, found, here);
+    cluster.apply(changes);
+  }
+  measure(slices);
+  return found;
+}
+
+/**
+ * @param {Cluster} cluster before the change
+ * @param {Change} change
+ * @param {Series} found @param {number} at
+ */
+function count(cluster, [table, slot, row], found, at) {
+  if (table !== 1) return;
+  const { pods } = cluster;
+  const fields = pods.fields;
+  const known = slot < pods.count ? pods.name[slot] : "";
+  const same = known !== "" && row !== null && row[0] === known;
+  const flag = (/** @type {Row} */ r) => Number(r[fields.indexOf("flags")]) & DISRUPTED;
+  const before = known && pods.columns.flags[slot] & DISRUPTED;
+  if (row && !same) found.arrivals[at]++;
+  if (row && flag(row) && !(same && before)) found.evictions[at]++;
+  if (!row) return;
+  const place = Number(row[fields.indexOf("place")]);
+  const had = same && pods.columns.node[slot] > 0;
+  if (place === BOUND && !had) found.bindings[at]++;
+  else if (place === FINISHED && same && !had && row[fields.indexOf("node")]) found.bindings[at]++;
+}

@@ -1,0 +1,111 @@
+// Brings the cluster and its changes. In a saved report the data is in the page itself.
+
+import { Cluster } from "./cluster.js";
+import { History } from "./history.js";
+
+/** @import { Store } from "./store.js" */
+
+/** Whether this page is a file that was saved. */
+export function saved() {
+  return document.getElementById("data") !== null;
+}
+
+/** @type {Promise<any> | null} */
+let embedded = null;
+
+/** What a report holds. @returns {Promise<any>} */
+function data() {
+  embedded ??= unpack(document.getElementById("data")?.textContent ?? "");
+  return embedded;
+}
+
+/** @param {string} text base64 of gzip of JSON */
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/**
+ * Ask the server; an Error carries its message.
+ * @param {string} path
+ * @param {RequestInit} [init]
+ */
+export async function ask(path, init) {
+  let answer;
+  try {
+    answer = await fetch(path, init);
+  } catch {
+    throw new Error("the server does not answer; is bayplan still running?");
+  }
+  if (answer.ok) return answer.json();
+  const text = await answer.text();
+  let message = text;
+  try {
+    message = JSON.parse(text).error ?? text;
+  } catch {
+    // plain text
+  }
+  throw new Error(message.trim() || `the server answered ${answer.status}`);
+}
+
+/** Load the cluster, then follow it. @param {Store} store */
+export async function start(store) {
+  try {
+    const wire = saved() ? (await data()).cluster : await ask("api/cluster");
+    const cluster = new Cluster(wire);
+    store.set({ cluster, status: wire.live && !saved() ? "live" : "still", problem: "", frame: store.state.frame + 1 });
+    if (wire.live && !saved()) follow(store, cluster);
+  } catch (problem) {
+    store.set({ status: "failed", problem: /** @type {Error} */ (problem).message });
+  }
+}
+
+/** @param {Store} store @param {Cluster} cluster */
+function follow(store, cluster) {
+  const events = new EventSource(`api/stream?after=${cluster.number}`);
+  events.onmessage = (event) => {
+    const frame = JSON.parse(event.data);
+    if (frame.number <= cluster.number) return;
+    cluster.follow(frame);
+    store.state.histories[""]?.add(frame.time, frame.changes);
+    store.set({ status: "live", frame: store.state.frame + 1 });
+  };
+  events.addEventListener("reset", () => {
+    events.close();
+    store.set({ histories: {} });
+    start(store);
+  });
+  events.onopen = () => store.set({ status: "live" });
+  events.onerror = () => {
+    store.set({ status: "lost" });
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => start(store), 2000);
+  };
+}
+
+/** @type {Record<string, Promise<History> | undefined>} */
+const asked = {};
+
+/** Load the history of a run once. @param {Store} store @param {string} run */
+export function history(store, run) {
+  const known = store.state.histories[run];
+  if (known) return Promise.resolve(known);
+  asked[run] ??= load(store, run).finally(() => {
+    asked[run] = undefined;
+  });
+  return asked[run];
+}
+
+/** @param {Store} store @param {string} run */
+async function load(store, run) {
+  const wire = saved() ? (await data()).histories[run] : await ask(`api/history?run=${encodeURIComponent(run)}`);
+  if (!wire) throw new Error("this report was saved without its history");
+  const found = new History(wire);
+  store.set({ histories: { ...store.state.histories, [run]: found } });
+  return found;
+}
+
+/** An answer that a report holds, or undefined. @param {string} key */
+export async function kept(key) {
+  return saved() ? (await data()).answers?.[key] : undefined;
+}

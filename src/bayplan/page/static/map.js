@@ -1,0 +1,219 @@
+// The map as a part that any view can hold: a canvas that shows a cluster, and its keys.
+
+import { fit, kept, steer, zoom } from "./camera.js";
+import { CELL, gather, hit, layout, towards } from "./layout.js";
+import { colouring } from "./colouring.js";
+import { draw } from "./draw.js";
+import { h, say } from "./dom.js";
+import { cpu, memory, percent } from "./units.js";
+
+/** @import { Cluster } from "./cluster.js" */
+/** @import { Theme } from "./palette.js" */
+/** @import { Move, Scene } from "./draw.js" */
+/**
+ * @typedef {object} MapOptions
+ * @property {string} group label key, "" for none
+ * @property {string} colour
+ * @property {Theme} theme
+ * @property {number} selected
+ * @property {number} [pod]
+ * @property {Set<number> | null} shown
+ * @property {Move[]} [moves]
+ */
+
+export class MapCanvas {
+  /** @param {{label: string, select: (slot: number) => void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img" }));
+    this.tip = h("div", { class: "tip", hidden: true });
+    this.live = h("div", { class: "hidden", "aria-live": "polite" });
+    this.buttons = h("div", { class: "zoom", role: "group", "aria-label": "Zoom" },
+      this.button("+", "Zoom in", () => this.zoomBy(1.6)), this.button("−", "Zoom out", () => this.zoomBy(1 / 1.6)),
+      this.button("⤢", "Show everything", () => this.reset()));
+    this.root = h("div", { class: "map" }, this.canvas, this.tip, this.buttons, this.live);
+    /** @type {Scene | null} */
+    this.scene = null;
+    this.key = "";
+    this.drawn = 0;
+    this.asked = false;
+    this.touched = false;
+    this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    this.watch = new ResizeObserver(() => this.resized());
+    this.watch.observe(this.root);
+    steer(this.canvas, {
+      get: () => this.scene?.view ?? { scale: 1, x: 0, y: 0 },
+      set: (view) => this.look(view),
+      least: () => this.least,
+      tap: (x, y, twice) => this.tap(x, y, twice),
+      hover: (x, y) => this.hover(x, y),
+    });
+    this.canvas.addEventListener("keydown", (event) => this.keys(event));
+    this.least = 1;
+  }
+
+  /** @param {string} text @param {string} label @param {() => void} work */
+  button(text, label, work) {
+    return h("button", { type: "button", "aria-label": label, title: label, onclick: work }, text);
+  }
+
+  /** Show a cluster. @param {Cluster} cluster @param {MapOptions} options */
+  show(cluster, options) {
+    const slots = [];
+    const { name } = cluster.nodes;
+    for (let slot = 0; slot < cluster.nodes.count; slot++) {
+      if (name[slot]) slots.push(slot);
+    }
+    const box = this.root.getBoundingClientRect();
+    const [width, height] = [Math.max(box.width, 50), Math.max(box.height, 50)];
+    const key = `${options.group}|${slots.length}|${cluster.shape}|${Math.round((20 * width) / height)}`;
+    const before = this.scene;
+    let plan = before?.layout;
+    if (!plan || key !== this.key || before?.cluster !== cluster) {
+      const order = new Intl.Collator("en", { numeric: true });
+      const names = [...slots].sort((a, b) => order.compare(name[a], name[b]));
+      const groups = options.group ? gather(names, (slot) => cluster.label(slot, options.group)) : [{ name: "", slots: names }];
+      plan = layout(groups, width - 32, height - 32);
+      this.key = key;
+    }
+    this.least = fit(plan, width, height).scale;
+    const view = before && this.touched ? before.view : fit(plan, width, height);
+    this.scene = {
+      cluster, layout: plan, view, width, height, theme: options.theme,
+      colouring: colouring(cluster, slots, options.colour, options.theme),
+      selected: options.selected, hover: before?.hover ?? -1, pod: options.pod ?? -1,
+      shown: options.shown, moves: options.moves ?? [],
+    };
+    this.canvas.setAttribute("aria-label", `${this.hooks.label}: ${slots.length} nodes. Arrow keys choose a node, plus and minus zoom, 0 shows everything.`);
+    this.redraw();
+  }
+
+  redraw() {
+    if (this.asked) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      if (this.scene) this.paint(this.scene);
+    });
+  }
+
+  /** @param {Scene} scene */
+  paint(scene) {
+    const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
+    const [width, height] = [Math.round(scene.width * ratio), Math.round(scene.height * ratio)];
+    if (this.canvas.width !== width || this.canvas.height !== height) {
+      this.canvas.width = width;
+      this.canvas.height = height;
+    }
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    draw(this.context, scene);
+    this.drawn++;
+  }
+
+  resized() {
+    if (!this.scene) return;
+    const box = this.root.getBoundingClientRect();
+    if (box.width < 1 || box.height < 1) return;
+    this.scene.width = box.width;
+    this.scene.height = box.height;
+    if (!this.touched) this.scene.view = fit(this.scene.layout, box.width, box.height);
+    this.paint(this.scene);
+  }
+
+  /** @param {import("./camera.js").View} view */
+  look(view) {
+    if (!this.scene) return;
+    this.touched = true;
+    this.scene.view = kept(view, this.scene.layout, this.scene.width, this.scene.height);
+    this.tip.hidden = true;
+    this.redraw();
+  }
+
+  /** @param {number} factor */
+  zoomBy(factor) {
+    if (!this.scene) return;
+    const { view, width, height, selected, layout: plan } = this.scene;
+    const at = plan.where.get(selected);
+    const x = at ? (at.x + CELL.width / 2) * view.scale + view.x : width / 2;
+    const y = at ? (at.y + CELL.height / 2) * view.scale + view.y : height / 2;
+    this.look(zoom(view, factor, x, y, this.least));
+  }
+
+  reset() {
+    if (!this.scene) return;
+    this.touched = false;
+    this.scene.view = fit(this.scene.layout, this.scene.width, this.scene.height);
+    this.redraw();
+  }
+
+  /** Bring a node into sight, near enough to read. @param {number} slot */
+  reveal(slot) {
+    const at = this.scene?.layout.where.get(slot);
+    if (!this.scene || !at) return;
+    const scale = Math.max(this.scene.view.scale, 26);
+    const { width, height } = this.scene;
+    this.look({ scale, x: width / 2 - (at.x + CELL.width / 2) * scale, y: height / 2 - (at.y + CELL.height / 2) * scale });
+  }
+
+  /** @param {number} x @param {number} y */
+  at(x, y) {
+    if (!this.scene || x < 0) return -1;
+    const { view, layout: plan } = this.scene;
+    return hit(plan, (x - view.x) / view.scale, (y - view.y) / view.scale);
+  }
+
+  /** @param {number} x @param {number} y @param {boolean} twice */
+  tap(x, y, twice) {
+    const slot = this.at(x, y);
+    if (twice && slot >= 0) this.reveal(slot);
+    else this.hooks.select(slot);
+  }
+
+  /** @param {number} x @param {number} y */
+  hover(x, y) {
+    if (!this.scene) return;
+    const slot = this.at(x, y);
+    if (slot !== this.scene.hover) {
+      this.scene.hover = slot;
+      this.redraw();
+      if (slot >= 0) say(this.tip, this.describe(slot));
+    }
+    this.tip.hidden = slot < 0;
+    this.tip.style.transform = `translate(${Math.min(x + 14, this.scene.width - 240)}px, ${Math.min(y + 16, this.scene.height - 60)}px)`;
+  }
+
+  /** A node in a sentence. @param {number} slot */
+  describe(slot) {
+    const { cluster } = /** @type {Scene} */ (this.scene);
+    const { columns, name } = cluster.nodes;
+    const used = cluster.used;
+    return `${name[slot]} · cpu ${cpu(used.cpu[slot])} of ${cpu(columns.cpu[slot])} (${percent(used.cpu[slot], columns.cpu[slot])})` +
+      ` · memory ${memory(used.memory[slot])} of ${memory(columns.memory[slot])} (${percent(used.memory[slot], columns.memory[slot])})` +
+      ` · ${used.pods[slot]} pods`;
+  }
+
+  /** @param {KeyboardEvent} event */
+  keys(event) {
+    if (!this.scene || event.ctrlKey || event.metaKey || event.altKey) return;
+    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    const arrow = /** @type {Record<string, number[]>} */ (arrows)[event.key];
+    if (arrow && event.shiftKey) {
+      this.look({ ...this.scene.view, x: this.scene.view.x - arrow[0] * 80, y: this.scene.view.y - arrow[1] * 80 });
+    } else if (arrow) {
+      const slot = towards(this.scene.layout, this.scene.selected, arrow[0], arrow[1]);
+      if (slot >= 0) {
+        this.hooks.select(slot);
+        say(this.live, this.describe(slot));
+      }
+    } else if (event.key === "+" || event.key === "=") this.zoomBy(1.4);
+    else if (event.key === "-") this.zoomBy(1 / 1.4);
+    else if (event.key === "0") this.reset();
+    else if (event.key === "Escape") this.hooks.select(-1);
+    else return;
+    event.preventDefault();
+  }
+
+  close() {
+    this.watch.disconnect();
+  }
+}

@@ -1,0 +1,125 @@
+// A node's panel, and the pods that wait, beside the map.
+
+import { CORDONED, GHOST, READY, TERMINATING } from "./cluster.js";
+import { h, notice, put } from "./dom.js";
+import { formatRoute } from "./router.js";
+import { VirtualTable } from "./table.js";
+import { causes } from "./queueing.js";
+import { age, count, cpu, memory, percent } from "./units.js";
+
+/** @import { Cluster, Resource } from "./cluster.js" */
+
+/** @type {Record<Resource, (value: number) => string>} */
+const FORMAT = { cpu, memory, gpu: count, pods: count };
+const TITLE = { cpu: "CPU", memory: "Memory", gpu: "GPU", pods: "Pods" };
+
+/** A bar with a label and numbers. @param {string} title @param {number} used @param {number} all @param {(value: number) => string} format */
+export function meter(title, used, all, format) {
+  const share = all ? Math.min(1, used / all) : 0;
+  const inner = h("div", { class: used > all ? "over" : "" });
+  inner.style.width = `${share * 100}%`;
+  return h("div", { class: "meter" },
+    h("span", null, title), h("div", { class: "track", "aria-hidden": "true" }, inner),
+    h("span", { class: "number" }, `${format(used)} / ${format(all)}`),
+    h("span", { class: "number dim" }, percent(used, all)));
+}
+
+/** The panel of one node. */
+export class NodePanel {
+  /** @param {(query: Record<string, string | undefined>) => string} link an address of this view with changes */
+  constructor(link) {
+    this.link = link;
+    this.top = h("div", { class: "panel-top" });
+    /** @type {VirtualTable<{cluster: Cluster, slot: number}>} */
+    this.table = new VirtualTable("Pods of the node", [
+      { title: "Pod", width: 4.6, narrow: true, key: (i) => i.cluster.pods.name[i.slot], cell: (i) => podLink(i.cluster, i.slot) },
+      { title: "CPU", width: 1.4, number: true, narrow: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
+      { title: "Memory", width: 1.8, number: true, narrow: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
+      { title: "State", width: 2, narrow: true, key: (i) => stateOf(i.cluster, i.slot), cell: (i) => stateOf(i.cluster, i.slot) },
+    ], { sort: 1, down: true, empty: "No pods on this node." });
+    this.root = h("section", { class: "panel", "aria-label": "Node" }, this.top, this.table.root);
+  }
+
+  /** @param {Cluster} cluster @param {number} slot */
+  show(cluster, slot) {
+    const { name, columns } = cluster.nodes;
+    const flags = columns.flags[slot];
+    const words = [];
+    if (flags & GHOST) words.push(h("span", { class: "chip bad" }, "not in the cluster"));
+    else words.push(h("span", { class: `chip ${flags & READY ? "good" : "bad"}` }, flags & READY ? "Ready" : "NotReady"));
+    if (flags & CORDONED) words.push(h("span", { class: "chip warn" }, "SchedulingDisabled"));
+    const taints = cluster.text(columns.taints[slot]).replaceAll("=:", ":");
+    const conditions = cluster.text(columns.conditions[slot]);
+    const more = cluster.text(columns.more[slot]).split(",").filter(Boolean).map(amount).join(", ");
+    const meters = /** @type {Resource[]} */ (["cpu", "memory", "gpu", "pods"])
+      .filter((kind) => columns[kind][slot] || cluster.used[kind][slot])
+      .map((kind) => meter(TITLE[kind], cluster.used[kind][slot], columns[kind][slot], FORMAT[kind]));
+    put(this.top,
+      h("div", { class: "panel-head" }, h("h2", null, name[slot]),
+        h("a", { class: "quiet", href: this.link({ node: undefined }), "aria-label": "Close the node" }, "✕")),
+      h("p", { class: "chips" }, words, columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
+        h("a", { href: formatRoute("what-if", "", { do: "drain", node: name[slot] }) }, "what if drained?")),
+      meters,
+      conditions ? h("p", { class: "bad" }, conditions) : null,
+      taints ? fact("Taints", taints.split(",")) : null,
+      more ? fact("Also", [more]) : null,
+      h("details", null, h("summary", null, "Labels"),
+        h("ul", { class: "labels" }, [...cluster.labels(cluster.nodes, slot)].map(([k, v]) => h("li", null, h("code", null, `${k}=${v}`))))));
+    this.table.show(cluster.podsOn(slot).map((pod) => ({ cluster, slot: pod })));
+  }
+
+  close() {
+    this.table.close();
+  }
+}
+
+/** ephemeral-storage=123 → ephemeral-storage 123 in units. @param {string} text */
+function amount(text) {
+  const [name, value] = text.split("=");
+  const bytes = name === "ephemeral-storage" || name.startsWith("hugepages-");
+  return `${name} ${bytes ? memory(Number(value)) : count(Number(value))}`;
+}
+
+/** @param {string} name @param {string[]} values */
+function fact(name, values) {
+  return h("p", { class: "fact" }, h("span", { class: "dim" }, `${name} `), values.map((value) => h("code", null, value)));
+}
+
+/** @param {Cluster} cluster @param {number} slot */
+export function podLink(cluster, slot) {
+  const key = cluster.podKey(slot);
+  const [space, name] = key.split("/");
+  return h("a", { href: formatRoute("pod", key) }, space === "default" ? null : h("span", { class: "dim" }, `${space}/`), name);
+}
+
+/** @param {Cluster} cluster @param {number} slot */
+export function stateOf(cluster, slot) {
+  const { flags, phase } = cluster.pods.columns;
+  return flags[slot] & TERMINATING ? "Terminating" : cluster.phases[phase[slot]];
+}
+
+/** The pods that wait, by cause. */
+export class PendingPanel {
+  constructor() {
+    this.root = h("section", { class: "panel", "aria-label": "Pending pods" });
+    this.shown = "";
+  }
+
+  /** @param {Cluster} cluster */
+  show(cluster) {
+    const found = causes(cluster);
+    const key = JSON.stringify(found.map((cause) => [cause.title, cause.slots.length]));
+    if (key === this.shown) return;
+    this.shown = key;
+    if (!found.length) {
+      put(this.root, h("div", { class: "panel-head" }, h("h2", null, "Pending")), notice("Nothing waits", "Every pod has a node."));
+      return;
+    }
+    put(this.root,
+      h("div", { class: "panel-head" }, h("h2", null, "Pending"), h("a", { href: "#/queue" }, `${count(cluster.waiting.size)} in the queue`)),
+      h("ul", { class: "causes" }, found.slice(0, 40).map((cause) => h("li", null,
+        h("p", null, h("b", { class: "number" }, count(cause.slots.length)), " ", cause.title),
+        h("p", { class: "dim" }, cause.slots.slice(0, 4).map((slot, i) => [i ? ", " : "", podLink(cluster, slot)]).flat(),
+          cause.slots.length > 4 ? ` and ${count(cause.slots.length - 4)} more` : "")))));
+  }
+}

@@ -1,0 +1,88 @@
+// The scheduler's queue as the page knows it: where each pod waits, and why, gathered by cause.
+
+/** @import { Cluster } from "./cluster.js" */
+/** @typedef {{title: string, place: string, slots: number[]}} Cause */
+
+export const ORDER = ["active", "backoff", "unschedulable", "gated", "waiting", "binding"];
+export const MEANING = {
+  active: "to be tried next",
+  backoff: "tried and waiting a moment",
+  unschedulable: "no node fits",
+  gated: "held back by scheduling gates",
+  waiting: "held by a Permit plugin",
+  binding: "a node was chosen",
+};
+
+/**
+ * A scheduler's message without its numbers and names of nodes, so that equal causes are equal.
+ * @param {string} message
+ */
+export function causeOf(message) {
+  const text = message.replace(/^0\/\d+ nodes are available: /, "");
+  const [first] = text.split(/\. preemption: |\. no new claims/);
+  const parts = first
+    .replace(/\.$/, "")
+    .split(/, (?=\d+ )/)
+    .map((part) => part.replace(/^\d+ /, "").trim())
+    .filter(Boolean)
+    .map((part) => part.replace(/^node\(s\) /, ""));
+  return [...new Set(parts)].sort().join(" · ");
+}
+
+/** Pods that wait, by place and cause, the largest first. @param {Cluster} cluster @returns {Cause[]} */
+export function causes(cluster) {
+  /** @type {Map<string, Cause>} */
+  const found = new Map();
+  for (const slot of cluster.waiting) {
+    const place = cluster.places[cluster.pods.columns.place[slot]];
+    const message = cluster.pods.message.get(slot) ?? "";
+    const title = place === "gated" ? `gated: ${message}` : place === "active" || place === "binding" || place === "waiting"
+      ? `${place}: ${/** @type {Record<string, string>} */ (MEANING)[place]}` : causeOf(message) || place;
+    const known = found.get(`${place} ${title}`);
+    if (known) known.slots.push(slot);
+    else found.set(`${place} ${title}`, { title, place, slots: [slot] });
+  }
+  return [...found.values()].sort((a, b) => b.slots.length - a.slots.length || (a.title < b.title ? -1 : 1));
+}
+
+/** How many pods wait where. @param {Cluster} cluster @returns {Record<string, number>} */
+export function sizes(cluster) {
+  /** @type {Record<string, number>} */
+  const found = Object.fromEntries(ORDER.map((name) => [name, 0]));
+  for (const slot of cluster.waiting) found[cluster.places[cluster.pods.columns.place[slot]]]++;
+  return found;
+}
+
+/** Counts arrivals and bindings over the last minute, from what changes. */
+export class Rates {
+  constructor() {
+    /** @type {{time: number, bound: number, arrived: number}[]} */
+    this.marks = [];
+    /** @type {Map<number, string> | null} */
+    this.waiting = null;
+  }
+
+  /** Look at the cluster again. @param {Cluster} cluster */
+  see(cluster) {
+    /** @type {Map<number, string>} */
+    const now = new Map();
+    for (const slot of cluster.waiting) now.set(slot, cluster.pods.name[slot]);
+    const before = this.waiting;
+    this.waiting = now;
+    if (!before) return;
+    let [bound, arrived] = [0, 0];
+    for (const [slot, name] of before) {
+      if (now.get(slot) !== name && cluster.pods.name[slot] === name) bound++;
+    }
+    for (const [slot, name] of now) if (before.get(slot) !== name) arrived++;
+    this.marks.push({ time: cluster.time, bound, arrived });
+    while (this.marks.length && this.marks[0].time < cluster.time - 60) this.marks.shift();
+  }
+
+  /** Per second over the time that was seen, at most a minute. @param {number} now */
+  of(now) {
+    const span = Math.max(now - (this.marks[0]?.time ?? now), 1);
+    const sum = (/** @type {"bound" | "arrived"} */ key) => this.marks.reduce((total, mark) => total + mark[key], 0);
+    return { bound: sum("bound") / span, arrived: sum("arrived") / span };
+  }
+}

@@ -1,0 +1,44 @@
+// One place for all state. Views read it and are told, once per picture, that it changed.
+
+/** @import { Cluster } from "./cluster.js" */
+/** @import { Route } from "./router.js" */
+/** @import { History } from "./history.js" */
+
+/**
+ * @typedef {object} State
+ * @property {Route} route
+ * @property {Cluster | null} cluster as it is now
+ * @property {"loading" | "live" | "lost" | "still" | "failed"} status
+ * @property {string} problem why loading failed
+ * @property {Record<string, History>} histories by run
+ * @property {"light" | "dark"} theme
+ * @property {number} frame grows with every change of the cluster
+ */
+
+export class Store {
+  /** @param {State} state @param {(work: () => void) => void} [later] */
+  constructor(state, later = (work) => requestAnimationFrame(work)) {
+    this.state = state;
+    this.later = later;
+    /** @type {Set<(state: State) => void>} */
+    this.listeners = new Set();
+    this.asked = false;
+  }
+
+  /** Change state; listeners are told with the next picture. @param {Partial<State>} patch */
+  set(patch) {
+    Object.assign(this.state, patch);
+    if (this.asked) return;
+    this.asked = true;
+    this.later(() => {
+      this.asked = false;
+      for (const listener of this.listeners) listener(this.state);
+    });
+  }
+
+  /** @param {(state: State) => void} listener @returns {() => void} stop */
+  subscribe(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}

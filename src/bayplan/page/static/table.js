@@ -1,0 +1,139 @@
+// A table of any length: only the rows in sight exist. Sorting by any column, walking by keys.
+
+import { h, say } from "./dom.js";
+
+/**
+ * @template T
+ * @typedef {object} Column
+ * @property {string} title
+ * @property {number} width weight of the column
+ * @property {(item: T) => string | Node} cell
+ * @property {(item: T) => string | number} [key] to sort by
+ * @property {boolean} [number] right-aligned
+ * @property {boolean} [narrow] also shown on narrow screens
+ */
+
+const HEIGHT = 28;
+const BEYOND = 8;
+
+/** @template T */
+export class VirtualTable {
+  /**
+   * @param {string} label
+   * @param {Column<T>[]} columns
+   * @param {{open?: (item: T) => void, sort?: number, down?: boolean, empty?: string}} [options]
+   */
+  constructor(label, columns, options = {}) {
+    this.columns = columns;
+    this.options = options;
+    /** @type {T[]} */
+    this.items = [];
+    this.sort = options.sort ?? -1;
+    this.down = options.down ?? false;
+    this.focus = -1;
+    this.head = h("div", { class: "vt-row vt-head", role: "row", "aria-rowindex": "1" });
+    this.body = h("div", { class: "vt-body", role: "rowgroup" });
+    this.scroller = h("div", { class: "vt-scroll", tabindex: "0", role: "group", "aria-label": `${label}: arrow keys move, Enter opens` }, this.body);
+    this.note = h("p", { class: "vt-note dim" });
+    this.root = h("div", { class: "vt", role: "table", "aria-label": label },
+      h("div", { role: "rowgroup" }, this.head), this.scroller, this.note);
+    this.scroller.addEventListener("scroll", () => this.draw());
+    this.scroller.addEventListener("keydown", (event) => this.key(event));
+    this.watch = new ResizeObserver(() => this.draw());
+    this.watch.observe(this.scroller);
+    this.heading();
+  }
+
+  heading() {
+    this.head.replaceChildren(...this.columns.map((column, i) => {
+      const sorted = this.sort === i;
+      const arrow = sorted ? (this.down ? " ↓" : " ↑") : "";
+      const cell = h("div", {
+        class: this.cellClass(column), role: "columnheader",
+        "aria-sort": sorted ? (this.down ? "descending" : "ascending") : "none",
+      }, column.key ? h("button", { type: "button", class: "vt-sort", onclick: () => this.sortBy(i) }, column.title + arrow) : column.title);
+      cell.style.flex = `${column.width} 1 0`;
+      return cell;
+    }));
+  }
+
+  /** @param {Column<T>} column */
+  cellClass(column) {
+    return `vt-cell${column.number ? " number" : ""}${column.narrow ? "" : " wide-only"}`;
+  }
+
+  /** @param {number} i */
+  sortBy(i) {
+    this.down = this.sort === i ? !this.down : Boolean(this.columns[i].number);
+    this.sort = i;
+    this.heading();
+    this.show(this.items);
+  }
+
+  /** Show these items. @param {T[]} items */
+  show(items) {
+    const key = this.columns[this.sort]?.key;
+    if (key) {
+      const sign = this.down ? -1 : 1;
+      const order = new Intl.Collator("en", { numeric: true }).compare;
+      const keyed = items.map((item) => /** @type {[string | number, T]} */ ([key(item), item]));
+      keyed.sort(([a], [b]) => sign * (typeof a === "number" && typeof b === "number" ? a - b : order(String(a), String(b))));
+      items = keyed.map(([, item]) => item);
+    }
+    this.items = items;
+    this.root.setAttribute("aria-rowcount", String(items.length + 1));
+    this.body.style.height = `${items.length * HEIGHT}px`;
+    say(this.note, items.length ? "" : (this.options.empty ?? "Nothing here."));
+    this.focus = Math.min(this.focus, items.length - 1);
+    this.draw();
+  }
+
+  draw() {
+    const top = this.scroller.scrollTop;
+    const from = Math.max(0, Math.floor(top / HEIGHT) - BEYOND);
+    const to = Math.min(this.items.length, Math.ceil((top + this.scroller.clientHeight) / HEIGHT) + BEYOND);
+    const rows = [];
+    for (let i = from; i < to; i++) rows.push(this.row(i));
+    this.body.replaceChildren(...rows);
+  }
+
+  /** @param {number} i */
+  row(i) {
+    const item = this.items[i];
+    const open = this.options.open;
+    const row = h("div", {
+      class: `vt-row${i === this.focus ? " focus" : ""}${open ? " opens" : ""}`, role: "row", "aria-rowindex": String(i + 2),
+      onclick: open ? () => open(item) : undefined,
+    }, this.columns.map((column) => {
+      const cell = h("div", { class: this.cellClass(column), role: "cell" }, column.cell(item));
+      cell.style.flex = `${column.width} 1 0`;
+      cell.title = cell.textContent ?? "";
+      return cell;
+    }));
+    row.style.transform = `translateY(${i * HEIGHT}px)`;
+    return row;
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const page = Math.max(1, Math.floor(this.scroller.clientHeight / HEIGHT) - 1);
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    if (event.key === "Enter" && this.focus >= 0) {
+      this.options.open?.(this.items[this.focus]);
+      return;
+    }
+    const step = /** @type {Record<string, number>} */ (steps)[event.key];
+    if (step === undefined || !this.items.length) return;
+    event.preventDefault();
+    this.focus = Math.max(0, Math.min(this.items.length - 1, this.focus + step));
+    const top = this.focus * HEIGHT;
+    const view = this.scroller;
+    if (top < view.scrollTop) view.scrollTop = top;
+    if (top + HEIGHT > view.scrollTop + view.clientHeight) view.scrollTop = top + HEIGHT - view.clientHeight;
+    this.draw();
+  }
+
+  close() {
+    this.watch.disconnect();
+  }
+}

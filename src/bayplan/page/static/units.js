@@ -1,0 +1,67 @@
+// Numbers as Kubernetes writes them.
+
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+/** Milli-cpu: 250m, 1.5, 64. @param {number} milli */
+export function cpu(milli) {
+  if (milli === 0) return "0";
+  if (Math.abs(milli) < 1000) return `${Math.round(milli)}m`;
+  return short(milli / 1000);
+}
+
+/** Bytes: 512Mi, 1.5Gi. @param {number} bytes */
+export function memory(bytes) {
+  let value = Math.abs(bytes);
+  let unit = 0;
+  while (value >= 1024 && unit < BINARY.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${bytes < 0 ? "-" : ""}${short(value)}${BINARY[unit]}`;
+}
+
+/** @param {number} value */
+function short(value) {
+  const digits = Math.abs(value) >= 100 ? 0 : 1;
+  return value.toFixed(digits).replace(/\.0$/, "");
+}
+
+/** 12,345 @param {number} value */
+export function count(value) {
+  return Math.round(value).toLocaleString("en-US");
+}
+
+/** A share in whole percent; a trace is not nothing. @param {number} part @param {number} whole */
+export function percent(part, whole) {
+  if (!whole) return "–";
+  const share = (100 * part) / whole;
+  if (share > 0 && share < 1) return "<1%";
+  return `${Math.round(share)}%`;
+}
+
+/** As kubectl tells ages: 45s, 12m, 3h20m, 5d. @param {number} seconds */
+export function age(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 120) return `${s}s`;
+  const m = Math.floor(s / 60);
+  if (m < 10 && s % 60) return `${m}m${s % 60}s`;
+  if (m < 180) return `${m}m`;
+  const hours = Math.floor(m / 60);
+  if (hours < 8 && m % 60) return `${hours}h${m % 60}m`;
+  if (hours < 48) return `${hours}h`;
+  const d = Math.floor(hours / 24);
+  return d < 730 ? `${d}d` : `${Math.floor(d / 365)}y`;
+}
+
+/** A moment of a run: 0.5s, 1m05s, 2h03m. @param {number} seconds */
+export function elapsed(seconds) {
+  if (seconds < 60) return `${Number(seconds.toFixed(seconds < 10 ? 2 : 1))}s`;
+  const s = Math.round(seconds);
+  if (s < 3600) return `${Math.floor(s / 60)}m${String(s % 60).padStart(2, "0")}s`;
+  return `${Math.floor(s / 3600)}h${String(Math.floor(s / 60) % 60).padStart(2, "0")}m`;
+}
+
+/** A time of day. @param {number} seconds since the epoch */
+export function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB");
+}

@@ -1,0 +1,221 @@
+// Pod: the whole answer of why: the funnel, every node, scores, history, and the changes that help.
+
+import { h, notice, put } from "./dom.js";
+import { ask, kept } from "./live.js";
+import { named } from "./palette.js";
+import { stateOf } from "./panel.js";
+import { formatRoute } from "./router.js";
+import { VirtualTable } from "./table.js";
+import { age, count, cpu, memory } from "./units.js";
+
+/** @import { Cluster } from "./cluster.js" */
+/** @import { State } from "./store.js" */
+/** @typedef {{plugin: string, reasons: string[], nodes: number, facts?: string[], examples?: string[]}} FunnelRow */
+/** @typedef {{change: string, side: string, node: string, commands?: string[], removes?: string[]}} Fix */
+/** @typedef {{node: string, total: number, plugins: Record<string, number>}} Score */
+/**
+ * @typedef {object} Answer what `bayplan why -o json` prints
+ * @property {string} pod
+ * @property {string} state
+ * @property {string} summary
+ * @property {string} message
+ * @property {string | null} observed
+ * @property {boolean | null} identical
+ * @property {string} difference
+ * @property {number} nodes
+ * @property {FunnelRow[]} funnel
+ * @property {{node: string, missing: string[]}[]} nearest
+ * @property {string[]} preemption
+ * @property {Fix[]} fixes
+ * @property {string} node
+ * @property {Score[]} scores
+ * @property {string[]} notes
+ * @property {string[]} history
+ */
+/** @typedef {{plugins: string[], scored: (string | number)[][], reasons: string[], rejected: [string, number][]}} Judged */
+/** @typedef {{name: string, total: number, parts: number[], why: string}} NodeRow */
+
+export class PodView {
+  constructor() {
+    this.key = "";
+    this.asked = "";
+    this.head = h("div", { class: "pod-head" });
+    this.body = h("div", { class: "pod-body" });
+    this.root = h("div", { class: "view scroll pod-view" }, this.head, this.body);
+    /** @type {VirtualTable<NodeRow> | null} */
+    this.table = null;
+  }
+
+  /** @param {State} state */
+  update(state) {
+    const { path, query } = state.route;
+    const cluster = query.t ? (state.histories[query.run ?? ""]?.at(Number(query.t)) ?? state.cluster) : state.cluster;
+    if (!cluster) return;
+    this.theme = state.theme;
+    this.facts(cluster, path);
+    const wanted = `api/why?${new URLSearchParams({ pod: path, run: query.run ?? "", t: query.t ?? "" })}`;
+    const slot = cluster.podSlot(path);
+    const placed = slot < 0 ? "gone" : `${cluster.pods.columns.node[slot]} ${cluster.pods.columns.place[slot] === 0}`;
+    if (this.asked === wanted + placed) return;
+    this.asked = wanted + placed;
+    this.answer(wanted, wanted + placed);
+  }
+
+  /** What is known without asking. @param {Cluster} cluster @param {string} key */
+  facts(cluster, key) {
+    const slot = cluster.podSlot(key);
+    const name = h("h1", null, h("span", { class: "dim" }, `${key.split("/")[0]}/`), key.slice(key.indexOf("/") + 1));
+    if (slot < 0) {
+      put(this.head, name, h("p", { class: "dim" }, "This pod is not here any more."));
+      return;
+    }
+    const columns = cluster.pods.columns;
+    const node = columns.node[slot] ? cluster.nodes.name[columns.node[slot] - 1] : "";
+    const owner = cluster.text(columns.owner[slot]);
+    const parts = [
+      h("span", { class: `chip ${node ? "good" : "warn"}` }, node ? stateOf(cluster, slot) : cluster.places[columns.place[slot]]),
+      node ? h("a", { href: formatRoute("map", "", { node, pod: key }) }, node) : null,
+      h("span", null, `cpu ${cpu(columns.cpu[slot])}`), h("span", null, `memory ${memory(columns.memory[slot])}`),
+      columns.gpu[slot] ? h("span", null, `gpu ${columns.gpu[slot]}`) : null,
+      columns.priority[slot] ? h("span", null, `priority ${columns.priority[slot]}`) : null,
+      owner ? h("span", { class: "dim" }, owner) : null,
+      columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
+    ];
+    put(this.head, name, h("p", { class: "chips" }, parts));
+  }
+
+  /** @param {string} path @param {string} mark */
+  async answer(path, mark) {
+    put(this.body, h("p", { class: "dim", role: "status" }, "Asking the scheduler's engine…"));
+    try {
+      const found = (await kept(path)) ?? (await ask(path));
+      if (this.asked === mark) this.show(found.answer, found.nodes);
+    } catch (problem) {
+      if (this.asked === mark) put(this.body, notice("No answer", /** @type {Error} */ (problem).message));
+    }
+  }
+
+  /** @param {Answer} answer @param {Judged} judged */
+  show(answer, judged) {
+    put(this.body,
+      h("p", { class: "summary" }, answer.summary),
+      proof(answer),
+      (answer.notes ?? []).map((note) => h("p", { class: "dim" }, note)),
+      h("div", { class: "pod-columns" }, h("div", null, funnel(answer), nearest(answer), preemption(answer)), fixes(answer)),
+      scores(answer, this.theme ?? "light"),
+      answer.history?.length ? section("History", h("ol", { class: "history" }, answer.history.map((line) => h("li", null, line)))) : null,
+      this.nodes(judged));
+  }
+
+  /** @param {Judged} judged */
+  nodes(judged) {
+    this.table?.close();
+    /** @type {NodeRow[]} */
+    const rows = judged.scored.map(([name, total, ...parts]) => ({ name: String(name), total: Number(total), parts: parts.map(Number), why: "fits" }));
+    for (const [name, reason] of judged.rejected) rows.push({ name, total: -1, parts: [], why: judged.reasons[reason] });
+    if (!rows.length) return null;
+    const scored = judged.plugins.length > 0;
+    this.table = new VirtualTable("Every node", [
+      { title: "Node", width: 3, narrow: true, key: (row) => row.name, cell: (row) => h("a", { href: formatRoute("map", "", { node: row.name }) }, row.name) },
+      ...(scored ? [{ title: "Total", width: 1, number: true, narrow: true, key: (/** @type {NodeRow} */ row) => row.total, cell: (/** @type {NodeRow} */ row) => (row.total < 0 ? "" : String(row.total)) }] : []),
+      ...judged.plugins.map((plugin, i) => ({ title: plugin.replace(/^(Node|Pod)/, ""), width: 1.2, number: true, key: (/** @type {NodeRow} */ row) => row.parts[i] ?? -1, cell: (/** @type {NodeRow} */ row) => (row.parts.length ? String(row.parts[i]) : "") })),
+      { title: "Verdict", width: scored ? 2 : 7, narrow: true, key: (row) => row.why, cell: (row) => row.why },
+    ], { sort: scored ? 1 : 1, down: scored });
+    this.table.show(rows);
+    return section(`Every node (${count(rows.length)})`, h("div", { class: "pod-table" }, this.table.root));
+  }
+
+  close() {
+    this.table?.close();
+  }
+}
+
+/** @param {string} title @param {...(Node | null)} body */
+function section(title, ...body) {
+  return h("section", { "aria-label": title }, h("h2", null, title), ...body);
+}
+
+/** Whether the cluster's own scheduler says the same. @param {Answer} answer */
+function proof(answer) {
+  if (answer.identical === true) return h("p", { class: "good" }, "✓ this is word for word what the cluster's scheduler said");
+  if (answer.identical === false) {
+    return h("details", null, h("summary", null, "The cluster's scheduler said something else"), h("p", null, answer.observed ?? ""), h("p", { class: "dim" }, answer.difference));
+  }
+  return null;
+}
+
+/** Bars that get shorter: nodes by what rejected them. @param {Answer} answer */
+function funnel(answer) {
+  if (!answer.funnel?.length) return null;
+  const most = Math.max(...answer.funnel.map((row) => row.nodes), 1);
+  return section(`Nodes by verdict (${count(answer.nodes)})`, h("ul", { class: "funnel" }, answer.funnel.map((row) => {
+    const bar = h("div", { class: "funnel-bar", "aria-hidden": "true" });
+    bar.style.width = `${Math.max(0.5, (100 * row.nodes) / most)}%`;
+    return h("li", null, h("p", null, h("b", { class: "number" }, count(row.nodes)), " ", row.reasons.join(", "), " ", row.plugin ? h("span", { class: "dim" }, row.plugin) : null), bar,
+      (row.facts ?? []).map((fact) => h("p", { class: "dim" }, fact)),
+      row.examples?.length ? h("p", { class: "dim" }, "e.g. ", row.examples.slice(0, 4).flatMap((name, i) => [i ? ", " : "", h("a", { href: formatRoute("map", "", { node: name }) }, name)])) : null);
+  })));
+}
+
+/** @param {Answer} answer */
+function nearest(answer) {
+  if (!answer.nearest?.length) return null;
+  return section("Nearest", h("ul", { class: "plain" }, answer.nearest.slice(0, 6).map((near) => h("li", null, h("a", { href: formatRoute("map", "", { node: near.node }) }, near.node), " lacks ", near.missing.join("; ")))));
+}
+
+/** @param {Answer} answer */
+function preemption(answer) {
+  if (!answer.preemption?.length) return null;
+  return section("Preemption", h("ul", { class: "plain" }, answer.preemption.map((fact) => h("li", null, fact))));
+}
+
+/** @param {Answer} answer */
+function fixes(answer) {
+  if (!answer.fixes?.length) return null;
+  return section("What would help", h("ol", { class: "fixes" }, answer.fixes.map((fix) => h("li", null,
+    h("p", null, h("b", null, fix.change), " ", h("span", { class: "dim" }, `→ ${fix.node}`)),
+    fix.removes?.length ? h("p", { class: "warn" }, `takes away ${fix.removes.join(", ")}`) : null,
+    fix.commands?.length ? h("pre", null, fix.commands.join("\n")) : null,
+    tryIt(fix)))));
+}
+
+/** A link to the what-if that does the same, where there is one. @param {Fix} fix */
+function tryIt(fix) {
+  const words = (fix.commands ?? []).join("\n");
+  const uncordon = /kubectl uncordon (\S+)/.exec(words);
+  const scale = /kubectl scale (\S+)\/(\S+) .*--replicas[= ](\d+)/.exec(words);
+  const remove = /kubectl delete pod (?:-n (\S+) )?(\S+)/.exec(words);
+  let change = "";
+  if (uncordon) change = `uncordon=${uncordon[1]}`;
+  else if (scale) change = `scale=${scale[1]}/${scale[2]}=${scale[3]}`;
+  else if (remove) change = `delete=pod/${remove[2]}`;
+  else if (fix.removes?.length) change = `delete=pod/${fix.removes[0]}`;
+  if (!change) return null;
+  return h("a", { class: "button", href: formatRoute("what-if", "", { change }) }, "Try it");
+}
+
+/** Stacked bars of scores, the best first. @param {Answer} answer @param {"light" | "dark"} theme */
+function scores(answer, theme) {
+  if (!answer.scores?.length) return null;
+  const plugins = Object.keys(answer.scores[0].plugins);
+  const most = Math.max(...answer.scores.map((score) => score.total), 1);
+  const key = h("p", { class: "legend" }, plugins.map((plugin, i) => {
+    const swatch = h("i", { "aria-hidden": "true" });
+    swatch.style.background = named(theme, i);
+    return h("span", null, swatch, plugin);
+  }));
+  const rows = answer.scores.map((score) => {
+    const bar = h("div", { class: "stack", role: "img", "aria-label": plugins.map((plugin) => `${plugin} ${score.plugins[plugin]}`).join(", ") },
+      plugins.map((plugin, i) => {
+        const part = h("i", { title: `${plugin} ${score.plugins[plugin]}` });
+        part.style.width = `${(100 * (score.plugins[plugin] ?? 0)) / most}%`;
+        part.style.background = named(theme, i);
+        return part;
+      }));
+    return h("div", { class: "score" }, h("a", { href: formatRoute("map", "", { node: score.node }) }, score.node, score.node === answer.node ? " ✓" : ""), bar, h("b", { class: "number" }, String(score.total)));
+  });
+  const [best, second] = answer.scores;
+  const gaps = second ? plugins.map((plugin) => [plugin, (best.plugins[plugin] ?? 0) - (second.plugins[plugin] ?? 0)]).filter(([, gap]) => gap) : [];
+  return section("Scores by plugin", key, ...rows, second
+    ? h("p", { class: "dim" }, gaps.length ? `${best.node} before ${second.node}: ${gaps.map(([plugin, gap]) => `${plugin} ${Number(gap) > 0 ? "+" : ""}${gap}`).join(", ")}` : `${best.node} and ${second.node} are equal`) : null);
+}

@@ -1,0 +1,268 @@
+// Time: what happened, a handle to go back to any moment, and the map of that moment. Two runs side by side.
+
+import { LANES, timeAt, timeline } from "./chart.js";
+import { h, notice, put, say } from "./dom.js";
+import { groupKeys } from "./groups.js";
+import { history as load } from "./live.js";
+import { MapCanvas } from "./map.js";
+import { NodePanel } from "./panel.js";
+import { formatRoute } from "./router.js";
+import { clock, count, elapsed, percent } from "./units.js";
+
+/** @import { Cluster } from "./cluster.js" */
+/** @import { History, Series } from "./history.js" */
+/** @import { State, Store } from "./store.js" */
+/** @typedef {{name: string, title: HTMLElement, facts: HTMLElement, map: MapCanvas, root: HTMLElement}} Side */
+
+const SLICES = 360;
+const REMEASURE = 1000;
+
+export class TimeView {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
+    /** @type {Record<string, string>} */
+    this.query = {};
+    /** @type {Side[]} */
+    this.sides = [];
+    /** @type {Record<string, {series: Series, grown: number, at: number}>} */
+    this.series = {};
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { class: "timeline", role: "img", "aria-label": "Timeline of arrivals, bindings, evictions, pending pods and utilisation" }));
+    this.range = /** @type {HTMLInputElement} */ (h("input", { type: "range", min: "0", max: "1000", step: "any", "aria-label": "Moment", oninput: () => this.drag() }));
+    this.label = h("output", { class: "moment" });
+    this.play = h("button", { type: "button", onclick: () => this.toggle() }, "▶ Play");
+    this.back = h("button", { type: "button", "aria-label": "Previous change", onclick: () => this.step(-1) }, "◂");
+    this.forth = h("button", { type: "button", "aria-label": "Next change", onclick: () => this.step(1) }, "▸");
+    this.latest = h("button", { type: "button", onclick: () => this.to(undefined) }, "Latest");
+    this.compare = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => this.go({ with: this.compare.value || undefined }) }));
+    this.compareLabel = h("label", null, "Compare with ", this.compare);
+    this.table = h("details", { class: "time-table" });
+    this.stage = h("div", { class: "sides" });
+    this.aside = h("aside", { class: "side" });
+    this.node = new NodePanel((change) => this.link(change));
+    this.body = h("div", { class: "time-body" },
+      h("div", { class: "bar" }, this.back, this.play, this.forth, this.latest, this.label, this.compareLabel),
+      h("div", { class: "split" }, this.stage, this.aside), h("div", { class: "ruler" }, this.canvas, this.range), this.table);
+    this.root = h("div", { class: "view time-view" }, notice("Loading the history", "A moment, please."));
+    this.canvas.addEventListener("pointerdown", (event) => this.point(event));
+    this.canvas.addEventListener("pointermove", (event) => event.buttons && this.point(event));
+    this.watch = new ResizeObserver(() => this.chart());
+    this.watch.observe(this.canvas);
+    this.timer = 0;
+    this.failed = "";
+    /** @type {number | undefined} */
+    this.moment = undefined;
+  }
+
+  /** @param {Record<string, string | undefined>} change */
+  link(change) {
+    return formatRoute("time", "", { ...this.query, ...change });
+  }
+
+  /** @param {Record<string, string | undefined>} change */
+  go(change) {
+    history.replaceState(null, "", this.link(change));
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  }
+
+  /** @returns {History | undefined} */
+  get main() {
+    return this.store.state.histories[this.query.run ?? ""];
+  }
+
+  /** @param {State} state */
+  update(state) {
+    this.query = state.route.query;
+    if (!state.cluster) return;
+    if (state.cluster.about.kind === "snapshot") {
+      put(this.root, notice("One moment only", "A snapshot or dump has no history. Open a scenario, a recording or a running cluster to go back in time."));
+      return;
+    }
+    const wanted = [this.query.run ?? "", ...(this.query.with ? [this.query.with] : [])];
+    const missing = wanted.filter((run) => !state.histories[run]);
+    if (missing.length) {
+      for (const run of missing) {
+        load(this.store, run).catch((problem) => {
+          this.failed = problem.message;
+          put(this.root, notice("There is no history", problem.message));
+        });
+      }
+      return;
+    }
+    if (this.root.firstChild !== this.body) put(this.root, this.body);
+    this.runs(state.cluster);
+    const history = /** @type {History} */ (this.main);
+    this.moment = this.query.t ? history.start + Number(this.query.t) : undefined;
+    const time = this.moment ?? history.end;
+    this.range.value = String(((time - history.start) / Math.max(history.end - history.start, 1e-9)) * 1000);
+    const wall = state.cluster.about.live;
+    const shown = `${wall ? clock(time) : elapsed(time - history.start)}`;
+    say(this.label, shown + (this.moment === undefined ? " (latest)" : ""));
+    this.range.setAttribute("aria-valuetext", shown);
+    this.show(wanted, time, state);
+    this.chart();
+  }
+
+  /** Offer the other runs. @param {Cluster} cluster */
+  runs(cluster) {
+    const runs = cluster.about.runs;
+    this.compareLabel.hidden = runs.length < 2;
+    if (this.compare.options.length !== runs.length) {
+      put(this.compare, h("option", { value: "" }, "nothing"), runs.slice(1).map((run) => h("option", { value: run.name }, run.title)));
+    }
+    this.compare.value = this.query.with ?? "";
+  }
+
+  /** @param {string[]} names @param {number} time @param {State} state */
+  show(names, time, state) {
+    if (JSON.stringify(this.sides.map((side) => side.name)) !== JSON.stringify(names)) {
+      for (const side of this.sides) side.map.close();
+      this.sides = names.map((name) => this.side(name));
+      put(this.stage, this.sides.map((side) => side.root));
+      this.stage.classList.toggle("two", names.length > 1);
+    }
+    const start = /** @type {History} */ (this.main).start;
+    const runs = state.cluster?.about.runs ?? [];
+    let first = null;
+    for (const side of this.sides) {
+      const history = state.histories[side.name];
+      const cluster = history.at(side === this.sides[0] ? time : history.start + (time - start));
+      first ??= cluster;
+      const totals = cluster.totals();
+      const title = side.name ? runs.find((run) => run.name === side.name)?.title : runs[0]?.title;
+      say(side.title, names.length > 1 ? (title ?? "") : "");
+      say(side.facts, `${count(totals.nodes)} nodes · ${count(totals.pods)} pods · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
+      const keys = groupKeys(cluster);
+      const zone = "topology.kubernetes.io/zone";
+      side.map.show(cluster, {
+        group: this.query.group ?? (keys.includes(zone) ? zone : ""), colour: this.query.colour ?? "cpu", theme: state.theme,
+        selected: this.query.node ? cluster.nodeSlot(this.query.node) : -1, shown: null,
+      });
+    }
+    this.beside(first);
+  }
+
+  /** @param {Cluster | null} cluster */
+  beside(cluster) {
+    const slot = cluster && this.query.node ? cluster.nodeSlot(this.query.node) : -1;
+    this.aside.hidden = slot < 0;
+    if (slot < 0 || !cluster) return;
+    if (this.aside.firstChild !== this.node.root) put(this.aside, this.node.root);
+    this.node.show(cluster, slot);
+  }
+
+  /** @param {string} name @returns {Side} */
+  side(name) {
+    const title = h("b");
+    const facts = h("span", { class: "dim" });
+    const map = new MapCanvas({
+      label: "Map of the moment",
+      select: (slot) => this.go({ node: slot >= 0 ? map.scene?.cluster.nodes.name[slot] : undefined }),
+    });
+    return { name, title, facts, map, root: h("section", { class: "one" }, h("p", { class: "facts" }, title, " ", facts), map.root) };
+  }
+
+  /** What happened in slices, counted anew when it grew. @param {string} run */
+  counted(run) {
+    const history = this.store.state.histories[run];
+    const known = this.series[run];
+    const now = performance.now();
+    if (!history) return null;
+    if (!known || (known.grown !== history.grown && now - known.at > REMEASURE)) {
+      this.series[run] = { series: history.series(SLICES), grown: history.grown, at: now };
+    }
+    return this.series[run].series;
+  }
+
+  chart() {
+    const series = this.counted(this.query.run ?? "");
+    const history = this.main;
+    if (!series || !history) return;
+    const other = this.query.with ? this.counted(this.query.with) : null;
+    const box = this.canvas.getBoundingClientRect();
+    if (box.width < 2) return;
+    const ratio = Math.min(devicePixelRatio || 1, 2);
+    const [width, height] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
+    if (this.canvas.width !== width || this.canvas.height !== height) Object.assign(this.canvas, { width, height });
+    const c = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const { theme, cluster } = this.store.state;
+    timeline(c, series, other, { width: box.width, height: box.height, theme, moment: this.moment ?? history.end, wall: cluster?.about.live ?? false });
+    this.numbers(series, cluster?.about.live ?? false);
+  }
+
+  /** The chart's numbers as a table. @param {Series} series @param {boolean} wall */
+  numbers(series, wall) {
+    if (this.table.firstChild && !(/** @type {HTMLDetailsElement} */ (this.table).open)) return;
+    const step = Math.ceil(SLICES / 24);
+    const rows = [];
+    for (let i = 0; i < SLICES; i += step) {
+      const time = series.start + ((series.end - series.start) * (i + step)) / SLICES;
+      const sum = (/** @type {Float64Array} */ values) => values.slice(i, i + step).reduce((a, b) => a + b, 0);
+      const last = (/** @type {Float64Array} */ values) => values[Math.min(i + step, SLICES) - 1];
+      rows.push(h("tr", null, h("th", { scope: "row" }, wall ? clock(time) : elapsed(time - series.start)),
+        [series.arrivals, series.bindings, series.evictions].map((values) => h("td", { class: "number" }, count(sum(values)))),
+        h("td", { class: "number" }, count(last(series.pending))), h("td", { class: "number" }, percent(last(series.cpu), 1)),
+        h("td", { class: "number" }, percent(last(series.memory), 1))));
+    }
+    put(this.table, h("summary", null, "The same as a table"), h("table", null,
+      h("thead", null, h("tr", null, h("th", null, "until"), LANES.map((lane) => h("th", { class: "number" }, lane.title)))), h("tbody", null, rows)));
+  }
+
+  /** @param {PointerEvent} event */
+  point(event) {
+    const series = this.counted(this.query.run ?? "");
+    if (!series) return;
+    const box = this.canvas.getBoundingClientRect();
+    this.to(timeAt(series, event.clientX - box.left, box.width));
+  }
+
+  drag() {
+    const history = this.main;
+    if (history) this.to(history.start + (Number(this.range.value) / 1000) * (history.end - history.start));
+  }
+
+  /** @param {number | undefined} time */
+  to(time) {
+    const history = this.main;
+    if (!history) return;
+    this.go({ t: time === undefined ? undefined : String(Number((time - history.start).toFixed(3))) });
+  }
+
+  /** @param {1 | -1} step */
+  step(step) {
+    const history = this.main;
+    if (history) this.to(history.neighbour(this.moment ?? history.end, step));
+  }
+
+  toggle() {
+    if (this.timer) {
+      cancelAnimationFrame(this.timer);
+      this.timer = 0;
+      say(this.play, "▶ Play");
+      return;
+    }
+    const history = this.main;
+    if (!history) return;
+    say(this.play, "❚❚ Pause");
+    const from = this.moment === undefined || this.moment >= history.end ? history.start : this.moment;
+    const begin = performance.now();
+    const speed = Math.max(history.end - history.start, 1) / 20_000;
+    const turn = () => {
+      const time = from + (performance.now() - begin) * speed;
+      this.to(Math.min(time, history.end));
+      if (time >= history.end) {
+        this.timer = 0;
+        say(this.play, "▶ Play");
+      } else this.timer = requestAnimationFrame(turn);
+    };
+    this.timer = requestAnimationFrame(turn);
+  }
+
+  close() {
+    if (this.timer) cancelAnimationFrame(this.timer);
+    this.watch.disconnect();
+    this.node.close();
+    for (const side of this.sides) side.map.close();
+  }
+}

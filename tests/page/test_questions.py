@@ -1,0 +1,121 @@
+"""What the page asks: why, what-if and the saved report."""
+
+import base64
+import gzip
+import json
+import re
+
+import pytest
+
+from bayplan.errors import BayplanError
+from bayplan.inspect import Cluster
+from bayplan.page.app import STATIC
+from bayplan.page.questions import Asked, Questions
+from bayplan.page.report import report
+from bayplan.page.sources import Picture
+from bayplan.testing import make_node, make_pod
+from bayplan.testing.clusters import cluster_objects
+from tests.page.test_serving import get, serving
+
+
+def source():
+    big = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    return Picture(Cluster.from_objects([
+        make_node("n1").capacity(big).build(), make_node("n2").capacity(big).cordon().build(),
+        make_pod("here").node("n1").req(cpu="1").build(),
+        make_pod("small").req(cpu="1").build(), make_pod("large").req(cpu="16").build(),
+    ]))  # fmt: skip
+
+
+async def test_why_tells_the_answer_and_judges_every_node():
+    found = await Questions(source()).why("default/large")
+
+    assert found["answer"]["state"] == "pending"
+    judged = dict(found["nodes"]["rejected"])
+    assert set(judged) == {"n1", "n2"}
+    assert "Insufficient cpu" in found["nodes"]["reasons"][judged["n1"]]
+
+
+async def test_a_pod_that_fits_gets_scores_for_the_nodes_that_fit():
+    found = await Questions(source()).why("default/small")
+    nodes = found["nodes"]
+
+    assert [row[0] for row in nodes["scored"]] == ["n1"]
+    assert nodes["scored"][0][1] == sum(nodes["scored"][0][2:])
+    assert [name for name, _ in nodes["rejected"]] == ["n2"]
+
+
+async def test_asking_changes_nothing():
+    questions = Questions(source())
+    first = await questions.why("default/here")
+    await questions.what_if(Asked(["drain=n1"]))
+
+    assert await questions.why("default/here") == first
+
+
+async def test_a_what_if_comes_with_its_command():
+    found = await Questions(source()).what_if(Asked(["uncordon=n2", "drain=n1"]))
+
+    assert found["command"] == "bayplan whatif --uncordon n2 --drain n1"
+    assert "default/here" in {stuck["pod"] for stuck in found["answer"]["stuck"]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(["apply=/etc"], id="a file of this machine"),
+        pytest.param(["drain=nobody"], id="an unknown node"),
+        pytest.param(["drain="], id="empty"),
+        pytest.param(["cordon=n1"] * 21, id="too many"),
+    ],
+)
+async def test_changes_that_cannot_be_tried_are_refused(changes):
+    with pytest.raises(BayplanError):
+        await Questions(source()).what_if(Asked(changes))
+
+
+async def test_an_unknown_pod_is_refused_in_one_line():
+    async with serving(source()) as url:
+        status, text, *_ = await get(url, "api/why?pod=default/hear")
+
+    assert status == 422
+    assert "hear" in json.loads(text)["error"]
+
+
+def embedded(page):
+    text = re.search(r'<script id="data"[^>]*>([^<]*)</script>', page).group(1)
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+async def test_a_view_is_saved_with_its_answer_and_every_module():
+    async with serving(source()) as url:
+        status, page, headers, _ = await get(url, "api/report?at=%23/pod/default/large")
+    data = embedded(page)
+
+    assert status == 200
+    assert headers["content-disposition"].startswith("attachment")
+    assert data["cluster"]["nodes"]["count"] == 2
+    assert data["answers"]["api/why?pod=default%2Flarge&run=&t="]["answer"]["state"] == "pending"
+    modules = json.loads(re.search(r'<script type="importmap">(.*?)</script>', page).group(1))
+    assert set(modules["imports"]) == {f"bayplan/{path.name}" for path in STATIC.glob("*.js")}
+    for address in modules["imports"].values():
+        body = base64.b64decode(address.partition(",")[2]).decode()
+        assert not re.search(r'(?m)^import .*from "\./', body)
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_nothing_of_an_object_can_end_the_data_or_start_a_script():
+    name = "</script><script>alert(1)</script>"
+    about = {"name": name, "kind": "snapshot", "runs": []}
+    page = report(about, source().board, at=f"#/pod/{name}")
+
+    assert "<script>alert" not in page
+    assert embedded(page)["cluster"]["name"] == name
+
+
+def test_a_report_of_1000_nodes_is_below_3_megabytes():
+    board = Picture(Cluster.from_objects(cluster_objects(1000, 20_000, pending=100))).board
+    page = report({"name": "big", "kind": "snapshot", "runs": []}, board)
+
+    assert len(page) < 3_000_000

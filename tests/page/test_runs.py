@@ -1,0 +1,59 @@
+"""Scenarios and recordings become stories whose every moment can be had again."""
+
+import asyncio
+
+from bayplan.page import runs
+from bayplan.page.rows import BOUND, PLACE
+from bayplan.page.sources import Event, Story
+from bayplan.testing import make_node, make_pod
+
+
+def test_a_scenario_is_run_for_each_seed_and_every_moment_can_be_asked():
+    path = runs.find("01-first-pod")
+    found = runs.played(path, [
+        runs.Variant("", None, None, ""), runs.Variant("seed 7", 7, None, "seed 7"),
+    ])  # fmt: skip
+
+    assert [run["name"] for run in found.about()["runs"]] == ["", "seed 7"]
+    board = found.run("seed 7")
+    assert board.frames
+    bound = [row for row in board.pods.rows if row is not None and row[PLACE] == BOUND]
+    assert bound
+    before = asyncio.run(found.cluster("", board.frames[0].time - 1))
+    after = asyncio.run(found.cluster("", None))
+    assert not before.nodes
+    assert after.nodes
+    assert found.run("nobody") is None
+
+
+def test_a_story_forgets_nothing_however_long():
+    events = [Event(float(i), "ADDED", make_node(f"n{i}").build()) for i in range(50)]
+    story = Story("", "test", events, 60.0)
+
+    assert story.board.start == ([], [])
+    assert len(story.board.frames) == 50
+    assert len(list(story.objects(9.0))) == 10
+
+
+def test_a_recording_is_shown_as_it_happened(tmp_path):
+    import msgspec
+
+    from bayplan.api import to_builtins
+
+    def line(second, event, item):
+        body = {**to_builtins(item), "kind": item.KIND, "apiVersion": "v1"}
+        time = f"2026-01-01T00:00:{second:02d}Z"
+        return msgspec.json.encode({"time": time, "event": event, "resource": body})
+
+    pod = make_pod("a")
+    file = tmp_path / "day.jsonl"
+    file.write_bytes(b"\n".join([
+        line(0, "Add", make_node("n1").build()), line(1, "Add", pod.build()),
+        line(5, "Update", pod.node("n1").build()), line(9, "Delete", pod.build()),
+    ]))  # fmt: skip
+    found = runs.recorded(runs.find(str(file)))
+
+    assert found.about()["kind"] == "recording"
+    times = [frame.time - found.board.frames[0].time for frame in found.board.frames]
+    assert times[-1] == 9.0
+    assert not found.board.pods.slots
