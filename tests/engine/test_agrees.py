@@ -85,7 +85,7 @@ def test_kept_answers_are_those_of_a_fresh_start(cluster, incoming, data):
         for pod in incoming:
             kept = engine.schedule(pod, NOW)
             described = describe(engine, kept)
-            engine.forget_classes()
+            engine.forget_answers()
             fresh = engine.schedule(pod, NOW)
 
             assert described == describe(engine, fresh)

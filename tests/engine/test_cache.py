@@ -16,10 +16,10 @@ def cache():
 
 def test_confirming_an_assumed_pod_changes_no_row(cache):
     cache.assume(cache.infos.make(make_pod("p").req({"cpu": "1"}).build()), "a")
-    before = cache.table.generation
+    before = cache.table.changes.generation
     cache.add_pod(make_pod("p").req({"cpu": "1"}).node("a").build())
 
-    assert before == cache.table.generation
+    assert before == cache.table.changes.generation
     assert not cache.is_assumed("uid-default-p")
     cache.validate()
 

@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bayplan.engine.cycle.records import AttemptRecord, History, RecordRing
+from bayplan.engine.answers import Column
+from bayplan.engine.answers.share import array, moment
+from bayplan.engine.cycle.records import AttemptRecord, RecordRing
 from bayplan.engine.replay import describe
 from bayplan.framework import Outcomes
 from bayplan.testing import make_pod
@@ -52,12 +54,32 @@ def test_the_ring_keeps_the_newest_within_its_limits():
     assert 1 == len(ring.of("big"))
 
 
-def test_a_history_gives_each_moment_its_own_array():
-    history = History([np.zeros(3, dtype=np.uint8), None], [("A", 1)])
-    history.changes.append((0, 1, 7))
-    history.changes.append((0, np.array([0, 1]), np.array([5, 6])))
+def test_a_column_gives_each_moment_its_own_array():
+    column = Column(limit=2, values=np.zeros(3, dtype=np.uint8))
+    moments = [moment(column)]
+    column.set_row(1, 7)
+    moments.append(moment(column))
+    column.set_rows(np.array([0, 1]), np.array([5, 6], dtype=np.uint8))
+    moments.append(moment(column))
+    column.set_row(2, 9)  # one change more than a history may have
+    moments.append(moment(column))
+    column.resize(4)
+    moments.append(moment(column))
 
-    assert [0, 0, 0] == history.array(0, 0).tolist()
-    assert [0, 7, 0] == history.array(0, 1).tolist()
-    assert [5, 6, 0] == history.array(0, 2).tolist()
-    assert history.array(1, 2) is None
+    expected = [[0, 0, 0], [0, 7, 0], [5, 6, 0], [5, 6, 9], [5, 6, 9, 0]]
+    assert expected == [array(item).tolist() for item in moments]
+
+
+def test_a_column_tells_which_rows_changed_or_that_it_cannot_tell():
+    column = Column(limit=2, values=np.zeros(9, dtype=np.uint8))
+    start = column.version
+    column.set_row(1, 0)
+    assert start == column.version
+    column.set_row(1, 1)
+    column.replace(np.array([0, 1, 1, 0, 0, 0, 0, 0, 0], dtype=np.uint8))
+    told = column.since(start)
+    assert [1] == told[:1]
+    assert [2] == told[1].tolist()
+    column.set_row(0, 1)
+    assert column.since(start) is None
+    assert column.version != start

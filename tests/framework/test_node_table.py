@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bayplan.api.labels import parse_selector, requirement
+from bayplan.cluster.limits import Limits
 from bayplan.cluster.order import zone_key
 from bayplan.cluster.selection import requirement_mask
 from bayplan.engine.cache import Cache
@@ -60,22 +61,47 @@ def test_the_journal_tells_which_rows_changed():
     table, infos = NodeTable(), PodInfos()
     for name in ("a", "b"):
         table.add_node(make_node(name).build())
-    start = table.generation
+    start, nodes = table.changes.generation, table.node_changes.generation
     info = placed(table, infos, make_pod("p").build(), "b")
     table.remove_pod(info)
     table.update_node(make_node("a").label({"x": "y"}).build())
 
-    assert [2, 2, 1] == table.changes_since(start)
-    assert [] == table.changes_since(table.generation)
+    assert [1, 1, 0] == table.changes.since(start)
+    assert [0] == table.node_changes.since(nodes)
+    assert [] == table.changes.since(table.changes.generation)
+
+
+def test_a_journal_that_is_full_says_so():
+    table = NodeTable(Limits(journal=2))
+    start = table.changes.generation
+    for name in "abc":
+        table.add_node(make_node(name).build())
+
+    assert table.changes.since(start) is None
+    assert [2] == table.changes.since(table.changes.generation - 1)
+
+
+def test_when_a_node_goes_the_last_row_takes_its_place():
+    table, names = NodeTable(), []
+    for name in "abcd":
+        table.add_node(make_node(name).zone((name in "ac" and "z1") or "z2").build())
+        names.append(table.names())
+    start = table.node_changes.generation
+    table.remove_node("b")
+
+    assert [1, 3] == table.node_changes.since(start)
+    assert ["a", "d", "c"] == list(table.names())
+    assert ["a", "d", "c"] == [table.name_of(row) for row in table.order.tolist()]
+    assert [list("abcd")[: n + 1] for n in range(4)] == [list(item) for item in names]
 
 
 def test_a_heartbeat_changes_nothing():
     table = NodeTable()
     table.add_node(make_node("a").build())
-    before = table.generation, table.nodes_revision
+    before = table.changes.generation, table.nodes_revision
 
     assert not table.update_node(make_node("a").build())
-    assert before == (table.generation, table.nodes_revision)
+    assert before == (table.changes.generation, table.nodes_revision)
 
 
 def test_pods_of_a_node_that_left_wait_for_it():

@@ -74,7 +74,7 @@ def test_remembered_outcomes_equal_fresh_ones_whatever_changes():
             change(rng, engine, step)
             pod = preemptor(f"x{step}", rng.choice(["3", "4"]))
             kept = told(engine.schedule(pod, NOW + step))
-            plugin._memories = Memories()
+            plugin._memories = Memories(8)
             fresh = told(engine.schedule(pod, NOW + step))
             again = told(engine.schedule(pod, NOW + step))
 

@@ -1,10 +1,14 @@
 """How many pods of some sort run on each node and in each topology domain, kept up to date.
 
 Pods are grouped by namespace, labels and whether they are terminating; a query is matched against
-groups, not pods, and against each group only once. Every query that was ever asked (within a limit)
-keeps a count that changes by one when a pod comes or goes, so asking costs nothing however many
-pods run. The affinity terms that placed pods own are counted the same way, one column a distinct
-term.
+groups, not pods, and against each group only once. Every query that was asked lately keeps a count
+that changes by one when a pod comes or goes, so asking costs nothing however many pods run. The
+affinity terms that placed pods own are counted the same way, one column a distinct term, as long as
+a pod owns it. Queries, terms and groups are found by a label that they must have (`anchors`), so
+thousands of apps that each speak of themselves do not get in each other's way.
+
+Every change of any count takes the next tick of one clock as the column's version: a version is
+never used twice, not even by a column that was forgotten and counted anew.
 
 Domain counts are arrays over the codes of a label column of the table (`NodeTable.label_column`).
 They count every node that has the label; who must leave some nodes out sums `per_node` instead.
@@ -19,17 +23,19 @@ import msgspec
 import numpy as np
 
 from bayplan.api.labels import Selector
+from bayplan.cluster.anchors import Anchored, GroupIndex
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.info import AffinityTerm, PodInfo, PodTraits
 
 if TYPE_CHECKING:
     from bayplan.cluster.table import NodeTable
 
-QUERY_LIMIT = 2048
-
 REQUIRED_AFFINITY = "required"
 REQUIRED_ANTI_AFFINITY = "required-anti"
 PREFERRED = "preferred"
+
+_SPARSE = 8
+"""Counts on fewer than one in so many rows are not kept as arrays."""
 
 
 class QueryPart(msgspec.Struct, frozen=True, gc=False):
@@ -58,25 +64,31 @@ class PodQuery(msgspec.Struct, frozen=True, gc=False):
 class CountColumn:
     """Counts per node and, for the keys asked for, per topology domain."""
 
-    __slots__ = ("_domains", "_per_node", "_table", "rows", "total", "version")
+    __slots__ = ("_counts", "_domains", "_per_node", "_table", "rows", "total", "version")
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, counts: PodCounts) -> None:
         self._table = table
+        self._counts = counts
         self.rows: dict[int, int] = {}
         """Row of the table to count, without zeros."""
         self.total = 0
-        self.version = 0
-        """Grows with every change."""
+        self.version = counts.tick()
+        """Another number after every change; no other column ever had it."""
         self._per_node: IntArray | None = None
         self._domains: dict[str, IntArray] = {}
+
+    @property
+    def _sparse(self) -> bool:
+        return len(self.rows) * _SPARSE < self._table.count
 
     def per_node(self) -> IntArray:
         """Counts by row of the full table; do not change, and do not keep."""
         column = self._per_node
-        if column is None:
-            column = self._per_node = np.zeros(self._table.capacity, dtype=np.int64)
+        if column is None or len(column) < self._table.count:
+            column = np.zeros(self._table.capacity, dtype=np.int64)
             if self.rows:
                 column[list(self.rows)] = list(self.rows.values())
+            self._per_node = None if self._sparse else column
         return column[: self._table.count]
 
     def per_domain(self, key: str) -> IntArray:
@@ -90,12 +102,14 @@ class CountColumn:
             for row, count in self.rows.items():
                 if codes[row] >= 0:
                     domains[codes[row]] += count
-            self._domains[key] = domains
+            self._domains.pop(key, None)
+            if size < 1024 or not self._sparse:
+                self._domains[key] = domains
         return domains[:size]
 
     def add(self, row: int, delta: int) -> None:
         """Count `delta` more pods on a row."""
-        self.version += 1
+        self.version = self._counts.tick()
         self.total += delta
         count = self.rows.get(row, 0) + delta
         if count:
@@ -103,24 +117,27 @@ class CountColumn:
         else:
             self.rows.pop(row, None)
         if self._per_node is not None:
-            self._per_node[row] += delta
-        for key, domains in self._domains.items():
+            if row < len(self._per_node):
+                self._per_node[row] += delta
+            else:
+                self._per_node = None
+        if self._domains:
+            self.shift(row, delta)
+
+    def shift(self, row: int, delta: int) -> None:
+        """Count more or fewer pods in the domains that a row is in."""
+        self.version = self._counts.tick()
+        for key, domains in list(self._domains.items()):
             code = self._table.label_column(key).codes[row]
-            if code >= 0:
-                if code >= len(domains):
-                    self._forget_domain(key)
-                    return
+            if code >= len(domains):  # a value that the array has no place for
+                del self._domains[key]
+            elif code >= 0:
                 domains[code] += delta
 
-    def _forget_domain(self, key: str) -> None:
-        # A value appeared that the array has no place for; the next question counts anew.
-        self.forget_arrays()
-
-    def forget_arrays(self) -> None:
-        """Rows, labels or capacity changed: count arrays are made again when asked for."""
-        self.version += 1
-        self._per_node = None
-        self._domains = {}
+    def forget_domains(self, key: str) -> None:
+        """The codes of a label were given out anew."""
+        if self._domains.pop(key, None) is not None:
+            self.version = self._counts.tick()
 
 
 class OwnedTerm(CountColumn):
@@ -128,12 +145,21 @@ class OwnedTerm(CountColumn):
 
     __slots__ = ("kind", "term", "weight")
 
-    def __init__(self, table: NodeTable, kind: str, term: AffinityTerm, weight: int) -> None:
-        super().__init__(table)
+    def __init__(
+        self, table: NodeTable, counts: PodCounts, kind: str, term: AffinityTerm, weight: int
+    ) -> None:
+        super().__init__(table, counts)
         self.kind = kind
         self.term = term
         self.weight = weight
         """For preferred terms; negative for anti-affinity."""
+
+    @property
+    def key(self) -> TermKey:
+        return (self.kind, self.term, self.weight)
+
+
+TermKey = tuple[str, AffinityTerm, int]
 
 
 class Group:
@@ -147,7 +173,7 @@ class Group:
         self.terminating = terminating
         self.rows: dict[int, int] = {}
         self.size = 0
-        self.columns: list[CountColumn] = []
+        self.columns: dict[PodQuery, CountColumn] = {}
         self.signatures: list[tuple[bytes, bool]] = []
 
 
@@ -157,23 +183,34 @@ GroupKey = tuple[str, frozenset[tuple[str, str]], bool]
 class PodCounts:
     """All counts of one table."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, query_limit: int) -> None:
         self._table = table
+        self._limit = max(1, query_limit)
+        self._clock = 0
         self._groups: dict[GroupKey, Group] = {}
         self._by_signature: dict[tuple[bytes, bool], Group] = {}
+        self._index: GroupIndex[Group] = GroupIndex(self._groups.values)
         self._queries: dict[PodQuery, CountColumn] = {}
-        self._terms: dict[tuple[str, AffinityTerm, int], OwnedTerm] = {}
+        self._anchored: Anchored[PodQuery] = Anchored()
+        self._terms: dict[TermKey, OwnedTerm] = {}
+        self._about: Anchored[OwnedTerm] = Anchored()
         self._owned: dict[PodTraits, tuple[OwnedTerm, ...]] = {}
-        self._matches: dict[tuple[bytes, bool], tuple[object, tuple[OwnedTerm, ...]]] = {}
         self.terms_version = 0
         """Grows when a distinct term appears or goes."""
+
+    def tick(self) -> int:
+        """The next number of the clock that all versions come from."""
+        self._clock += 1
+        return self._clock
+
+    # -- pods come and go -----------------------------------------------------------------------
 
     def add(self, info: PodInfo, row: int) -> None:
         """A pod runs on a row."""
         group = self._group_of(info)
         group.size += 1
         group.rows[row] = group.rows.get(row, 0) + 1
-        for column in group.columns:
+        for column in group.columns.values():
             column.add(row, 1)
         info.group = group
         if info.traits.has_affinity:
@@ -192,24 +229,44 @@ class PodCounts:
             group.rows[row] = left
         else:
             del group.rows[row]
-        for column in group.columns:
+        for column in group.columns.values():
             column.add(row, -1)
         for term in info.owned:
             assert isinstance(term, OwnedTerm)
             term.add(row, -1)
+            if not term.total:
+                self._drop_term(term)
         info.group, info.owned = None, ()
         if not group.size:
             self._drop_group(group)
 
+    def columns_at(self, pods: Iterable[PodInfo]) -> set[CountColumn]:
+        """The columns that count any of some placed pods."""
+        found: set[CountColumn] = set()
+        for info in pods:
+            assert isinstance(info.group, Group)
+            found.update(info.group.columns.values())
+            found.update(term for term in info.owned if isinstance(term, OwnedTerm))
+        return found
+
+    def forget_domains(self, key: str) -> None:
+        """The codes of a label were given out anew."""
+        for column in (*self._queries.values(), *self._terms.values()):
+            column.forget_domains(key)
+
+    # -- what is asked --------------------------------------------------------------------------
+
     def matching(self, query: PodQuery) -> CountColumn:
-        """The count of pods that a query matches; the column is live."""
+        """The count of pods that a query matches; live as long as the query is among the newest."""
         column = self._queries.pop(query, None)
         if column is None:
-            column = CountColumn(self._table)
-            self._forget_old_queries()
-            for group in self._groups.values():
+            while len(self._queries) >= self._limit:
+                self._forget_query(next(iter(self._queries)))
+            column = CountColumn(self._table, self)
+            self._anchored.add(query, *(part.selector for part in query.parts))
+            for group in self._index.candidates(*(part.selector for part in query.parts)):
                 if query.matches(group):
-                    group.columns.append(column)
+                    group.columns[query] = column
                     for row, count in group.rows.items():
                         column.rows[row] = column.rows.get(row, 0) + count
                     column.total += group.size
@@ -218,43 +275,28 @@ class PodCounts:
 
     def owned(self, kind: str) -> Iterator[OwnedTerm]:
         """The distinct terms of one kind that placed pods own."""
-        return (term for term in self._terms.values() if term.kind == kind and term.total)
+        return (term for term in self._terms.values() if term.kind == kind)
 
     def terms_about(
         self,
-        signature: bytes,
         pod_labels: Mapping[str, str],
         namespace: str,
         namespace_labels: Mapping[str, str],
-        namespace_revision: int,
     ) -> tuple[OwnedTerm, ...]:
-        """The placed pods' terms that match a pod, remembered by its signature."""
-        stamp = (self.terms_version, namespace_revision)
-        known = self._matches.get((signature, True))
-        if known is not None and known[0] == stamp:
-            return known[1]
-        found = tuple(
+        """The placed pods' terms that match a pod."""
+        return tuple(
             owned
-            for owned in self._terms.values()
+            for owned in self._about.candidates(pod_labels)
             if owned.term.matches(namespace, pod_labels, namespace_labels)
         )
-        if len(self._matches) > 4 * QUERY_LIMIT:
-            self._matches.clear()
-        self._matches[(signature, True)] = (stamp, found)
-        return found
-
-    def forget_arrays(self) -> None:
-        """Rows or labels of the table changed; arrays are made again when asked for."""
-        for column in self._queries.values():
-            column.forget_arrays()
-        for term in self._terms.values():
-            term.forget_arrays()
 
     def groups(self) -> Iterable[Group]:
         return self._groups.values()
 
     def queries(self) -> Mapping[PodQuery, CountColumn]:
         return self._queries
+
+    # -- groups, queries and terms appear and go -----------------------------------------------
 
     def _group_of(self, info: PodInfo) -> Group:
         terminating = info.terminating
@@ -266,8 +308,10 @@ class PodCounts:
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = Group(meta.namespace, meta.labels, terminating)
-                columns = [c for query, c in self._queries.items() if query.matches(group)]
-                group.columns = columns
+                self._index.add(group)
+                for query in self._anchored.candidates(group.labels):
+                    if query.matches(group):
+                        group.columns[query] = self._queries[query]
             self._by_signature[known] = group
             group.signatures.append(known)
         return group
@@ -275,39 +319,41 @@ class PodCounts:
     def _drop_group(self, group: Group) -> None:
         key = (group.namespace, frozenset(group.labels.items()), group.terminating)
         self._groups.pop(key, None)
+        self._index.remove(group)
         for known in group.signatures:
             self._by_signature.pop(known, None)
 
+    def _forget_query(self, query: PodQuery) -> None:
+        del self._queries[query]
+        selectors = [part.selector for part in query.parts]
+        self._anchored.remove(query, *selectors)
+        for group in self._index.candidates(*selectors):
+            group.columns.pop(query, None)
+
     def _owned_terms(self, traits: PodTraits) -> tuple[OwnedTerm, ...]:
         owned = self._owned.get(traits)
-        if owned is None or any(
-            self._terms.get((t.kind, t.term, t.weight)) is not t for t in owned
-        ):
-            owned = tuple(self._term(*item) for item in _terms_of(traits))
-            if len(self._owned) > 4 * QUERY_LIMIT:
+        if owned is None or any(self._terms.get(term.key) is not term for term in owned):
+            owned = tuple(self._term(item) for item in _terms_of(traits))
+            if len(self._owned) >= 4 * self._limit:
                 self._owned.clear()
             self._owned[traits] = owned
         return owned
 
-    def _term(self, kind: str, term: AffinityTerm, weight: int) -> OwnedTerm:
-        found = self._terms.get((kind, term, weight))
+    def _term(self, key: TermKey) -> OwnedTerm:
+        found = self._terms.get(key)
         if found is None:
-            if len(self._terms) > QUERY_LIMIT:
-                self._terms = {key: item for key, item in self._terms.items() if item.total}
-            found = self._terms[(kind, term, weight)] = OwnedTerm(self._table, kind, term, weight)
+            found = self._terms[key] = OwnedTerm(self._table, self, *key)
+            self._about.add(found, found.term.selector)
             self.terms_version += 1
         return found
 
-    def _forget_old_queries(self) -> None:
-        if len(self._queries) < QUERY_LIMIT:
-            return
-        old = list(self._queries)[: QUERY_LIMIT // 4]
-        gone = {id(self._queries.pop(query)) for query in old}
-        for group in self._groups.values():
-            group.columns = [column for column in group.columns if id(column) not in gone]
+    def _drop_term(self, term: OwnedTerm) -> None:
+        if self._terms.pop(term.key, None) is not None:
+            self._about.remove(term, term.term.selector)
+            self.terms_version += 1
 
 
-def _terms_of(traits: PodTraits) -> Iterator[tuple[str, AffinityTerm, int]]:
+def _terms_of(traits: PodTraits) -> Iterator[TermKey]:
     for term in traits.required_affinity:
         yield REQUIRED_AFFINITY, term, 0
     for term in traits.required_anti_affinity:

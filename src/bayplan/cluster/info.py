@@ -51,6 +51,7 @@ class PodTraits:
     """What all pods of one signature have in common. Shared: do not change."""
 
     __slots__ = (
+        "affinity",
         "affinity_problem",
         "claims",
         "fit",
@@ -84,6 +85,14 @@ class PodTraits:
         self.has_affinity = False
         """Whether the pod has a podAffinity or podAntiAffinity stanza."""
         self._compile_affinity(pod)
+        self.affinity = (
+            self.required_affinity,
+            self.required_anti_affinity,
+            self.preferred_affinity,
+            self.preferred_anti_affinity,
+            self.affinity_problem,
+        )
+        """All terms together, to compare pods by."""
 
     def _compile_affinity(self, pod: Pod) -> None:
         affinity = pod.spec.affinity

@@ -8,7 +8,7 @@ was worked out from it can be kept until it changes. It does not watch anything;
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from bayplan.api import (
@@ -43,12 +43,14 @@ O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 class Lister(Generic[O]):
     """Objects of one kind by key (`namespace/name`, or the name for kinds without a namespace)."""
 
-    __slots__ = ("_by_key", "_by_namespace", "_changed", "kind", "revision")
+    __slots__ = ("_by_key", "_by_namespace", "_changed", "_reads", "kind", "revision")
 
-    def __init__(self, kind: type[O]) -> None:
+    def __init__(self, kind: type[O], reads: Callable[[O], object] | None = None) -> None:
         self.kind = kind
+        self._reads = reads
+        """What scheduling reads of an object; without it, everything."""
         self.revision = 0
-        """Grows with every change."""
+        """Grows with every change of what scheduling reads."""
         self._by_key: dict[str, O] = {}
         self._by_namespace: dict[str, dict[str, O]] = {}
         self._changed: deque[str] = deque(maxlen=_REMEMBERED)
@@ -74,10 +76,13 @@ class Lister(Generic[O]):
 
     def put(self, item: O) -> None:
         """Add or replace an object."""
-        self.revision += 1
-        self._changed.append(item.key)
-        self._by_key[item.key] = item
-        self._by_namespace.setdefault(item.metadata.namespace, {})[item.key] = item
+        key = item.key
+        old = self._by_key.get(key)
+        if old is None or self._reads is None or self._reads(old) != self._reads(item):
+            self.revision += 1
+            self._changed.append(key)
+        self._by_key[key] = item
+        self._by_namespace.setdefault(item.metadata.namespace, {})[key] = item
 
     def delete(self, key: str) -> O | None:
         """Remove an object and return it; unknown keys are no error."""
@@ -93,11 +98,13 @@ class ClusterObjects:
     """One lister a kind."""
 
     def __init__(self) -> None:
-        self.namespaces = Lister(Namespace)
-        self.services = Lister(Service)
-        self.replication_controllers = Lister(ReplicationController)
-        self.replica_sets = Lister(ReplicaSet)
-        self.stateful_sets = Lister(StatefulSet)
+        self.namespaces = Lister(Namespace, lambda item: item.metadata.labels)
+        self.services = Lister(Service, lambda item: item.spec.selector)
+        self.replication_controllers = Lister(
+            ReplicationController, lambda item: item.spec.selector
+        )
+        self.replica_sets = Lister(ReplicaSet, lambda item: item.spec.selector)
+        self.stateful_sets = Lister(StatefulSet, lambda item: item.spec.selector)
         self.persistent_volumes = Lister(PersistentVolume)
         self.persistent_volume_claims = Lister(PersistentVolumeClaim)
         self.storage_classes = Lister(StorageClass)

@@ -1,12 +1,12 @@
 """The order in which kube-scheduler lists nodes: zones in turn, arrivals within a zone.
 
 Zones keep the order in which they were first seen; a node that changes its zone leaves and arrives
-anew. With equal scores the order decides who wins, so it is kept exactly.
+anew. With equal scores the order decides who wins, so it is kept exactly. A node's place follows
+from its round (how many of its zone came before it) and its zone's number, so coming and going is
+an insertion into a sorted array, not a new list.
 """
 
 from __future__ import annotations
-
-from itertools import zip_longest
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from bayplan.cluster.arrays import IntArray
 
 _OLD = "failure-domain.beta.kubernetes.io/"
 _NEW = "topology.kubernetes.io/"
+_ROUND = 1 << 32
+"""A sort key is round * _ROUND + number of the zone."""
 
 
 def zone_key(node: Node) -> str:
@@ -28,38 +30,53 @@ def zone_key(node: Node) -> str:
 
 
 class NodeOrder:
-    """Names by zone, and the list made from them when it is asked for."""
+    """Rows in list order. `rows` is replaced, never changed, so it may be kept."""
 
     def __init__(self) -> None:
-        self._zones: dict[str, dict[str, None]] = {}
-        self._rows: IntArray | None = None
-        self._structure = -1
+        self.rows: IntArray = np.zeros(0, dtype=np.int64)
+        self._keys: IntArray = np.zeros(0, dtype=np.int64)
+        self._zones: dict[str, tuple[int, int]] = {}
+        """Zone to its number and how many nodes it has."""
+        self._next_zone = 0
 
-    def add(self, node: Node) -> None:
-        self._zones.setdefault(zone_key(node), {})[node.metadata.name] = None
+    def add(self, node: Node, row: int) -> None:
+        zone = zone_key(node)
+        known = self._zones.get(zone)
+        if known is None:
+            known = (self._next_zone, 0)
+            self._next_zone += 1
+        number, size = known
+        key = size * _ROUND + number
+        place = int(np.searchsorted(self._keys, key))
+        self._keys = np.insert(self._keys, place, key)
+        self.rows = np.insert(self.rows, place, row)
+        self._zones[zone] = (number, size + 1)
 
-    def remove(self, node: Node) -> None:
-        key = zone_key(node)
-        zone = self._zones.get(key, {})
-        zone.pop(node.metadata.name, None)
-        if not zone:
-            self._zones.pop(key, None)
+    def remove(self, node: Node, row: int) -> None:
+        zone = zone_key(node)
+        number, size = self._zones[zone]
+        place = int(np.flatnonzero(self.rows == row)[0])
+        key = int(self._keys[place])
+        keys, rows = np.delete(self._keys, place), np.delete(self.rows, place)
+        later = (keys % _ROUND == number) & (keys > key)
+        if later.any():  # they move up by one round
+            keys[later] -= _ROUND
+            order = np.argsort(keys, kind="stable")
+            keys, rows = keys[order], rows[order]
+        self._keys, self.rows = keys, rows
+        if size == 1:
+            del self._zones[zone]
+        else:
+            self._zones[zone] = (number, size - 1)
 
-    def move(self, old: Node, new: Node) -> bool:
-        """Follow a change of labels; False if the zone stayed."""
-        if zone_key(old) == zone_key(new):
-            return False
-        self.remove(old)
-        self.add(new)
-        return True
+    def renumber(self, old: int, new: int) -> None:
+        """A node has another row now."""
+        rows = self.rows.copy()
+        rows[rows == old] = new
+        self.rows = rows
 
-    def names(self) -> list[str]:
-        rounds = zip_longest(*self._zones.values())
-        return [name for names in rounds for name in names if name is not None]
-
-    def rows(self, row_of: dict[str, int], structure: int) -> IntArray:
-        """Rows in list order; made once per structure of the table."""
-        if self._rows is None or self._structure != structure:
-            self._rows = np.array([row_of[name] for name in self.names()], dtype=np.int64)
-            self._structure = structure
-        return self._rows
+    def move(self, old: Node, new: Node, row: int) -> None:
+        """Follow a change of labels."""
+        if zone_key(old) != zone_key(new):
+            self.remove(old, row)
+            self.add(new, row)

@@ -1,9 +1,10 @@
 """The cluster as a table: one row a node, one contiguous array a column.
 
 Rows are dense, in no meaningful order; `order` gives kube-scheduler's list order (zones in turn).
-Every change of a row is noted in a journal, so that whoever keeps something computed per row looks
-only at what changed (`changes_since`). Nodes coming or going may move rows: `structure` then grows,
-and everything kept per row is void.
+Every change of a row is noted in `changes`, and in `node_changes` too if it is the node's own, so
+that whoever keeps something computed per row looks only at what changed. A node that comes gets a
+row at the end; when one goes the last row takes its place. Both are changes of rows like any other,
+so a reader must only mind that a noted row may lie beyond `count` by now.
 
 Pods on nodes that are not (or no longer) known wait aside and count nowhere, as upstream.
 The table does not know assumed from confirmed pods; `bayplan.engine.cache` does.
@@ -11,7 +12,7 @@ The table does not know assumed from confirmed pods; `bayplan.engine.cache` does
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +22,16 @@ from bayplan.api.requests import node_allocatable
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.counts import PodCounts
 from bayplan.cluster.info import NodeInfo, PodInfo, Port, remove_swapping
+from bayplan.cluster.journal import Journal
 from bayplan.cluster.label_column import LabelColumn
+from bayplan.cluster.limits import Limits
+from bayplan.cluster.names import RowNames
 from bayplan.cluster.nodes import CodeArray, NodeSelection
 from bayplan.cluster.order import NodeOrder
 from bayplan.cluster.resources import resource_count, resource_id
 
 NO_PODS = np.iinfo(np.int64).max
 """`min_priority` of a node without pods."""
-
-_JOURNAL_LIMIT = 1 << 16
 
 
 class ImageState:
@@ -48,13 +50,14 @@ class ImageState:
 class NodeTable:
     """All nodes and the pods placed on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self.count = 0
         self.capacity = 64
-        self.structure = 0
-        """Grows when rows come, go or move."""
-        self.nodes_revision = 0
-        """Grows when any node object changes in what scheduling reads, comes or goes."""
+        self.changes = Journal(self.limits.journal)
+        """Rows whose node or pods changed."""
+        self.node_changes = Journal(self.limits.journal)
+        """Rows whose node changed in what scheduling reads, came or went."""
         self.images_revision = 0
         self.nodes: list[Node] = []
         self.pods: list[list[PodInfo]] = []
@@ -64,14 +67,14 @@ class NodeTable:
         """Claim key to how many placed pods name it."""
         self.ports_in_use: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         """(protocol, port) to rows to the addresses in use there, with how many pods use them."""
-        self.counts = PodCounts(self)
+        self.counts = PodCounts(self, self.limits.queries)
         self._rows: dict[str, int] = {}
         self._order = NodeOrder()
         self._labels: dict[str, LabelColumn] = {}
         self._taint_ids: dict[tuple[Taint, ...], int] = {}
         self._waiting: dict[str, list[PodInfo]] = {}
-        self._journal: list[int] = []
-        self._journal_start = 0
+        self._names: list[str] = []
+        self._row_names: RowNames | None = None
         self._all_rows = np.arange(64, dtype=np.int64)
         resources = max(resource_count(), 4)
         self._allocatable = np.zeros((resources, 64), dtype=np.int64)
@@ -93,8 +96,17 @@ class NodeTable:
     def pick(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return column
 
+    @property
+    def nodes_revision(self) -> int:
+        """Grows when any node object changes in what scheduling reads, comes or goes."""
+        return self.node_changes.generation
+
     def names(self) -> Sequence[str]:
-        return [node.metadata.name for node in self.nodes]
+        """Names by row as they are now; the result does not change later."""
+        names = self._row_names
+        if names is None:
+            names = self._row_names = RowNames(self._names, self.count)
+        return names
 
     def allocatable(self, resource: int) -> IntArray:
         return self._resource(self._allocatable, resource)
@@ -157,6 +169,11 @@ class NodeTable:
 
     # -- finding rows -----------------------------------------------------------------------
 
+    @property
+    def row_by_name(self) -> Mapping[str, int]:
+        """Row by node name; live."""
+        return self._rows
+
     def row_of(self, name: str) -> int | None:
         return self._rows.get(name)
 
@@ -181,8 +198,8 @@ class NodeTable:
 
     @property
     def order(self) -> IntArray:
-        """Rows in kube-scheduler's list order."""
-        return self._order.rows(self._rows, self.structure)
+        """Rows in kube-scheduler's list order; another array after every change of it."""
+        return self._order.rows
 
     def label_column(self, key: str) -> LabelColumn:
         """The codes of a label, made on first use and kept up to date from then on."""
@@ -192,28 +209,6 @@ class NodeTable:
             for row, node in enumerate(self.nodes):
                 column.set(row, node.metadata.labels.get(key))
         return column
-
-    # -- the journal ------------------------------------------------------------------------
-
-    @property
-    def generation(self) -> int:
-        """How many row changes there have been."""
-        return self._journal_start + len(self._journal)
-
-    def changes_since(self, generation: int) -> list[int] | None:
-        """Changes noted since `generation`: row * 2, plus 1 if the node object changed.
-
-        Rows may repeat. None means: too long ago, look at everything.
-        """
-        start = generation - self._journal_start
-        return None if start < 0 else self._journal[start:]
-
-    def _note(self, row: int, node_changed: bool) -> None:
-        self._journal.append(row * 2 + node_changed)
-        if len(self._journal) > _JOURNAL_LIMIT:
-            half = _JOURNAL_LIMIT // 2
-            del self._journal[:half]
-            self._journal_start += half
 
     # -- nodes come and go ------------------------------------------------------------------
 
@@ -228,14 +223,12 @@ class NodeTable:
         self._make_room(row)
         self.count += 1
         self._rows[name] = row
+        self._names.append(name)
         self.nodes.append(node)
         self.pods.append([])
-        self._numbers[:, row] = (0, 0, 0, 0, NO_PODS, 0)
-        self._requested[:, row] = 0
-        self._set_node(row, node, allocatable)
-        self._add_images(row, node)
-        self._order.add(node)
-        self._restructure()
+        self._fill_row(row, node, allocatable)
+        self._order.add(node, row)
+        self._note_node(row)
         for info in self._waiting.pop(name, ()):
             self._place(info, row)
 
@@ -251,15 +244,18 @@ class NodeTable:
             self._remove_images(row, old)
             self._add_images(row, node)
         self.nodes[row] = node
-        self._set_node(row, node, allocatable)
         if old.metadata.labels != node.metadata.labels:
-            self.counts.forget_arrays()
-            if self._order.move(old, node):
-                self._restructure()
-        self.nodes_revision += 1
-        self._note(row, node_changed=True)
-        if len(self.taints) > 2 * self.count + 1024:
-            self._forget_unused_codes()
+            columns = self.counts.columns_at(self.pods[row])
+            for column in columns:
+                column.shift(row, -column.rows[row])
+            self._set_node(row, node, allocatable)
+            for column in columns:
+                column.shift(row, column.rows[row])
+            self._order.move(old, node, row)
+        else:
+            self._set_node(row, node, allocatable)
+        self._note_node(row)
+        self._forget_unused_codes()
         return True
 
     def remove_node(self, name: str) -> Node | None:
@@ -269,40 +265,54 @@ class NodeTable:
             return None
         node = self.nodes[row]
         last = self.count - 1
-        stay = list(self.pods[last]) if last != row else []
         leave = list(self.pods[row])
         for info in leave:
             self._unplace(info, row)
-        for info in stay:
-            self._unplace(info, last)
         if leave:
             self._waiting[name] = leave
         self._remove_images(row, node)
+        self._order.remove(node, row)
+        self._names = self._names[: self.count]  # others may hold the old list
         if last != row:
             self._move_row(last, row)
         for column in self._labels.values():
             column.set(last, None)
         del self._rows[name]
+        self._names.pop()
         self.nodes.pop()
         self.pods.pop()
         self.count = last
-        self._order.remove(node)
+        self._note_node(last)
         self._forget_unused_codes()
-        self._restructure()
-        for info in stay:
-            self._place(info, row)
         return node
 
     def _move_row(self, source: int, target: int) -> None:
         moved = self.nodes[source]
+        pods = list(self.pods[source])
+        for info in pods:
+            self._unplace(info, source)
         self._remove_images(source, moved)
         self.nodes[target] = moved
         self.pods[target] = []
-        self._rows[moved.metadata.name] = target
-        self._numbers[:, target] = (0, 0, 0, 0, NO_PODS, 0)
-        self._requested[:, target] = 0
-        self._set_node(target, moved, node_allocatable(moved.status.allocatable))
-        self._add_images(target, moved)
+        name = moved.metadata.name
+        self._rows[name], self._names[target] = target, name
+        self._fill_row(target, moved, node_allocatable(moved.status.allocatable))
+        self._order.renumber(source, target)
+        self._note_node(target)
+        for info in pods:
+            self._place(info, target)
+
+    def _fill_row(self, row: int, node: Node, allocatable: dict[str, int]) -> None:
+        """Start a row anew, without pods."""
+        self._numbers[:, row] = (0, 0, 0, 0, NO_PODS, 0)
+        self._requested[:, row] = 0
+        self._set_node(row, node, allocatable)
+        self._add_images(row, node)
+
+    def _note_node(self, row: int) -> None:
+        self._row_names = None
+        self.changes.note(row)
+        self.node_changes.note(row)
 
     def _set_node(self, row: int, node: Node, allocatable: dict[str, int]) -> None:
         numbers = [(resource_id(name), amount) for name, amount in allocatable.items()]
@@ -324,11 +334,11 @@ class NodeTable:
             self.taints, self._taint_ids = [], {}
             for row, node in enumerate(self.nodes):
                 self._taint_sets[row] = self._taint_set(node.spec.taints)
-            self.structure += 1
         for key, column in list(self._labels.items()):
             if len(column.values) > limit:
                 del self._labels[key]
                 self.label_column(key)
+                self.counts.forget_domains(key)
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         number = self._taint_ids.get(taints, -1)
@@ -336,12 +346,6 @@ class NodeTable:
             number = self._taint_ids[taints] = len(self.taints)
             self.taints.append(taints)
         return number
-
-    def _restructure(self) -> None:
-        self.structure += 1
-        self.nodes_revision += 1
-        self.images_revision += 1
-        self.counts.forget_arrays()
 
     def _add_images(self, row: int, node: Node) -> None:
         for image in node.status.images:
@@ -410,9 +414,7 @@ class NodeTable:
         for claim in traits.claims:
             self.claim_users[claim] = self.claim_users.get(claim, 0) + 1
         self.counts.add(info, row)
-        self._journal.append(row * 2)
-        if len(self._journal) > _JOURNAL_LIMIT:
-            self._note(row, node_changed=False)
+        self.changes.note(row)
 
     def _unplace(self, info: PodInfo, row: int) -> None:
         pods, traits = self.pods[row], info.traits
@@ -430,7 +432,7 @@ class NodeTable:
             else:
                 del self.claim_users[claim]
         self.counts.remove(info, row)
-        self._note(row, node_changed=False)
+        self.changes.note(row)
 
     def _sum(self, info: PodInfo, row: int, sign: int) -> None:
         requested, numbers, traits = self._requested, self._numbers, info.traits

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bayplan.api import Node, Object, Pod
+from bayplan.cluster.limits import Limits
 from bayplan.errors import BayplanError
 from bayplan.framework import ClusterObjects, NodeTable, Nominator, PodInfo, PodInfos, WaitingPods
 
@@ -23,10 +24,12 @@ class CacheError(BayplanError):
 class Cache:
     """Nodes, pods and other objects; feed it events, read its table."""
 
-    def __init__(self) -> None:
-        self.table = NodeTable()
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        """How much is remembered, here and by the engine."""
+        self.table = NodeTable(self.limits)
         self.objects = ClusterObjects()
-        self.infos = PodInfos()
+        self.infos = PodInfos(self.limits.signatures)
         self.nominator = Nominator()
         self.waiting = WaitingPods()
         self._pods: dict[str, PodInfo] = {}

@@ -15,17 +15,17 @@ import numpy as np
 
 from bayplan.api import Pod
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
-from bayplan.engine.answers.classes import AttemptFailed, PodClass
+from bayplan.engine.answers import Judgement
+from bayplan.engine.answers.share import array
 from bayplan.engine.cache import Cache
-from bayplan.engine.cycle.choice import ListOrder
+from bayplan.engine.cycle.attempt import Cycle
 from bayplan.engine.cycle.decisions import Decision, GroupDecision
-from bayplan.engine.cycle.records import AttemptRecord, RecordRing
+from bayplan.engine.cycle.records import RecordRing
 from bayplan.engine.cycle.search import Search, SearchSettings
 from bayplan.errors import ConfigError
 from bayplan.framework import (
     CLEAR_NOMINATION,
     Code,
-    CycleState,
     Diagnosis,
     Extender,
     FitError,
@@ -38,16 +38,10 @@ from bayplan.framework import (
 )
 from bayplan.framework.contract.registry import Factory
 from bayplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
-from bayplan.framework.runtime.filtering import run_post_filters
-
-NO_NODES = "no nodes available to schedule pods"
-
-_CLASS_BYTES = 128 << 20
-"""How much memory kept answers may take, roughly."""
 
 
 class Engine:
-    """Decides for pods, one at a time; owns the kept classes and the moving start of the search."""
+    """Decides for pods, one at a time; owns the kept answers and the moving start of the search."""
 
     def __init__(
         self,
@@ -62,11 +56,11 @@ class Engine:
         self.cache = cache
         self.profiles = dict(profiles)
         self.records = records
-        self.outcomes = Outcomes()
+        self.next_start = 0
+        """Where in the list of nodes the next search starts; shared by all profiles."""
         self._handles = list(handles)
-        self._shared = SearchSettings(cache, self.outcomes, extenders, percentage_of_nodes_to_score)
-        self._order = ListOrder()
-        self._classes: dict[tuple[str, bytes, str, int], PodClass] = {}
+        settings = SearchSettings(cache, Outcomes(), extenders, percentage_of_nodes_to_score)
+        self._cycle = Cycle(settings, self.profiles)
 
     @classmethod
     def build(
@@ -88,6 +82,7 @@ class Engine:
             nominator=cache.nominator,
             waiting=cache.waiting,
             infos=cache.infos,
+            limits=cache.limits,
             gates=gates,
             extenders=extenders,
             parallelism=config.parallelism,
@@ -126,6 +121,7 @@ class Engine:
         later, `undo` takes everything back.
         """
         decision = self.schedule(pod, now)
+        self.next_start = decision.next_start
         if not decision.node_name:
             return decision
         info, profile, state = decision.info, decision.profile, decision.state
@@ -170,15 +166,18 @@ class Engine:
         self, pods: Iterable[Pod | PodInfo], now: float, needed: int | None = None
     ) -> GroupDecision:
         """Like `place_all`, but nothing stays changed either way."""
+        start = self.next_start
         result = self.place_all(pods, now, needed)
         if result.placed:
             for decision in reversed(result.decisions):
                 if decision.placed:
                     self.undo(decision)
+        self.next_start = start
         return result
 
     def _place_in_group(self, pod: Pod | PodInfo, now: float) -> Decision:
         decision = self.schedule(pod, now, post_filter=False)
+        self.next_start = decision.next_start
         if decision.node_name:
             self.cache.assume(decision.info, decision.node_name)
             status = run_reserve(
@@ -216,187 +215,63 @@ class Engine:
             )
         for handle in self._handles:
             handle.now = now
-        table = self.cache.table
-        if not table.count:
-            decision = Decision(info, profile, CycleState(info))
-            decision.status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NO_NODES)
-            decision.nominating = CLEAR_NOMINATION
-            return decision
-        try:
-            return self._attempt(info, profile, now, post_filter)
-        except AttemptFailed as problem:
-            decision = Decision(info, profile, CycleState(info))
-            decision.status, decision.nominating = problem.status, CLEAR_NOMINATION
-            return decision
-
-    def _attempt(self, info: PodInfo, profile: Profile, now: float, post_filter: bool) -> Decision:
-        if self.outcomes.crowded:
-            # Records keep the old numbers' meaning; classes start anew.
-            self.outcomes = self._shared.outcomes = Outcomes()
-            self._classes.clear()
-        order = self._order.sync(self.cache.table)
-        kept = self._class_for(info, profile)
-        state = kept.refresh(info)
-        if kept.rejection is not None:
-            return self._rejected_early(info, profile, kept, now, post_filter)
-        search = Search(self._shared, info, profile, kept, state, order)
-        decision = Decision(info, profile, state)
-        row = search.run()
-        decision.feasible_nodes, decision.evaluated_nodes = search.feasible, search.evaluated
-        if row >= 0:
-            decision.node_name = order.names[row]
-        else:
-            decision.fit_error = search.fit_error()
-            self._fail(decision, post_filter)
-        if self.records is not None:
-            self._record(decision, kept, order, now, search.own, search.scored)
-        return decision
-
-    def _rejected_early(
-        self, info: PodInfo, profile: Profile, kept: PodClass, now: float, post_filter: bool
-    ) -> Decision:
-        """PreFilter ended the attempt; PostFilter must see the state as far as it got."""
-        state, outcome = kept.run_pre_filters_anew(info)
-        status = outcome.status
-        decision = Decision(info, profile, state)
-        if status is None:
-            status = Status(Code.ERROR, "a PreFilter plugin changed its mind within one attempt")
-        if not status.rejected:
-            decision.status, decision.nominating = status, CLEAR_NOMINATION
-            return decision
-        order = self._order
-        diagnosis = Diagnosis(order.names, order.row_of, self.outcomes, absent=status)
-        plugins = {status.plugin} if status.plugin else set()
-        decision.fit_error = FitError(
-            len(order.names),
-            diagnosis,
-            pre_filter_message=status.message,
-            unschedulable_plugins=plugins | set(outcome.narrowed_by),
+        return self._cycle.run(
+            info, profile, now, self.next_start, post_filter=post_filter, records=self.records
         )
-        self._fail(decision, post_filter)
-        if self.records is not None:
-            self._record(decision, kept, order, now, {}, False)
-        return decision
-
-    def _fail(self, decision: Decision, post_filter: bool) -> None:
-        error = decision.fit_error
-        assert error is not None
-        decision.status = Status(Code.UNSCHEDULABLE)
-        profile = decision.profile
-        if not post_filter:
-            return
-        if not profile.post_filter:
-            decision.nominating = CLEAR_NOMINATION
-            return
-        result, status = run_post_filters(
-            profile, decision.state, decision.info.pod, error.diagnosis
-        )
-        error.post_filter_message = status.message
-        decision.post_filter, decision.post_filter_status = result, status
-        decision.nominating = None if result is None else result.nominating_info
-
-    def _record(
-        self,
-        decision: Decision,
-        kept: PodClass,
-        order: ListOrder,
-        now: float,
-        own: Mapping[int, Status],
-        scored: bool,
-    ) -> None:
-        shared, history, parts, size = kept.for_record(scored)
-        record = AttemptRecord(
-            decision.info.pod,
-            decision.profile.name,
-            now,
-            self.outcomes,
-            order.names,
-            decision.feasible_nodes,
-            decision.node_name,
-            shared,
-            history,
-            len(history.changes),
-            scored,
-            parts,
-            bytes=size,
-        )
-        if own:
-            record.own = own
-        if not decision.node_name:
-            record.message = decision.message
-            record.victims = decision.victims
-            if decision.nominating is not None:
-                record.nominated_node_name = decision.nominating.nominated_node_name
-        decision.record = record
-        assert self.records is not None
-        self.records.add(record)
-
-    def _class_for(self, info: PodInfo, profile: Profile) -> PodClass:
-        devices = self.cache.objects.device_classes.revision
-        key = (profile.name, info.signature, info.pod.spec.node_name, devices)
-        kept = self._classes.pop(key, None)
-        if kept is None:
-            table = self.cache.table
-            limit = max(8, _CLASS_BYTES // (48 * table.count + 1))
-            while len(self._classes) >= limit:
-                del self._classes[next(iter(self._classes))]
-            kept = PodClass(profile, table, self.outcomes, info)
-        self._classes[key] = kept  # last used last
-        return kept
 
     # -- looking closer ---------------------------------------------------------------------------
 
     def node_statuses(self, decision: Decision) -> dict[str, Status | None]:
         """Every node in list order with why it was rejected, None if it fits; for explaining."""
-        order = self._order.sync(self.cache.table)
-        kept = self._class_for(decision.info, decision.profile)
-        search = Search(self._shared, decision.info, decision.profile, kept, decision.state, order)
-        kept.refresh(decision.info)
-        start = self._shared.next_start
-        search.run()
-        self._shared.next_start = start
+        search, judgement = self._search_again(decision)
         diagnosis = search.fit_error().diagnosis
         found: dict[str, Status | None] = {}
-        for row in order.rows.tolist():
-            name = order.names[row]
-            fits = bool(kept.candidates[row])
+        table = self.cache.table
+        for row in table.order.tolist():
+            fits = bool(search.mask[row])
             status = diagnosis.status_of_row(row)
-            narrowed = kept.narrowed
-            if not fits and narrowed is not None and status is diagnosis.absent:
+            if not fits and judgement.narrowed is not None and status is diagnosis.absent:
                 status = status.with_plugin("PreFilterResult")
-            found[name] = None if fits else status
+            found[table.name_of(row)] = None if fits else status
         return found
 
     def all_scores(self, decision: Decision) -> tuple[list[str], dict[str, IntArray], IntArray]:
         """Names, weighted scores by plugin, and totals of the nodes that fit, in list order."""
-        order = self._order.sync(self.cache.table)
-        kept = self._class_for(decision.info, decision.profile)
-        state = kept.refresh(decision.info)
-        Search(self._shared, decision.info, decision.profile, kept, state, order).run()
-        kept.score(state, decision.info)
-        rows = order.rows[kept.candidates[order.rows]]
+        search, judgement = self._search_again(decision)
+        table = self.cache.table
+        rows = table.order[search.mask[table.order]]
         scores: dict[str, IntArray] = {}
         totals = np.zeros(len(rows), dtype=np.int64)
-        for item in kept.scores:
-            if item.normalized is not None and not item.skips_score:
-                column = item.normalized[rows].astype(np.int64) * item.weight
-                scores[item.name] = column
-                totals += column
-        return [order.names[row] for row in rows.tolist()], scores, totals
+        _, shares = judgement.totals_among(search.mask)
+        for share in shares:
+            values = array(share.values)
+            assert values is not None
+            column = values[rows].astype(np.int64) * share.weight
+            scores[share.plugin] = column
+            totals += column
+        return [table.name_of(row) for row in rows.tolist()], scores, totals
 
-    def forget_classes(self) -> None:
+    def _search_again(self, decision: Decision) -> tuple[Search, Judgement]:
+        """The search of a decision, without its consequences."""
+        answers = self._cycle.answers_of(decision.profile)
+        judgement = answers.judge(decision.info)
+        search = Search(self._cycle.settings, decision.profile, judgement, decision.start)
+        search.run()
+        return search, judgement
+
+    def forget_answers(self) -> None:
         """Drop everything kept, for tests that compare with and without."""
-        self._classes.clear()
+        self._cycle.forget()
+
+    def answers_kept(self) -> int:
+        """How many plugins' answers are kept, each for one facet."""
+        return sum(self._cycle.answers_of(profile).count for profile in self.profiles.values())
 
     @property
-    def next_start(self) -> int:
-        """Where in the list of nodes the next search starts."""
-        return self._shared.next_start
-
-    @next_start.setter
-    def next_start(self, place: int) -> None:
-        self._shared.next_start = place
+    def outcomes(self) -> Outcomes:
+        """What the numbers in records stand for."""
+        return self._cycle.settings.outcomes
 
     @property
     def extenders(self) -> Sequence[Extender]:
-        return self._shared.extenders
+        return self._cycle.settings.extenders

@@ -163,7 +163,7 @@ class AttachedVolumes:
         )
         seen, self._seen = self._seen, tuple(lister.revision for lister in listers)
         rows: set[int] | None = changed
-        if not seen or seen[4] != self._seen[4]:
+        if not seen or seen[4] != self._seen[4] or self._count != table.count:
             rows = None
         if rows is not None:
             rows = self._touched(table, seen, rows)

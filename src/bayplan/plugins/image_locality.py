@@ -34,6 +34,10 @@ class ImageLocality:
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER
 
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+        return tuple(image_names(pod)), containers
+
     def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
         return self._handle.table.images_revision
 

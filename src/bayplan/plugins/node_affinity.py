@@ -6,7 +6,7 @@ required terms all name nodes narrows the search to those nodes before any filte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -78,6 +78,13 @@ class NodeAffinity:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        spec = pod.spec
+        labels = spec.node_selector
+        affinity = None if spec.affinity is None else spec.affinity.node_affinity
+        # An empty selector is not a missing one: with it the filter is asked.
+        return None if labels is None else tuple(sorted(labels.items())), affinity
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

@@ -6,7 +6,7 @@ Which features a pod needs follows from its spec. Features that cannot follow fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class NodeDeclaredFeatures:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return required_features(pod)
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

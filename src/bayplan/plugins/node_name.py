@@ -6,7 +6,7 @@ It does not check that the node exists or is ready; other plugins do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class NodeName:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return pod.spec.node_name
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         wanted = pod.spec.node_name

@@ -6,7 +6,7 @@ host ports looks only at those rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class NodePorts:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.USAGE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return host_ports(pod) if state.info is None else state.info.traits.ports
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

@@ -7,7 +7,7 @@ pod improves it, around 75 for no change. Floats are combined in the order that 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,10 @@ class NodeResourcesBalancedAllocation:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.USAGE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        used = self._handle.info(pod, state).traits.resources.used
+        return tuple([used.get(name, 0) for name, _ in self._resources])
 
     def pre_score(
         self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray

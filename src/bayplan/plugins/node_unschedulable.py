@@ -5,7 +5,7 @@ Looks at `spec.unschedulable` alone; whether the taint is really there is TaintT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from bayplan.api import Node, Object, Pod
 from bayplan.api.taints import UNSCHEDULABLE, tolerated
@@ -41,6 +41,9 @@ class NodeUnschedulable:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return pod.spec.tolerations
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         cordoned = nodes.unschedulable

@@ -7,7 +7,7 @@ there. Volumes that are not bound yet count under the provisioner of their class
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -61,12 +61,16 @@ class NodeVolumeLimits:
     name = NAME
 
     def __init__(self, handle: Handle) -> None:
+        self._handle = handle
         self._objects = handle.objects
         self._names = VolumeNames(handle.objects)
         self._attached = AttachedVolumes(handle.objects, self._names)
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER if _countable(pod) else Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return self._handle.info(pod, state).signature if _countable(pod) else None
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

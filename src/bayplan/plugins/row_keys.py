@@ -21,25 +21,27 @@ class RowKeys(Generic[K]):
     def __init__(self, keys_of: Callable[[PodInfo], Collection[K]]) -> None:
         self._keys_of = keys_of
         self._table: NodeTable | None = None
-        self._structure = -1
         self._generation = 0
         self._by_row: dict[int, frozenset[K]] = {}
         self._rows: dict[K, set[int]] = {}
 
     def refresh(self, table: NodeTable) -> set[int] | None:
-        """Catch up with the table; return the rows that were read again, None for all."""
+        """Catch up with the table; return the rows that were read again, None for all.
+
+        Rows that are gone are told too.
+        """
         changes = None
-        if table is self._table and table.structure == self._structure:
-            changes = table.changes_since(self._generation)
-        self._table, self._structure = table, table.structure
-        self._generation = table.generation
+        if table is self._table:
+            changes = table.changes.since(self._generation)
+        self._table = table
+        self._generation = table.changes.generation
         if changes is None:
             self._by_row.clear()
             self._rows.clear()
             for row in range(table.count):
                 self._read(table, row)
             return None
-        rows = {change >> 1 for change in changes}
+        rows = set(changes)
         for row in rows:
             self._read(table, row)
         return rows
@@ -55,7 +57,7 @@ class RowKeys(Generic[K]):
     def _read(self, table: NodeTable, row: int) -> None:
         old = self._by_row.pop(row, frozenset())
         found: set[K] = set()
-        for info in table.pods[row]:
+        for info in table.pods[row] if row < table.count else ():
             if info.pod.spec.volumes:
                 found.update(self._keys_of(info))
         for key in old - found:

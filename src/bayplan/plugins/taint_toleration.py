@@ -6,7 +6,7 @@ pods.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class TaintToleration:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return pod.spec.tolerations
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         repelled = taint_lookup(nodes, pod.spec.tolerations, self._comparisons)  # (taint sets,)

@@ -7,7 +7,7 @@ solve. Generic ephemeral volumes are not looked at: nobody else can name their c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -116,6 +116,9 @@ class VolumeRestrictions:
     def depends_on(self, pod: Pod) -> Depends:
         claims = any(v.persistent_volume_claim is not None for v in pod.spec.volumes)
         return Depends.CLUSTER if claims or has_inline_disk(pod) else Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return self._handle.info(pod, state).signature if pod.spec.volumes else None
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

@@ -6,7 +6,7 @@ underscores. Nodes without any such label take every volume. Ephemeral volumes a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -70,11 +70,15 @@ class VolumeZone:
     name = NAME
 
     def __init__(self, handle: Handle) -> None:
+        self._handle = handle
         self._objects = handle.objects
 
     def depends_on(self, pod: Pod) -> Depends:
         claims = any(v.persistent_volume_claim is not None for v in pod.spec.volumes)
         return Depends.CLUSTER if claims else Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return self._handle.info(pod, state).signature if pod.spec.volumes else None
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

@@ -23,24 +23,17 @@ def preorder_keys(count: int) -> IntArray:
 
 
 class ListOrder:
-    """Rows in list order, the place of each row, and heap keys; made once per table structure."""
+    """Rows in list order and the heap keys of places in it."""
 
     def __init__(self) -> None:
-        self._structure = -1
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
+        """Another array after every change of the order."""
         self.keys: IntArray = np.zeros(0, dtype=np.int64)
-        self.names: tuple[str, ...] = ()
-        """Node names by row."""
-        self.row_of: dict[str, int] = {}
 
     def sync(self, table: NodeTable) -> ListOrder:
-        if self._structure != table.structure:
-            self._structure = table.structure
-            self.rows = table.order
-            self.names = tuple(table.names())
-            self.row_of = {name: row for row, name in enumerate(self.names)}
-            if len(self.keys) < table.count:
-                self.keys = preorder_keys(max(table.count, 2 * len(self.keys)))
+        self.rows = table.order
+        if len(self.keys) < table.count:
+            self.keys = preorder_keys(max(table.count, 2 * len(self.keys)))
         return self
 
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:

@@ -28,12 +28,14 @@ class Decision:
         "feasible_nodes",
         "fit_error",
         "info",
+        "next_start",
         "node_name",
         "nominating",
         "post_filter",
         "post_filter_status",
         "profile",
         "record",
+        "start",
         "state",
         "status",
         "timeouts",
@@ -44,6 +46,10 @@ class Decision:
         self.profile = profile
         self.state = state
         self.node_name = ""
+        self.start = 0
+        """Where in the list of nodes the search started."""
+        self.next_start = 0
+        """Where in the list of nodes the next search starts if this attempt counts."""
         self.status: Status | None = None
         self.fit_error: FitError | None = None
         self.nominating: NominatingInfo | None = None

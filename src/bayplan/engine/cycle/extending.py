@@ -8,7 +8,6 @@ import numpy as np
 
 from bayplan.api import Pod
 from bayplan.framework import (
-    BoolArray,
     Code,
     Extender,
     ExtenderError,
@@ -59,13 +58,15 @@ def filter_with_extenders(
     return left, failed, None
 
 
-def add_extender_scores(
-    extenders: Sequence[Extender], pod: Pod, table: NodeTable, masked: IntArray, rows: BoolArray
+def extender_scores(
+    extenders: Sequence[Extender], pod: Pod, table: NodeTable, rows: IntArray
 ) -> IntArray:
-    """Add what extenders score to the totals; one that fails is ignored."""
-    places = np.flatnonzero(rows).tolist()
-    nodes = [table.nodes[row] for row in places]
-    totals = masked.copy()
+    """What extenders add to the totals of some rows; one that fails is ignored.
+
+    As upstream, scores are not checked: an extender may give less than 0 or more than 10.
+    """
+    nodes = [table.nodes[row] for row in rows.tolist()]
+    totals = [0] * len(nodes)
     asked = [
         (extender, extender.prioritize_later(pod, nodes))
         for extender in extenders
@@ -76,8 +77,11 @@ def add_extender_scores(
             scores = wait()
         except ExtenderError:
             continue
-        for row, node in zip(places, nodes, strict=True):
-            score = scores.get(node.metadata.name)
-            if score:
-                totals[row] += score * extender.weight * EXTENDER_SCALE
-    return totals
+        for place, node in enumerate(nodes):
+            totals[place] += scores.get(node.metadata.name, 0) * extender.weight * EXTENDER_SCALE
+    return np.array([_int64(total) for total in totals], dtype=np.int64)
+
+
+def _int64(number: int) -> int:
+    """Overflow as Go does."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

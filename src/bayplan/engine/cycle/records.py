@@ -7,7 +7,7 @@ and explaining a decision later computes no score twice. The ring keeps the newe
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
+from bayplan.engine.answers.share import Share, array
 from bayplan.framework import IntArray, Outcomes, Status
 from bayplan.framework.contract.results import Victims
 
@@ -30,35 +31,6 @@ class Column(NamedTuple):
     """What the plugin said before normalising; None if it does not normalise."""
 
 
-Change = tuple[int, Any, Any]
-"""Slot, row (or rows), new value (or values)."""
-
-
-class History:
-    """Arrays as they were, and every change since, in order; shared by many records."""
-
-    __slots__ = ("arrays", "changes", "labels")
-
-    def __init__(
-        self, arrays: list[npt.NDArray[Any] | None], labels: list[tuple[str, int]]
-    ) -> None:
-        self.arrays = arrays
-        self.labels = labels
-        """Plugin and weight of each slot."""
-        self.changes: list[Change] = []
-
-    def array(self, slot: int, end: int) -> npt.NDArray[Any] | None:
-        """A slot's array as it was after `end` changes."""
-        start = self.arrays[slot]
-        if start is None:
-            return None
-        array = start.copy()
-        for changed, rows, values in self.changes[:end]:
-            if changed == slot:
-                array[rows] = values
-        return array
-
-
 class AttemptRecord(msgspec.Struct, gc=False):
     """One attempt to place one pod."""
 
@@ -67,21 +39,16 @@ class AttemptRecord(msgspec.Struct, gc=False):
     now: float
     outcomes: Outcomes
     """What the numbers in `fails` stand for."""
-    names: tuple[str, ...]
+    names: Sequence[str]
     """Node names by row; all arrays have this length."""
     feasible_count: int = 0
     node_name: str = ""
-    shared: tuple[Column, ...] = ()
-    """Columns that are replaced as a whole."""
-    history: History | None = None
-    """Columns in which rows change; even slots are scores, odd ones outcome numbers."""
-    end: int = 0
-    """How many of the history's changes had happened."""
-    scored: bool = False
-    fail_parts: tuple[npt.NDArray[np.uint32] | int, ...] = ()
-    """In filter order: an array, or a slot of the history."""
+    scores: tuple[Share, ...] = ()
+    """What plugins scored; empty if there was nothing to choose."""
+    verdicts: tuple[Share, ...] = ()
+    """Outcome numbers of plugins that rejected a node, in the order in which they ran."""
     own: Mapping[int, Status] = {}
-    """Nodes that were looked at on their own (nominated pods, extenders)."""
+    """Statuses of nodes that were looked at on their own."""
     message: str = ""
     nominated_node_name: str = ""
     victims: Victims | None = None
@@ -91,28 +58,18 @@ class AttemptRecord(msgspec.Struct, gc=False):
     @property
     def columns(self) -> tuple[Column, ...]:
         """What each plugin scored; empty if there was nothing to choose."""
-        if not self.scored or self.history is None:
-            return self.shared
-        own: list[Column] = []
-        for slot in range(0, len(self.history.arrays), 2):
-            array = self.history.array(slot, self.end)
-            if array is not None:
-                plugin, weight = self.history.labels[slot // 2]
-                own.append(Column(plugin, weight, array, None))
-        return (*self.shared, *own)
+        found: list[Column] = []
+        for share in self.scores:
+            values = array(share.values)
+            if values is not None:
+                found.append(Column(share.plugin, share.weight, values, array(share.raw)))
+        return tuple(found)
 
     @property
     def fails(self) -> list[npt.NDArray[np.uint32]]:
         """One array per plugin that rejected a node, in the order in which they ran."""
-        found: list[npt.NDArray[np.uint32]] = []
-        for part in self.fail_parts:
-            if not isinstance(part, int):
-                found.append(part)
-            elif self.history is not None:
-                array = self.history.array(part, self.end)
-                if array is not None and array.any():
-                    found.append(array)
-        return found
+        arrays = (array(share.values) for share in self.verdicts)
+        return [numbers for numbers in arrays if numbers is not None and numbers.any()]
 
     @property
     def pod_key(self) -> str:

@@ -1,8 +1,8 @@
 """One search through the nodes for one pod: who is left, who is best, and if nobody, why.
 
-Starts from the rows that pass all filters (`classes`), then narrows: by PreFilter's node set, by
-pods nominated to nodes, by `percentageOfNodesToScore`, by extenders. It changes nothing but the
-place where the next search starts.
+Starts from the rows that pass all filters (`answers`), then narrows: by PreFilter's node set, by
+pods nominated to nodes, by `percentageOfNodesToScore`, by extenders. It changes nothing; where the
+next search starts is for the caller to remember.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayplan.engine.answers.classes import AttemptFailed, PodClass
+from bayplan.engine.answers import AttemptFailed, Judgement
+from bayplan.engine.answers.share import Share
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, sample
-from bayplan.engine.cycle.extending import add_extender_scores, filter_with_extenders
+from bayplan.engine.cycle.extending import extender_scores, filter_with_extenders
 from bayplan.framework import (
     BoolArray,
     Code,
-    CycleState,
     Diagnosis,
     Extender,
     FitError,
+    IntArray,
     Outcomes,
-    PodInfo,
     Profile,
     Status,
 )
@@ -36,7 +36,7 @@ EXTENDER = "Extender"
 class SearchSettings:
     """What all searches of an engine share."""
 
-    __slots__ = ("cache", "extenders", "next_start", "outcomes", "percentage")
+    __slots__ = ("cache", "extenders", "order", "outcomes", "percentage")
 
     def __init__(
         self, cache: Cache, outcomes: Outcomes, extenders: Sequence[Extender], percentage: int
@@ -45,83 +45,88 @@ class SearchSettings:
         self.outcomes = outcomes
         self.extenders = extenders
         self.percentage = percentage
-        self.next_start = 0
-        """Where in the list of nodes the next search starts; shared by all profiles."""
+        self.order = ListOrder()
 
 
 class Search:
     """One search through the nodes for one pod."""
 
     def __init__(
-        self,
-        shared: SearchSettings,
-        info: PodInfo,
-        profile: Profile,
-        kept: PodClass,
-        state: CycleState,
-        order: ListOrder,
+        self, shared: SearchSettings, profile: Profile, judgement: Judgement, start: int
     ) -> None:
         self._shared = shared
-        self._info = info
         self._profile = profile
-        self._kept = kept
-        self._state = state
-        self._order = order
+        self._judgement = judgement
+        self._pod = judgement.info.pod
+        self._order = shared.order.sync(shared.cache.table)
+        self._start = start % max(1, shared.cache.table.count)
+        self.mask: BoolArray = judgement.candidates.mask
+        """The rows left; do not keep."""
         self.own: dict[int, Status] = {}
         """Statuses of nodes that were looked at on their own."""
         self.feasible = 0
         self.evaluated = 0
-        self.scored = False
+        self.next_start = self._start
+        """Where in the list of nodes the next search starts."""
+        self.shares: tuple[Share, ...] = ()
+        """What plugins scored, for the record."""
+        self.bytes = 0
+        """What only these shares hold on to."""
         self._within: BoolArray | None = None
         self._seen: BoolArray | None = None
         self._extended = False
 
     def run(self) -> int:
         """The row of the winner, or -1."""
-        shared, kept = self._shared, self._kept
-        mask = kept.candidates
-        narrowed = kept.narrowed
+        shared, judgement = self._shared, self._judgement
+        narrowed = judgement.narrowed
         if narrowed is not None:
             self._within = self._rows_named(narrowed)
-            mask = mask & self._within
+            self.mask = self.mask & self._within
         if len(shared.cache.nominator):
-            mask = self._with_nominated(mask)
-        row = self._nominated_row(mask)
+            self.mask = self._with_nominated(self.mask)
+        row = self._nominated_row()
         if row >= 0:
             self.feasible = self.evaluated = 1
             return row
-        mask = self._sampled(mask)
+        self.mask = self._sampled(self.mask)
         if shared.extenders:
-            mask = self._filter_by_extenders(mask)
-        kept.restrict(mask)
-        self.feasible = int(np.count_nonzero(mask))
+            self.mask = self._filter_by_extenders(self.mask)
+        candidates = judgement.candidates
+        untouched = self.mask is candidates.mask
+        self.feasible = candidates.count if untouched else int(np.count_nonzero(self.mask))
         if self.feasible == 0:
             return -1
         if self.feasible == 1:
-            return int(np.argmax(mask))
+            return int(np.argmax(self.mask))
         return self._best()
 
     def _rows_named(self, narrowed: PreFilterOutcome) -> BoolArray:
-        rows = self._order.row_of
-        mask = np.zeros(len(rows), dtype=bool)
+        table = self._shared.cache.table
+        mask = np.zeros(table.count, dtype=bool)
         for name in narrowed.node_names or ():
-            row = rows.get(name)
+            row = table.row_of(name)
             if row is not None:
                 mask[row] = True
         return mask
 
     def _with_nominated(self, mask: BoolArray) -> BoolArray:
-        cache, pod = self._shared.cache, self._info.pod
+        """Leave out nodes that would be too full with the pods nominated to them.
+
+        A node that fits not even without them keeps the status that it has, unless it must be told
+        why it fails: upstream counts nominated pods first, so the text may name another reason.
+        """
+        cache, pod = self._shared.cache, self._pod
         changed = mask
         for name in list(cache.nominator.nodes()):
-            row = self._order.row_of.get(name)
+            row = cache.table.row_of(name)
             if row is None or (self._within is not None and not self._within[row]):
                 continue
             nominated = cache.nominator.pods_for(name)
             if not any(n.priority >= pod.priority and n.uid != pod.uid for n in nominated):
                 continue
             status = run_filters_with_nominated(
-                self._profile, self._state, pod, cache.table.info(row), nominated
+                self._profile, self._judgement.state, pod, cache.table.info(row), nominated
             )
             if status is None:
                 continue
@@ -133,13 +138,13 @@ class Search:
                 changed[row] = False
         return changed
 
-    def _nominated_row(self, mask: BoolArray) -> int:
-        name = self._info.pod.status.nominated_node_name
-        row = self._order.row_of.get(name) if name else None
-        if row is None or not mask[row]:
+    def _nominated_row(self) -> int:
+        name = self._pod.status.nominated_node_name
+        row = self._shared.cache.table.row_of(name) if name else None
+        if row is None or not self.mask[row]:
             return -1
         if self._shared.extenders:
-            only = np.zeros(len(mask), dtype=bool)
+            only = np.zeros(len(self.mask), dtype=bool)
             only[row] = True
             try:
                 return row if self._filter_by_extenders(only)[row] else -1
@@ -148,29 +153,36 @@ class Search:
         return row
 
     def _sampled(self, mask: BoolArray) -> BoolArray:
-        shared, order = self._shared, self._order
-        count = len(mask)
-        within = self._within
+        count, within = len(mask), self._within
         size = count if within is None else int(np.count_nonzero(within))
-        percentage = self._profile.percentage_of_nodes_to_score or shared.percentage
-        # Extenders pay for every node that they are sent: with them upstream's adaptive rule holds.
-        wanted = nodes_to_find(percentage, size) if percentage or shared.extenders else size
-        if not self._profile.score and not shared.extenders:
-            wanted = 1
+        wanted = self._wanted(size)
         if wanted >= size:
             self.evaluated = size
         else:
-            start = shared.next_start % count
-            mask, self._seen, self.evaluated = sample(order, mask, start, wanted, within)
-        self._start = shared.next_start % count
-        shared.next_start = (shared.next_start + self.evaluated) % count
+            mask, self._seen, self.evaluated = sample(
+                self._order, mask, self._start, wanted, within
+            )
+        self.next_start = (self._start + self.evaluated) % count
         return mask
+
+    def _wanted(self, size: int) -> int:
+        """How many nodes that fit are enough.
+
+        A profile's own percentage wins over the configuration's, also when it is 0. Here 0 means
+        every node, as columns are cheap; but extenders pay for every node that they are sent, so
+        with them 0 is upstream's adaptive rule.
+        """
+        shared, own = self._shared, self._profile.percentage_of_nodes_to_score
+        if not self._profile.score and not shared.extenders:
+            return 1
+        percentage = shared.percentage if own is None else own
+        return nodes_to_find(percentage, size) if percentage or shared.extenders else size
 
     def _filter_by_extenders(self, mask: BoolArray) -> BoolArray:
         table = self._shared.cache.table
         rows = [row for row in self._order.rows.tolist() if mask[row]]
         left, failed, problem = filter_with_extenders(
-            self._shared.extenders, self._info.pod, table, rows
+            self._shared.extenders, self._pod, table, rows
         )
         if problem is not None:
             raise AttemptFailed(problem)
@@ -183,49 +195,52 @@ class Search:
         return kept
 
     def _best(self) -> int:
-        kept, order = self._kept, self._order
-        masked = kept.score(self._state, self._info)
-        self.scored = True
-        if self._shared.extenders:
-            table = self._shared.cache.table
-            masked = add_extender_scores(
-                self._shared.extenders, self._info.pod, table, masked, kept.candidates
-            )
-        top = masked.max()
-        # Who comes first in the list is the heap's root already, and loses to nobody equal.
-        first = kept.first(order, self._start)
-        if masked[first] == top:
-            return first
-        ties = np.flatnonzero(masked == top)
+        candidates, order = self._judgement.candidates, self._order
+        if self.mask is candidates.mask and not self._shared.extenders:
+            totals = self._judgement.totals()
+            self.shares, self.bytes = totals.shares()
+            return totals.best(order, self._start)
+        ties = self._ties_among()
         if len(ties) == 1:
             return int(ties[0])
-        keys = kept.heap_keys(order, self._start)[ties]
-        return int(ties[keys.argmin()])
+        keys = order.heap_keys(self.mask, self._start)
+        return int(ties[keys[ties].argmin()])
+
+    def _ties_among(self) -> IntArray:
+        """The best of some of the candidates; extenders have their say."""
+        totals, self.shares = self._judgement.totals_among(self.mask)
+        self.bytes = 3 * len(totals) * len(self.shares)
+        rows = np.flatnonzero(self.mask)
+        inside = totals[rows]
+        if self._shared.extenders:
+            table = self._shared.cache.table
+            inside = inside + extender_scores(self._shared.extenders, self._pod, table, rows)
+        best: IntArray = rows[inside == inside.max()]
+        return best
 
     def fit_error(self) -> FitError:
         """Why nothing fits: one status a node that was looked at."""
-        numbers = None
-        for fails in self._kept.fails():
-            numbers = fails if numbers is None else np.where(numbers == 0, fails, numbers)
+        table, numbers = self._shared.cache.table, None
+        for fails in self._judgement.fails():
+            numbers = fails.copy() if numbers is None else np.where(numbers == 0, fails, numbers)
         absent, plugins = NOT_EVALUATED, set()
         looked_at = self._within if self._seen is None else self._seen
         if looked_at is not None and numbers is not None:
             numbers = np.where(looked_at, numbers, 0).astype(np.uint32)
-        narrowed = self._kept.narrowed
+        narrowed = self._judgement.narrowed
         if narrowed is not None:
             names = " ".join(sorted(narrowed.narrowed_by))
             text = f"node(s) didn't satisfy plugin(s) [{names}]"
             absent = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)
             plugins = set(narrowed.narrowed_by)
-        order = self._order
         diagnosis = Diagnosis(
-            order.names, order.row_of, self._shared.outcomes, numbers, absent, self.own
+            table.names(), table.row_by_name, self._shared.outcomes, numbers, absent, self.own
         )
         if self._extended:
             plugins.add(EXTENDER)
         pending = diagnosis.plugins(Code.PENDING)
         return FitError(
-            len(order.names),
+            table.count,
             diagnosis,
             unschedulable_plugins=plugins
             | diagnosis.plugins(Code.UNSCHEDULABLE)

@@ -430,12 +430,12 @@ class Scheduler:
     def judge(self, pod: Pod, now: float) -> AttemptRecord | None:
         """Try a pod on the cluster as it is, changing and remembering nothing."""
         engine = self.engine
-        kept, start, ring = engine.records, engine.next_start, RecordRing(limit=1)
+        kept, ring = engine.records, RecordRing(limit=1)
         engine.records = ring
         try:
             engine.schedule(pod, now, post_filter=False)
         finally:
-            engine.records, engine.next_start = kept, start
+            engine.records = kept
         return next(iter(ring), None)
 
     def explain(self, key: str, now: float, best: int = 10) -> Explanation | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bayplan.api import Pod
 from bayplan.cluster.info import PodInfo, PodInfos
+from bayplan.cluster.limits import Limits
 from bayplan.cluster.nominator import Nominator
 from bayplan.cluster.objects import ClusterObjects
 from bayplan.cluster.table import NodeTable
@@ -37,6 +38,7 @@ class Handle:
         infos: PodInfos | None = None,
         gates: FeatureGates | None = None,
         extenders: Sequence[Extender] = (),
+        limits: Limits | None = None,
         parallelism: int = 16,
         activate: Callable[[Iterable[Pod]], None] | None = None,
     ) -> None:
@@ -48,6 +50,8 @@ class Handle:
         self.infos = PodInfos() if infos is None else infos
         self.gates = FeatureGates() if gates is None else gates
         self.extenders: Sequence[Extender] = extenders
+        self.limits = limits or Limits()
+        """How much plugins may remember."""
         self.parallelism = parallelism
         self.now = 0.0
         """Seconds since the epoch at the start of this attempt."""

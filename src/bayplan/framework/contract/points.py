@@ -44,10 +44,7 @@ MAX_SCORE = 100
 
 
 class Depends(IntEnum):
-    """What a plugin's answers about a pod of one class depend on, besides the class itself.
-
-    Pods of a class agree in everything but name, uid, times, annotations and status.
-    """
+    """What a plugin's answers about pods with one facet depend on, besides the facet itself."""
 
     NODE = 0
     """On the node's own object: labels, taints, images, allocatable."""
@@ -67,15 +64,37 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class CachedPlugin(Protocol[P]):
-    """Optional: lets the engine keep the answers for pods of the same class."""
+    """Optional: lets the engine keep the answers for pods with the same facet."""
 
     def depends_on(self, pod: P) -> Depends:
         """Say what pre_filter, filter, pre_score's status and score depend on for pods like this.
 
-        Called once per class. Without this method the answer is CLUSTER: always right, never kept.
-        NODE and USAGE answers are kept and computed again only for changed rows; `pre_filter` is
-        then called once per class, and what it writes to the state is shared by the class.
+        Called once per facet. Without this method the answer is CLUSTER: always right, never kept.
+        NODE and USAGE answers are kept and computed again only for changed rows; `pre_filter` and
+        `pre_score` are then called once per facet, and what they write to the state is shared by
+        all pods with that facet. A kept answer sees no other plugin's part of the state.
         """
+
+
+@runtime_checkable
+class Faceted(Protocol[P]):
+    """Optional: says what the plugin reads of a pod, so that more pods share its answers."""
+
+    def facet(self, state: CycleState, pod: P) -> Hashable:
+        """Return all that this plugin's answers hang on of this pod; equal facets, equal answers.
+
+        Without this method it is everything but name, uid, times, annotations and status. The facet
+        must decide `depends_on` too. What later points get is always the pod of the attempt, never
+        the pod that was asked about first: take from the state only what the facet determines.
+        """
+
+
+@runtime_checkable
+class ChangingFacets(Protocol):
+    """Optional, for facets that also hang on the cluster, such as on who selects the pod."""
+
+    def facet_revision(self) -> Hashable:
+        """Return a value that changes whenever the facet of any pod may; called at each attempt."""
 
 
 @runtime_checkable
@@ -83,9 +102,9 @@ class Revisioned(Protocol[P]):
     """Optional, for CLUSTER plugins: tells that nothing changed since the last attempt."""
 
     def revision(self, state: CycleState, pod: P) -> Hashable | None:
-        """Return a value that changes whenever this plugin's answers for the class may change.
+        """Return a value that changes whenever this plugin's answers for the facet may change.
 
-        Called at each attempt before `pre_filter`. If it equals the value of the class's last
+        Called at each attempt before `pre_filter`. If it equals the value of the facet's last
         attempt, and no node object changed, the kept answers are used: those of pre_filter and
         filter as they are, scores only if the same nodes fit. So whether `pre_score` skips must
         not depend on which nodes fit. None: never keep.

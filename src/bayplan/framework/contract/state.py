@@ -72,21 +72,21 @@ class CycleState:
         """Return what was written, or None."""
         return self._data.get(key)  # type: ignore[return-value]
 
+    @property
+    def data(self) -> dict[str, object]:
+        """Everything that was written; do not change it."""
+        return self._data
+
+    def take(self, data: dict[str, object], skip_filter: set[str]) -> None:
+        """Start with what kept answers' plugins wrote, all values shared."""
+        self._data = data.copy()
+        self.skip_filter = skip_filter.copy()
+
     def delete(self, key: str) -> None:
         self._data.pop(key, None)
 
     def clone(self) -> CycleState:
         """Copy for a dry run: values with a `clone()` are copied, all others shared."""
-        copy = self.fork()
-        for key, value in self._data.items():
-            # Not isinstance(value, Cloneable): that walks the protocol and costs microseconds.
-            clone = getattr(value, "clone", None)
-            if clone is not None:
-                copy._data[key] = clone()
-        return copy
-
-    def fork(self) -> CycleState:
-        """Copy for the next attempt of a pod of the same class: all values shared."""
         copy = CycleState.__new__(CycleState)
         copy._data = self._data.copy()
         copy.info = self.info
@@ -95,4 +95,9 @@ class CycleState:
         copy.skip_pre_bind = set()
         copy.parallel_pre_bind = set()
         copy.skip_post_filter = self.skip_post_filter
+        for key, value in self._data.items():
+            # Not isinstance(value, Cloneable): that walks the protocol and costs microseconds.
+            clone = getattr(value, "clone", None)
+            if clone is not None:
+                copy._data[key] = clone()
         return copy

@@ -23,9 +23,6 @@ from bayplan.framework import (
     Victims,
 )
 
-_CLASSES = 8
-"""How many classes of preemptors are remembered."""
-
 Outcome = Victims | Status
 
 
@@ -39,7 +36,7 @@ class Memory:
     def follow(self, table: NodeTable, objects: ClusterObjects) -> None:
         """Forget everything if a node or a budget changed; call before each use."""
         budgets, devices = objects.pod_disruption_budgets, objects.device_classes
-        stamp = (table.structure, table.nodes_revision, budgets.revision, devices.revision)
+        stamp = (table.nodes_revision, budgets.revision, devices.revision)
         if stamp != self._stamp:
             self._stamp, self._outcomes = stamp, {}
 
@@ -54,13 +51,14 @@ class Memory:
 class Memories:
     """The memories of the classes that preempted last."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = max(1, limit)
         self._known: dict[bytes, Memory] = {}
 
     def of(self, signature: bytes) -> Memory:
         memory = self._known.pop(signature, None)
         if memory is None:
-            while len(self._known) >= _CLASSES:
+            while len(self._known) >= self._limit:
                 del self._known[next(iter(self._known))]
             memory = Memory()
         self._known[signature] = memory  # last used last

@@ -68,7 +68,7 @@ class DefaultPreemption:
         self._handle = handle
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
-        self._memories = Memories()
+        self._memories = Memories(handle.limits.dry_runs)
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return unresolvable(UNDER_WAY) if pod.metadata.uid in self._handle.preempting else None

@@ -89,6 +89,11 @@ class DynamicResources:
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER if self._may_need_devices(pod) else Depends.NODE
 
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return (
+            self._handle.info(pod, state).signature if self._may_need_devices(pod, state) else None
+        )
+
     def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
         """Extended resources that no class serves stay so until a class changes."""
         if pod.spec.resource_claims:
@@ -97,10 +102,10 @@ class DynamicResources:
         served = extended.served_names(scalars, self._objects.device_classes)
         return None if served else self._objects.device_classes.revision
 
-    def _may_need_devices(self, pod: Pod) -> bool:
+    def _may_need_devices(self, pod: Pod, state: CycleState | None = None) -> bool:
         if pod.spec.resource_claims:
             return True
-        names = self._handle.info(pod).traits.resources.fit
+        names = self._handle.info(pod, state).traits.resources.fit
         return any(extended.may_be_served(name) for name in names)
 
     def pre_enqueue(self, pod: Pod) -> Status | None:

@@ -57,7 +57,22 @@ class InterPodAffinity:
         self._known_shares: npt.NDArray[np.uint8] | None = None
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.CLUSTER
+        info = self._handle.info(pod)
+        spoken_of = info.traits.has_affinity or self._matcher.about(info)
+        return Depends.CLUSTER if spoken_of else Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        """The pod's own terms, whether it matches them, and the placed pods' terms about it."""
+        info = self._handle.info(pod, state)
+        about, traits = self._matcher.about(info), info.traits
+        if not traits.has_affinity:
+            return about or None
+        itself = tuple([self._matcher.means(term, pod) for term in traits.required_affinity])
+        return traits.affinity, itself, about
+
+    def facet_revision(self) -> Hashable:
+        counts = self._handle.table.counts
+        return counts.terms_version, self._handle.objects.namespaces.revision
 
     def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
         info = self._handle.info(pod, state)
@@ -69,8 +84,7 @@ class InterPodAffinity:
             single = list(traits.required_anti_affinity)
             single += [t for _, t in traits.preferred_affinity + traits.preferred_anti_affinity]
             versions += [matcher.column((term,)).version for term in single]
-        counts = self._handle.table.counts
-        return (counts.terms_version, self._handle.objects.namespaces.revision, *versions)
+        return (self._handle.objects.namespaces.revision, *versions)
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes
@@ -78,20 +92,19 @@ class InterPodAffinity:
         info = self._handle.info(pod, state)
         if info.traits.affinity_problem:
             return None, unresolvable(f"parsing pod: {info.traits.affinity_problem}")
-        labels = self._handle.objects.namespace_labels(pod.metadata.namespace)
         before = state.get(_REQUIRED, RequiredState)
-        required = RequiredState(info, self._matcher, labels, before)
+        required = RequiredState(info, self._matcher, before)
         state.write(_REQUIRED, required)
         return None, SKIP if required.idle else None
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status | None:
-        state.read(_REQUIRED, RequiredState).change(added, node, 1)
+        state.read(_REQUIRED, RequiredState).change(pod, added, node, 1)
         return None
 
     def remove_pod(
         self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeInfo
     ) -> Status | None:
-        state.read(_REQUIRED, RequiredState).change(removed, node, -1)
+        state.read(_REQUIRED, RequiredState).change(pod, removed, node, -1)
         return None
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:

@@ -37,9 +37,8 @@ class PreferredState:
                 weight = hard_weight
             else:
                 continue
-            if owned.total:
-                key = owned.term.topology_key
-                self._add(key, owned.per_domain(key), weight)
+            key = owned.term.topology_key
+            self._add(key, owned.per_domain(key), weight)
 
     def _add(self, key: str, counts: IntArray, weight: int) -> None:
         if not counts.any():

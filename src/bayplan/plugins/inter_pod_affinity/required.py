@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from bayplan.api import Pod
 from bayplan.cluster.counts import REQUIRED_ANTI_AFFINITY
 from bayplan.framework import (
     AffinityTerm,
@@ -74,9 +75,8 @@ class RequiredState:
     """What required terms of the pod, and of placed pods about it, say per domain."""
 
     __slots__ = (
+        "_itself",
         "_matcher",
-        "_namespace_labels",
-        "_pod",
         "_told",
         "affinity",
         "anti",
@@ -88,19 +88,19 @@ class RequiredState:
         self,
         info: PodInfo,
         matcher: Matcher,
-        namespace_labels: dict[str, str],
         before: RequiredState | None = None,
     ) -> None:
         self._matcher = matcher
-        self._pod = info.pod
-        self._namespace_labels = namespace_labels
         self.traits = info.traits
+        terms: Iterable[AffinityTerm] = info.traits.required_affinity
+        self._itself = all(matcher.means(term, info.pod) for term in terms)
+        """Whether the pod matches its own affinity terms."""
         self._told: tuple[Hashable, Verdict] | None = None if before is None else before._told
         """The last verdict on all nodes of a pod of this class, and what it hangs on."""
         self.existing: dict[str, Domains] = {}
         """Placed pods' anti-affinity that means this pod, by topology key."""
         for owned in matcher.about(info):
-            if owned.kind == REQUIRED_ANTI_AFFINITY and owned.total:
+            if owned.kind == REQUIRED_ANTI_AFFINITY:
                 key = owned.term.topology_key
                 self._add_existing(key, owned.per_domain(key))
         required = info.traits.required_affinity
@@ -134,19 +134,18 @@ class RequiredState:
 
     def clone(self) -> RequiredState:
         copy = RequiredState.__new__(RequiredState)
-        copy._matcher, copy._pod = self._matcher, self._pod
-        copy._namespace_labels, copy.traits = self._namespace_labels, self.traits
+        copy._matcher, copy._itself, copy.traits = self._matcher, self._itself, self.traits
         copy._told = None
         copy.existing = {key: domains.clone() for key, domains in self.existing.items()}
         copy.affinity = [domains.clone() for domains in self.affinity]
         copy.anti = [domains.clone() for domains in self.anti]
         return copy
 
-    def change(self, info: PodInfo, node: NodeInfo, delta: int) -> None:
-        """A pod comes to or goes from a node in a dry run; call on clones only."""
-        other, pod, matcher = info.pod, self._pod, self._matcher
+    def change(self, pod: Pod, info: PodInfo, node: NodeInfo, delta: int) -> None:
+        """A pod comes to or goes from a node in a dry run for `pod`; call on clones only."""
+        other, matcher = info.pod, self._matcher
         for term in info.traits.required_anti_affinity:
-            if term.matches(pod.metadata.namespace, pod.metadata.labels, self._namespace_labels):
+            if matcher.means_by_labels(term, pod):
                 self._existing_for(term, node.table).add(node, delta)
         required = self.traits.required_affinity
         if required and all(matcher.means(term, other) for term in required):
@@ -169,10 +168,7 @@ class RequiredState:
 
     def _first_of_its_kind(self) -> bool:
         """Whether no pod matches the affinity terms anywhere but the pod itself matches them."""
-        if any(domains.counts.any() for domains in self.affinity):
-            return False
-        terms: Iterable[AffinityTerm] = self.traits.required_affinity
-        return all(self._matcher.means(term, self._pod) for term in terms)
+        return self._itself and not any(domains.counts.any() for domains in self.affinity)
 
     def verdict(self, nodes: Nodes) -> Verdict:
         rejecting = self._rejecting_domains()

@@ -45,7 +45,7 @@ class Matcher:
         revision = objects.namespaces.revision
         known = self._resolved.get(term)
         if known is None or known[0] != revision:
-            if len(self._resolved) > 8192:
+            if len(self._resolved) >= self._handle.limits.terms:
                 self._resolved.clear()
             known = self._resolved[term] = (revision, resolve(term, objects))
         return known[1]
@@ -59,12 +59,14 @@ class Matcher:
         """The terms of placed pods that mean the incoming pod."""
         meta, objects = info.pod.metadata, self._handle.objects
         return self._handle.table.counts.terms_about(
-            info.signature,
-            meta.labels,
-            meta.namespace,
-            objects.namespace_labels(meta.namespace),
-            objects.namespaces.revision,
+            meta.labels, meta.namespace, objects.namespace_labels(meta.namespace)
         )
+
+    def means_by_labels(self, term: AffinityTerm, pod: Pod) -> bool:
+        """Whether a term of a placed pod means the incoming pod."""
+        meta = pod.metadata
+        labels = self._handle.objects.namespace_labels(meta.namespace)
+        return term.matches(meta.namespace, meta.labels, labels)
 
     def means(self, term: AffinityTerm, pod: Pod) -> bool:
         """Whether a term of the incoming pod means another pod."""

@@ -8,7 +8,7 @@ DynamicResources.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,14 @@ class NodeResourcesFit:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.USAGE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        traits = self._handle.info(pod, state).traits
+        return self._asked(traits.fit), self._wanted(state, pod)
+
+    def facet_revision(self) -> Hashable:
+        # Which resources device drivers serve decides what is asked of nodes.
+        return self._handle.objects.device_classes.revision
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

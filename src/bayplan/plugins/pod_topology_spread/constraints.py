@@ -60,15 +60,17 @@ class Constraints(msgspec.Struct, frozen=True, gc=False):
 class ConstraintSource:
     """Makes the constraints of pods, remembering them while nothing that they hang on changes."""
 
-    def __init__(self, args: PodTopologySpreadArgs, objects: ClusterObjects) -> None:
+    def __init__(self, args: PodTopologySpreadArgs, objects: ClusterObjects, limit: int) -> None:
         self._objects = objects
+        self._limit = limit
         self._system = args.defaulting_type != "List"
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
         self._known: dict[bytes, tuple[Hashable, Constraints]] = {}
 
-    def revision(self, pod: Pod) -> Hashable:
-        """Changes when the constraints of this pod may change."""
-        if pod.spec.topology_spread_constraints or not self._defaults:
+    @property
+    def revision(self) -> Hashable:
+        """Changes when the constraints of any pod may change."""
+        if not self._defaults:
             return 0
         objects = self._objects
         return (
@@ -80,12 +82,12 @@ class ConstraintSource:
 
     def of(self, pod: Pod, signature: bytes) -> Constraints:
         """The constraints of a pod; raises SelectorError."""
-        revision = self.revision(pod)
+        revision = 0 if pod.spec.topology_spread_constraints else self.revision
         known = self._known.get(signature)
         if known is not None and known[0] == revision:
             return known[1]
         found = self._make(pod)
-        if len(self._known) > 8192:
+        if len(self._known) >= self._limit:
             self._known.clear()
         self._known[signature] = (revision, found)
         return found

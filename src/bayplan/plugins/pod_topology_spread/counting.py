@@ -8,30 +8,42 @@ per node are summed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from bayplan.api import Pod
 from bayplan.cluster.selection import RequiredNodes, taint_lookup
 from bayplan.framework import BoolArray, IntArray, NodeTable
-from bayplan.plugins.pod_topology_spread.constraints import Constraint
+from bayplan.plugins.pod_topology_spread.constraints import Constraint, Constraints
 
 Included = BoolArray | None
 """Rows that a constraint takes in; None means all."""
 
 
+def included_by(pod: Pod, found: Constraints) -> Hashable:
+    """What of a pod decides which nodes its constraints take in."""
+    spec, items = pod.spec, found.hard + found.soft
+    honors_affinity = any(item.honor_affinity for item in items)
+    labels = tuple(sorted((spec.node_selector or {}).items())) if honors_affinity else ()
+    affinity = spec.affinity.node_affinity if honors_affinity and spec.affinity else None
+    required = None if affinity is None else affinity.required
+    tolerations = spec.tolerations if any(item.honor_taints for item in items) else ()
+    return labels, required, tolerations
+
+
 class Inclusion:
     """Which rows each constraint of a pod takes in; made anew when a node changes."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[bytes, str], tuple[int, list[Included]]] = {}
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: dict[Hashable, tuple[int, list[Included]]] = {}
 
     def masks(
         self,
         table: NodeTable,
         pod: Pod,
-        key: tuple[bytes, str],
+        key: Hashable,
         constraints: Sequence[Constraint],
         all_keys: bool,
         comparisons: bool,
@@ -55,7 +67,7 @@ class Inclusion:
                     repelled = lookup[table.taint_sets]
                 mask = ~repelled if mask is None else mask & ~repelled
             masks.append(None if mask is None or mask.all() else mask)
-        if len(self._known) > 1024:
+        if len(self._known) >= self._limit:
             self._known.clear()
         self._known[key] = (table.nodes_revision, masks)
         return masks

@@ -27,7 +27,7 @@ from bayplan.framework import (
     failed,
 )
 from bayplan.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
-from bayplan.plugins.pod_topology_spread.counting import Inclusion
+from bayplan.plugins.pod_topology_spread.counting import Inclusion, included_by
 from bayplan.plugins.pod_topology_spread.hard import HardState
 from bayplan.plugins.pod_topology_spread.hints import SpreadHints
 from bayplan.plugins.pod_topology_spread.soft import SoftState
@@ -45,13 +45,28 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._handle = handle
-        self._source = ConstraintSource(args, handle.objects)
-        self._inclusion = Inclusion()
+        self._source = ConstraintSource(args, handle.objects, handle.limits.terms)
+        self._inclusion = Inclusion(handle.limits.terms)
         self._comparisons = handle.gates["TaintTolerationComparisonOperators"]
         self._hints = SpreadHints(self._constraints)
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.CLUSTER
+        try:
+            found = self._constraints(pod)
+        except SelectorError:
+            return Depends.CLUSTER
+        return Depends.CLUSTER if found.hard or found.soft else Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        """The constraints, and what decides which nodes they take in."""
+        try:
+            found = self._constraints(pod, state)
+        except SelectorError:
+            return self._handle.info(pod, state).signature
+        return found, included_by(pod, found) if found.hard or found.soft else None
+
+    def facet_revision(self) -> Hashable:
+        return self._source.revision
 
     def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
         try:
@@ -60,8 +75,7 @@ class PodTopologySpread:
             return None
         counts = self._handle.table.counts
         items = found.hard + found.soft
-        versions = [counts.matching(item.query).version for item in items if item.query]
-        return (self._source.revision(pod), *versions)
+        return tuple([counts.matching(item.query).version for item in items if item.query])
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes
@@ -72,7 +86,7 @@ class PodTopologySpread:
             return None, failed(problem)
         if not found.hard:
             return None, SKIP
-        key = (self._handle.info(pod, state).signature, "hard")
+        key = (found.hard, True, included_by(pod, found))
         masks = self._inclusion.masks(nodes.table, pod, key, found.hard, True, self._comparisons)
         state.write(_HARD, HardState(nodes.table, found.hard, masks))
         return None, None
@@ -102,7 +116,7 @@ class PodTopologySpread:
             return failed(problem)
         if not found.soft or not nodes.count:
             return SKIP
-        key = (self._handle.info(pod, state).signature, "soft")
+        key = (found.soft, found.require_all, included_by(pod, found))
         masks = self._inclusion.masks(
             nodes.table, pod, key, found.soft, found.require_all, self._comparisons
         )

@@ -8,7 +8,7 @@ In-tree volumes are taken as they are: their node affinity is not rewritten for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from bayplan.api import Pod, quantity
@@ -71,6 +71,9 @@ class VolumeBinding:
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER if has_claims(pod) else Depends.NODE
+
+    def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        return self._handle.info(pod, state).signature if has_claims(pod) else None
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes

@@ -1,0 +1,355 @@
+"""All kept answers of one profile, and what they come to for one pod.
+
+A pod is looked up by its signature, which leads to a `Plan`: one answer per plugin, found by
+plugin and facet. Pods that differ only in what no plugin reads have the same facets, hence the same
+plan. Answers, candidates and totals are held by plans alone; when memory runs short the plans that
+were not used for longest go, and with them what nobody else uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.limits import Limits
+from bayplan.engine.answers.answer import Answer, ClusterAnswer, RowAnswer
+from bayplan.engine.answers.asking import Desk, FailArray
+from bayplan.engine.answers.candidates import Candidates
+from bayplan.engine.answers.share import Share, pay
+from bayplan.engine.answers.totals import LOWEST, Scorer, Totals, add_up, normalized
+from bayplan.framework import CycleState, Depends, NodeTable, Outcomes, PodInfo, Profile
+from bayplan.framework.runtime.filtering import (
+    PreFilterMerge,
+    PreFilterOutcome,
+    run_pre_filters,
+)
+
+_BYTES = (6, 1, 17)
+"""What an answer, a set of candidates and a set of totals take a row, roughly."""
+
+
+class Plan:
+    """Whom to ask for pods with one tuple of facets."""
+
+    __slots__ = (
+        "__weakref__",
+        "_data",
+        "_epochs",
+        "_nodes_seen",
+        "_usage",
+        "answers",
+        "candidates",
+        "cluster",
+        "facets",
+        "filters",
+        "pre_filters",
+        "rows",
+        "scorers",
+        "signatures",
+        "totals",
+    )
+
+    def __init__(self, profile: Profile, facets: tuple[Hashable, ...], answers: list[Scorer]):
+        by_name = {answer.name: answer for answer in answers}
+        self.facets = facets
+        self.answers = answers
+        self.rows = [answer for answer in answers if isinstance(answer, RowAnswer)]
+        self.cluster = [answer for answer in answers if isinstance(answer, ClusterAnswer)]
+        self.pre_filters = [by_name[plugin.name] for plugin in profile.pre_filter]
+        self.filters = [by_name[plugin.name] for plugin in profile.filter]
+        self.scorers = [by_name[plugin.name] for plugin in profile.score]
+        self.signatures: set[tuple[bytes, str]] = set()
+        """Who finds this plan without asking plugins for facets."""
+        self.candidates: Candidates | None = None
+        self.totals: tuple[Candidates, tuple[Scorer, ...], Totals] | None = None
+        self._nodes_seen = -1
+        """The nodes' generation that all row answers have followed."""
+        self._usage = self.rows
+        """Those that have to follow pods too."""
+        self._epochs = -1
+        self._data: tuple[dict[str, object], set[str]] = ({}, set())
+
+    def refresh_rows(self, info: PodInfo, table: NodeTable) -> None:
+        """Follow the journals; what hangs on nodes alone is passed over while no node changed."""
+        nodes = table.node_changes.generation
+        if self._nodes_seen == nodes:
+            for answer in self._usage:
+                answer.refresh(info)
+            return
+        self._nodes_seen = -1
+        for answer in self.rows:
+            answer.refresh(info)
+        self._usage = [answer for answer in self.rows if answer.usage and not answer.settled]
+        if not any(answer.errs for answer in self.rows):
+            self._nodes_seen = nodes
+
+    def fill(self, state: CycleState, fresh: list[ClusterAnswer]) -> None:
+        """Give an attempt's state what the kept answers' plugins wrote."""
+        epochs = sum(answer.epoch for answer in self.answers)
+        if fresh or self._epochs != epochs:
+            data: dict[str, object] = {}
+            skip: set[str] = set()
+            for answer in self.answers:
+                if answer not in fresh:
+                    data.update(answer.state.data)
+                    skip |= answer.state.skip_filter
+            self._data = (data, skip)
+            self._epochs = -1 if fresh else epochs
+        state.take(*self._data)
+
+    def outcome(self) -> PreFilterOutcome | None:
+        """What all PreFilters together said; None if nothing worth telling."""
+        if all(answer.plain for answer in self.pre_filters):
+            return None
+        merge = PreFilterMerge(CycleState())
+        for answer in self.pre_filters:
+            if not merge.add(answer.name, answer.result, answer.status):
+                break
+        return merge.outcome()
+
+
+class Judgement:
+    """What the plugins say about one pod in one attempt."""
+
+    __slots__ = ("_answers", "_candidates", "info", "outcome", "plan", "state")
+
+    def __init__(
+        self,
+        answers: Answers,
+        plan: Plan,
+        info: PodInfo,
+        state: CycleState,
+        outcome: PreFilterOutcome | None,
+        candidates: Candidates | None,
+    ) -> None:
+        self._answers = answers
+        self.plan = plan
+        self.info = info
+        self.state = state
+        self.outcome = outcome
+        self._candidates = candidates
+
+    @property
+    def candidates(self) -> Candidates:
+        """The rows that pass all filters; there are none to ask about after a rejection."""
+        assert self._candidates is not None
+        return self._candidates
+
+    @property
+    def rejection(self) -> PreFilterOutcome | None:
+        """What PreFilter said if it ended the attempt."""
+        outcome = self.outcome
+        return outcome if outcome is not None and outcome.status is not None else None
+
+    @property
+    def narrowed(self) -> PreFilterOutcome | None:
+        """What PreFilter said if it left only some nodes in the search."""
+        outcome = self.outcome
+        return outcome if outcome is not None and outcome.node_names is not None else None
+
+    def fails(self) -> list[FailArray]:
+        """Outcome numbers by row, one array per plugin that rejected any, in filter order."""
+        found = (answer.fails.values for answer in self.plan.filters)
+        return [values for values in found if values is not None]
+
+    def shares_of_fails(self) -> tuple[tuple[Share, ...], int]:
+        """The same for records, and the bytes that nobody else accounts for."""
+        filters = self.candidates.filters
+        if not filters:
+            return (), 0
+        shares = [Share.of(answer.name, 1, answer.fails) for answer in filters]
+        return tuple(shares), pay([answer.fails for answer in filters])
+
+    def totals(self) -> Totals:
+        """Scores of all candidates, up to date; raises AttemptFailed."""
+        totals = self._answers.totals_for(self)
+        totals.sync(self.info)
+        return totals
+
+    def totals_among(self, mask: BoolArray) -> tuple[IntArray, tuple[Share, ...]]:
+        """Scores if only some of the candidates count, which nobody keeps."""
+        columns, shares = [], []
+        for answer in self.plan.scorers:
+            if isinstance(answer, RowAnswer):
+                answer.refresh_scores(self.info, mask)
+                scores = None if answer.skips_score else answer.raw.values
+            else:
+                answer.prepare_scores(self.info, mask, object())
+                skips = answer.skips_score
+                scores = None if skips else answer.score_rows(self.info, mask)
+            if scores is not None:
+                values = normalized(answer, self.info, scores, mask)
+                columns.append((values, answer.weight))
+                raw = scores if answer.normalizes else None
+                shares.append(Share(answer.name, answer.weight, values, raw))
+        return np.where(mask, add_up(columns, len(mask)), LOWEST), tuple(shares)
+
+
+class Answers:
+    """What one profile's plugins said, for all pods."""
+
+    def __init__(
+        self, profile: Profile, table: NodeTable, outcomes: Outcomes, limits: Limits
+    ) -> None:
+        self._desk = Desk(profile, table, outcomes, limits)
+        self._by_signature: dict[tuple[bytes, str], tuple[tuple[Hashable, ...], Plan]] = {}
+        self._plans: dict[tuple[Hashable, ...], Plan] = {}
+        self._recent: dict[Plan, None] = {}
+        self._answers: WeakValueDictionary[tuple[str, Hashable], Scorer] = WeakValueDictionary()
+        self._candidates: WeakValueDictionary[tuple[Answer, ...], Candidates]
+        self._candidates = WeakValueDictionary()
+        self._totals: WeakValueDictionary[tuple[Candidates, tuple[Scorer, ...]], Totals]
+        self._totals = WeakValueDictionary()
+        cycle = [plugin for plugin, _ in profile.cycle]
+        self._changing = [p for p in cycle if hasattr(p, "facet_revision")]
+
+    def judge(self, info: PodInfo) -> Judgement:
+        """Bring everything that a pod needs up to date; raises AttemptFailed."""
+        state = CycleState(info)
+        plan = self._plan_for(info, state)
+        plan.refresh_rows(info, self._desk.table)
+        fresh = [answer for answer in plan.cluster if not answer.refresh(info, state)]
+        plan.fill(state, fresh)
+        for answer in fresh:
+            answer.ask_now(info, state)
+        outcome = plan.outcome()
+        if outcome is not None and outcome.status is not None:
+            return Judgement(self, plan, info, state, outcome, None)
+        for answer in plan.cluster:
+            answer.filter(info)
+        candidates = self._candidates_for(plan)
+        candidates.sync()
+        return Judgement(self, plan, info, state, outcome, candidates)
+
+    def run_pre_filters(self, info: PodInfo) -> tuple[CycleState, PreFilterOutcome]:
+        """Ask PreFilter plugins on a fresh state, in order, as far as they go."""
+        state, desk = CycleState(info), self._desk
+        return state, run_pre_filters(desk.profile, state, info.pod, desk.table)
+
+    # -- from pod to plan -----------------------------------------------------------------------
+
+    def _plan_for(self, info: PodInfo, state: CycleState) -> Plan:
+        key = (info.signature, info.pod.spec.node_name)
+        stamp = tuple([plugin.facet_revision() for plugin in self._changing])
+        known = self._by_signature.get(key)
+        if known is not None and known[0] == stamp:
+            plan = known[1]
+        else:
+            plan = self._find_plan(info, state)
+            self._remember(key, stamp, plan)
+        del self._recent[plan]
+        self._recent[plan] = None  # last used last
+        return plan
+
+    def _remember(self, key: tuple[bytes, str], stamp: tuple[Hashable, ...], plan: Plan) -> None:
+        known = self._by_signature.pop(key, None)
+        if known is not None:
+            known[1].signatures.discard(key)
+        while len(self._by_signature) >= self._desk.limits.plans:
+            old = next(iter(self._by_signature))
+            self._by_signature.pop(old)[1].signatures.discard(old)
+        self._by_signature[key] = (stamp, plan)
+        plan.signatures.add(key)
+
+    def _find_plan(self, info: PodInfo, state: CycleState) -> Plan:
+        desk = self._desk
+        facets = tuple([self._facet(plugin, info, state) for plugin, _ in desk.profile.cycle])
+        plan = self._plans.get(facets)
+        if plan is None:
+            items = zip(desk.profile.cycle, facets, strict=True)
+            answers = [
+                self._answer_for(plugin, points, facet, info) for (plugin, points), facet in items
+            ]
+            self._make_room()
+            plan = self._plans[facets] = Plan(desk.profile, facets, answers)
+            self._recent[plan] = None
+        return plan
+
+    def _facet(self, plugin: Any, info: PodInfo, state: CycleState) -> Hashable:
+        facet = getattr(plugin, "facet", None)
+        if facet is None:
+            return (info.signature, info.pod.spec.node_name)
+        try:
+            found: Hashable = facet(state, info.pod)
+        except Exception as problem:
+            raise self._desk.broken(plugin.name, "facet", problem) from problem
+        return found
+
+    def _answer_for(
+        self, plugin: Any, points: dict[str, bool], facet: Hashable, info: PodInfo
+    ) -> Scorer:
+        key = (plugin.name, facet)
+        answer = self._answers.get(key)
+        if answer is None:
+            depends = Depends.CLUSTER
+            if hasattr(plugin, "depends_on"):
+                try:
+                    depends = Depends(plugin.depends_on(info.pod))
+                except Exception as problem:
+                    raise self._desk.broken(plugin.name, "depends_on", problem) from problem
+            if depends is Depends.CLUSTER:
+                answer = ClusterAnswer(self._desk, plugin, points, info)
+            else:
+                answer = RowAnswer(self._desk, plugin, points, info, depends)
+            self._answers[key] = answer
+        return answer
+
+    def _make_room(self) -> None:
+        limits = self._desk.limits
+        while self._recent and (
+            self.bytes > limits.answer_bytes or len(self._recent) >= limits.plans
+        ):
+            gone = next(iter(self._recent))
+            del self._recent[gone], self._plans[gone.facets]
+            for key in gone.signatures:
+                del self._by_signature[key]
+
+    @property
+    def count(self) -> int:
+        """How many answers are kept."""
+        return len(self._answers)
+
+    @property
+    def bytes(self) -> int:
+        """What is kept takes about so much memory."""
+        kinds = (len(self._answers), len(self._candidates), len(self._totals))
+        per_row = sum(size * number for size, number in zip(_BYTES, kinds, strict=True))
+        return per_row * self._desk.table.count
+
+    # -- from plan to candidates and totals -----------------------------------------------------
+
+    def _candidates_for(self, plan: Plan) -> Candidates:
+        filters = tuple([a for a in plan.filters if a.fails.values is not None])
+        known = plan.candidates
+        if known is None or known.filters != filters:
+            known = self._candidates.get(filters)
+            if known is None:
+                known = self._candidates[filters] = Candidates(self._desk, filters)
+            plan.candidates = known
+        return known
+
+    def totals_for(self, judgement: Judgement) -> Totals:
+        """The sums that belong to a pod's candidates and the plugins that have scores for it."""
+        plan, info, candidates = judgement.plan, judgement.info, judgement.candidates
+        mask, stamp = candidates.mask, candidates.stamp
+        for answer in plan.scorers:
+            if isinstance(answer, RowAnswer):
+                if not answer.unscored:
+                    answer.refresh_scores(info, mask)
+            elif answer.steady:
+                answer.refresh_scores(info, mask)
+            else:
+                answer.prepare_scores(info, mask, stamp)
+        scorers = tuple([answer for answer in plan.scorers if not answer.skips_score])
+        known = plan.totals
+        if known is None or known[0] is not candidates or known[1] != scorers:
+            key = (candidates, scorers)
+            totals = self._totals.get(key)
+            if totals is None:
+                totals = self._totals[key] = Totals(self._desk, candidates, scorers)
+            known = plan.totals = (candidates, scorers, totals)
+        return known[2]

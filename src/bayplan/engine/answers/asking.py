@@ -1,0 +1,119 @@
+"""Asks one plugin, and turns whatever goes wrong into the end of the attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.cluster.limits import Limits
+from bayplan.framework import (
+    Code,
+    CycleState,
+    IntArray,
+    NodeInfo,
+    NodeSelection,
+    NodeTable,
+    Outcomes,
+    PodInfo,
+    Profile,
+    Status,
+    Verdict,
+)
+from bayplan.framework.runtime.filtering import call_filter
+
+FailArray = npt.NDArray[np.uint32]
+
+
+class AttemptFailed(Exception):
+    """A plugin failed; carries the Error status that ends the attempt."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class Desk:
+    """What all answers of one profile share: the table, the numbers of outcomes, the limits."""
+
+    def __init__(
+        self, profile: Profile, table: NodeTable, outcomes: Outcomes, limits: Limits
+    ) -> None:
+        self.profile = profile
+        self.table = table
+        self.outcomes = outcomes
+        self.limits = limits
+        self._serial = 0
+        self._node: tuple[int, int, NodeInfo] | None = None
+        self._view: tuple[int, list[int], NodeSelection] | None = None
+
+    def serial(self) -> int:
+        """A number that nobody else has."""
+        self._serial += 1
+        return self._serial
+
+    def node(self, row: int) -> NodeInfo:
+        """A row in scalar form, made once for all plugins that ask about it."""
+        generation = self.table.changes.generation
+        known = self._node
+        if known is None or known[0] != row or known[1] != generation:
+            known = self._node = (row, generation, self.table.info(row))
+        return known[2]
+
+    def view(self, rows: list[int]) -> NodeSelection:
+        """Some rows of the table, gathered once for all plugins that ask about them."""
+        generation = self.table.changes.generation
+        known = self._view
+        if known is None or known[0] != generation or known[1] != rows:
+            selection = self.table.select(np.array(rows, dtype=np.int64))
+            known = self._view = (generation, rows, selection)
+        return known[2]
+
+    def broken(self, name: str, method: str, problem: Exception) -> AttemptFailed:
+        return AttemptFailed(self.profile.problem(name, method, problem))
+
+    def verdict(self, plugin: Any, state: CycleState, info: PodInfo, nodes: Any) -> Verdict:
+        verdict = call_filter(self.profile, plugin, state, info.pod, nodes)
+        if isinstance(verdict, Status):
+            raise AttemptFailed(verdict)
+        return verdict
+
+    def numbers(self, verdict: Verdict, name: str) -> FailArray | None:
+        """A verdict in the engine's own outcome numbers; None if every row fits."""
+        if verdict.passes_all:
+            return None
+        if verdict.which is not None:
+            if not np.count_nonzero(verdict.which):
+                return None
+            return self.outcomes.lookup(name, verdict.outcomes).take(verdict.which)
+        if np.count_nonzero(verdict.mask) == verdict.count:
+            return None
+        number = self.outcomes.lookup(name, verdict.outcomes)[1]
+        fails: FailArray = np.multiply(~verdict.mask, number, dtype=np.uint32)
+        return fails
+
+    def number(self, plugin: Any, state: CycleState, info: PodInfo, row: int) -> int:
+        """What a scalar filter says about one row, as an outcome number; 0 fits."""
+        try:
+            status: Status | None = plugin.filter_node(state, info.pod, self.node(row))
+        except Exception as problem:
+            raise self.broken(plugin.name, "filter_node", problem) from problem
+        if status is None or status.code is Code.SUCCESS:
+            return 0
+        if not status.code.rejected:
+            raise AttemptFailed(status.with_plugin(plugin.name))
+        return self.outcomes.number(plugin.name, status)
+
+
+def distinct(rows: Sequence[int], count: int) -> list[int]:
+    """Noted rows that are still there, each once."""
+    if len(rows) == 1:
+        return [rows[0]] if rows[0] < count else []
+    return [row for row in dict.fromkeys(rows) if row < count]
+
+
+def as_scores(values: IntArray) -> npt.NDArray[Any]:
+    """Scores 0..100 in a byte each; rows that do not fit may hold anything else."""
+    return values if values.dtype == np.uint8 else values.astype(np.uint8)

@@ -1,0 +1,139 @@
+"""Values by row that tell what changed since when, and what they were.
+
+Whoever computes something from a column remembers the column's version and later asks for the rows
+that changed `since`. The same notes serve records: a record holds a `History` and how many of its
+changes had happened, which gives the array of that moment back. Arrays are never changed while
+somebody else may hold them as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.cluster.arrays import IntArray
+
+Values = npt.NDArray[Any]
+Rows = int | IntArray
+
+
+class History:
+    """An array as it was, and every change since, in order; shared by many records."""
+
+    __slots__ = ("base", "changes", "start")
+
+    def __init__(self, base: Values | None, start: int) -> None:
+        self.base = base
+        self.start = start
+        """The column's version when this began."""
+        self.changes: list[tuple[Rows, Any]] = []
+
+    def array(self, end: int) -> Values | None:
+        """The array as it was after `end` changes."""
+        if self.base is None or not end:
+            return self.base
+        array: Values = self.base.copy()
+        for rows, values in self.changes[:end]:
+            array[rows] = values
+        return array
+
+
+class Column:
+    """One value a row; None as a whole stands for all zero."""
+
+    __slots__ = ("_limit", "history", "unpaid", "values", "version")
+
+    def __init__(self, limit: int, values: Values | None = None) -> None:
+        self._limit = limit
+        self.values = values
+        self.version = 0
+        """Another number after every change."""
+        self.unpaid = 0
+        """Bytes of the history that no record has accounted for yet, roughly."""
+        self.history = History(values, 0)
+
+    def since(self, version: int) -> list[Rows] | None:
+        """The rows that changed after `version`, in order; None: any may have."""
+        history = self.history
+        start = version - history.start
+        return None if start < 0 else [rows for rows, _ in history.changes[start:]]
+
+    def replace(self, values: Values | None) -> None:
+        """Take whole new values; notes single rows if few differ. Do not change them later."""
+        old = self.values
+        if values is old:
+            return
+        if values is None or old is None or len(values) != len(old) or values.dtype != old.dtype:
+            self._restart(values)
+            return
+        rows = (values != old).nonzero()[0]
+        if not len(rows):
+            return
+        if 3 * len(rows) < len(values):
+            self._write(rows, values[rows])
+        else:
+            self._restart(values)
+
+    def set_row(self, row: int, value: int) -> None:
+        values = self.values
+        assert values is not None
+        if values[row] != value:
+            self._write(row, value)
+
+    def set_rows(self, rows: IntArray, values: Any) -> None:
+        old = self.values
+        assert old is not None
+        differs = old[rows] != values
+        changed = np.count_nonzero(differs)
+        if changed == len(rows):
+            self._write(rows, values)
+        elif changed:
+            self._write(rows[differs], values[differs] if np.ndim(values) else values)
+
+    def resize(self, count: int) -> None:
+        """The table has another number of rows now; new ones hold zero until they are set."""
+        values = self.values
+        if values is not None and len(values) != count:
+            resized = np.zeros(count, dtype=values.dtype)
+            kept = min(count, len(values))
+            resized[:kept] = values[:kept]
+            self._restart(resized)
+
+    def _write(self, rows: Rows, values: Any) -> None:
+        history = self.history
+        if len(history.changes) >= self._limit:
+            self._restart(self.values)
+            history = self.history
+        if self.values is history.base:  # records may hold it
+            assert self.values is not None
+            self.values = self.values.copy()
+        array = self.values
+        assert array is not None
+        array[rows] = values
+        history.changes.append((rows, values))
+        self.version += 1
+        self.unpaid += 64 if isinstance(rows, int) else 10 * len(rows)
+
+    def _restart(self, values: Values | None) -> None:
+        self.version += 1
+        self.history = History(values, self.version)
+        self.values = values
+        self.unpaid += 0 if values is None else values.nbytes
+
+
+def rows_of(changes: list[Rows], count: int) -> Rows:
+    """Noted rows as one array, which may hold a row twice, or as one row if there is no other."""
+    arrays = [rows for rows in changes if not isinstance(rows, int)]
+    single = list({rows for rows in changes if isinstance(rows, int)})
+    if not arrays:
+        return single[0] if len(single) == 1 else np.array(single, dtype=np.int64)
+    if single:
+        arrays.append(np.array(single, dtype=np.int64))
+    found: IntArray = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    if len(arrays) > 1 and len(found) > count // 4:
+        mask = np.zeros(count, dtype=bool)
+        mask[found] = True
+        found = mask.nonzero()[0]
+    return found

@@ -1,0 +1,275 @@
+"""Weighted scores of a pod's candidates, put together from the columns of its score plugins.
+
+A row's total is summed from the columns whenever one of them changed there, never corrected by a
+difference. Rows that are no candidates have LOWEST, which no sum of weighted scores can reach: the
+profile was refused if its weights could overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.engine.answers.answer import ClusterAnswer, RowAnswer
+from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores
+from bayplan.engine.answers.candidates import Candidates
+from bayplan.engine.answers.column import Column, Rows, rows_of
+from bayplan.engine.answers.share import Share
+from bayplan.engine.cycle.choice import ListOrder
+from bayplan.framework import PodInfo, Status
+from bayplan.framework.runtime.scoring import call_normalize, range_problem
+
+LOWEST = int(np.iinfo(np.int64).min)
+
+Scorer = RowAnswer | ClusterAnswer
+
+
+class Part:
+    """One plugin's share: normalised scores for the candidates, and what they were made for."""
+
+    __slots__ = ("_stamp", "answer", "column", "raw", "shared", "told_raw", "weight")
+
+    def __init__(self, desk: Desk, answer: Scorer) -> None:
+        self.answer = answer
+        self.weight = answer.weight
+        self.shared = not answer.normalizes and (isinstance(answer, RowAnswer) or answer.steady)
+        """Whether the answer's own scores are used as they are."""
+        self.raw: Column | None = answer.raw if isinstance(answer, RowAnswer) else None
+        """What the plugin said before normalising, if it does that."""
+        self.column = answer.raw if self.shared else Column(desk.limits.changes)
+        if answer.normalizes and self.raw is None:
+            self.raw = Column(desk.limits.changes)
+        self.told_raw = self.raw if answer.normalizes else None
+        """What records show beside the normalised scores."""
+        self._stamp: Hashable = None
+        """What `column` was made for; None: void."""
+
+    def sync(self, info: PodInfo, candidates: Candidates) -> None:
+        """Bring `column` up to date with the answer, which is; raises AttemptFailed."""
+        answer = self.answer
+        if self.shared:
+            if not answer.in_range:
+                check_range(answer, candidates.mask)
+            return
+        if isinstance(answer, RowAnswer):
+            fixed = answer.constant
+            stamp: Hashable = (answer.raw.version, None if fixed else candidates.version)
+        else:
+            stamp = (answer.epoch, candidates.version)
+        if stamp == self._stamp:
+            return
+        self._stamp = None
+        self.column.replace(self._normalized(info, candidates))
+        self._stamp = stamp
+
+    def _normalized(self, info: PodInfo, candidates: Candidates) -> npt.NDArray[np.uint8]:
+        answer, mask = self.answer, candidates.mask
+        if isinstance(answer, RowAnswer):
+            scores = answer.raw.values
+            assert scores is not None
+        else:
+            answer.prepare_scores(info, mask, candidates.stamp)
+            scores = answer.score_rows(info, mask)
+            if self.raw is not None:
+                self.raw.replace(scores)
+        return normalized(answer, info, scores, mask)
+
+
+def normalized(
+    answer: Scorer, info: PodInfo, scores: IntArray, mask: BoolArray
+) -> npt.NDArray[np.uint8]:
+    """Scores 0..100 of the candidates; raises AttemptFailed if one is outside."""
+    state = answer.state if isinstance(answer, RowAnswer) else answer.normalizing_state()
+    result = call_normalize(answer.desk.profile, answer.plugin, state, info.pod, scores, mask)
+    if isinstance(result, Status):
+        raise AttemptFailed(result)
+    return as_scores(result)
+
+
+def check_range(answer: Scorer, mask: BoolArray) -> None:
+    """Raise if a candidate's score, which is not normalised, is outside 0..100."""
+    values = answer.raw.values
+    if values is not None and values.dtype != np.uint8:
+        problem = range_problem(answer.name, values, mask)
+        if problem is not None:
+            raise AttemptFailed(problem)
+
+
+Place = tuple[int, IntArray, int]
+"""Version of the candidates, list order, start of the search: what heap keys hang on."""
+
+
+def _same(one: Place, other: Place) -> bool:
+    return one[0] == other[0] and one[1] is other[1] and one[2] == other[2]
+
+
+class Leaders:
+    """The rows that had the highest total, the next winner last."""
+
+    __slots__ = ("_place", "_rows", "top")
+
+    def __init__(self, place: Place, top: int, rows: list[int]) -> None:
+        self._place = place
+        self.top = top
+        self._rows = rows
+
+    def holds_for(self, place: Place) -> bool:
+        return _same(self._place, place)
+
+    def next(self, masked: IntArray) -> int:
+        """The first row that still has the highest total; -1 if there is none left."""
+        rows, top = self._rows, self.top
+        while rows:
+            if masked[rows[-1]] == top:
+                return rows[-1]
+            rows.pop()
+        return -1
+
+
+class Totals:
+    """The sums of one set of score plugins over one set of candidates."""
+
+    __slots__ = (
+        "__weakref__",
+        "_candidates",
+        "_fits_seen",
+        "_leaders",
+        "_place",
+        "_seen",
+        "masked",
+        "parts",
+        "totals",
+    )
+
+    def __init__(self, desk: Desk, candidates: Candidates, scorers: tuple[Scorer, ...]) -> None:
+        self._candidates = candidates
+        self.parts = [Part(desk, answer) for answer in scorers]
+        self.totals: IntArray = np.zeros(0, dtype=np.int64)
+        self.masked: IntArray = self.totals
+        """Totals of candidates, LOWEST elsewhere."""
+        self._seen: list[int] | None = None
+        """The version of each part that `totals` was summed from; None: void."""
+        self._fits_seen = -1
+        self._leaders: Leaders | None = None
+        self._place: Place | None = None
+
+    def sync(self, info: PodInfo) -> None:
+        """Bring every part and the sums up to date; raises AttemptFailed."""
+        candidates = self._candidates
+        for part in self.parts:
+            part.sync(info, candidates)
+        rows = self._changed_rows()
+        if rows is None:
+            self._sum_all()
+        elif isinstance(rows, int):
+            self._sum_row(rows)
+        elif len(rows):
+            self._sum_rows(rows)
+        self._seen = [part.column.version for part in self.parts]
+        self._fits_seen = candidates.version
+
+    def shares(self) -> tuple[tuple[Share, ...], int]:
+        """What was scored, for records, and the bytes that nobody else accounts for."""
+        shares, size = [], 0
+        for part in self.parts:
+            column, raw = part.column, part.told_raw
+            size += column.unpaid
+            column.unpaid = 0
+            if raw is not None:
+                size += raw.unpaid
+                raw.unpaid = 0
+            shares.append(Share.of(part.answer.name, part.weight, column, raw))
+        return tuple(shares), size
+
+    def best(self, order: ListOrder, start: int) -> int:
+        """The row that upstream's heap has at its root.
+
+        Among equals that is the first by heap key. While the candidates and their order stay, so do
+        the keys: the best rows are then sorted once and the next one is simply the next that still
+        has the highest total. A row that rises to the top or above it ends that.
+        """
+        masked, candidates = self.masked, self._candidates
+        place = (candidates.version, order.rows, start)
+        leaders = self._leaders
+        if leaders is not None and leaders.holds_for(place):
+            row = leaders.next(masked)
+            if row >= 0:
+                return row
+        top = int(masked.max())
+        ties = np.flatnonzero(masked == top)
+        if len(ties) == 1:
+            self._leaders = None
+            return int(ties[0])
+        keys = candidates.heap_keys(order, start)[ties]
+        again = self._place is not None and _same(self._place, place)
+        self._place, self._leaders = place, None
+        if not again:
+            return int(ties[keys.argmin()])
+        rows = ties[keys.argsort()[::-1]].tolist()
+        self._leaders = Leaders(place, top, rows)
+        row = rows[-1]
+        return int(row)
+
+    def _changed_rows(self) -> Rows | None:
+        """The rows to sum again; None for all."""
+        seen, mask = self._seen, self._candidates.mask
+        self._seen = None
+        if seen is None or len(self.totals) != len(mask):
+            return None
+        changes: list[Rows] = []
+        columns = [part.column for part in self.parts]
+        versions = [*seen, self._fits_seen]
+        for column, version in zip([*columns, self._candidates.fits], versions, strict=True):
+            if column.version != version:
+                found = column.since(version)
+                if found is None:
+                    return None
+                changes += found
+        return rows_of(changes, len(mask))
+
+    def _sum_all(self) -> None:
+        mask = self._candidates.mask
+        self._leaders = None
+        self.totals = add_up([(p.column.values, p.weight) for p in self.parts], len(mask))
+        self.masked = np.where(mask, self.totals, LOWEST)
+
+    def _sum_row(self, row: int) -> None:
+        total = 0
+        for part in self.parts:
+            values = part.column.values
+            if values is not None:
+                total += part.weight * int(values[row])
+        self.totals[row] = total
+        if not self._candidates.mask[row]:
+            total = LOWEST
+        leaders = self._leaders
+        if leaders is not None and total >= leaders.top and self.masked[row] != total:
+            self._leaders = None
+        self.masked[row] = total
+
+    def _sum_rows(self, rows: IntArray) -> None:
+        total: IntArray = np.zeros(len(rows), dtype=np.int64)
+        for part in self.parts:
+            values = part.column.values
+            if values is not None:
+                total += np.multiply(values[rows], part.weight, dtype=np.int64)
+        self.totals[rows] = total
+        total = np.where(self._candidates.mask[rows], total, LOWEST)
+        leaders = self._leaders
+        if leaders is not None:
+            risen = (total >= leaders.top) & (self.masked[rows] != total)
+            if risen.any():
+                self._leaders = None
+        self.masked[rows] = total
+
+
+def add_up(columns: Sequence[tuple[npt.NDArray[np.uint8] | None, int]], count: int) -> IntArray:
+    """The weighted sum of some columns."""
+    total: IntArray = np.zeros(count, dtype=np.int64)
+    for values, weight in columns:
+        if values is not None:
+            total += values if weight == 1 else np.multiply(values, weight, dtype=np.int64)
+    return total

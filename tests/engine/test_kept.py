@@ -1,0 +1,221 @@
+"""What is kept between attempts is never stale, whatever was forgotten or failed in between."""
+
+import pytest
+
+from bayplan.cluster.limits import Limits
+from bayplan.engine.cache import Cache, CacheError
+from bayplan.engine.replay import describe
+from bayplan.framework import Depends
+from bayplan.plugins import in_tree_registry
+from bayplan.testing import make_node, make_pod
+from tests.engine.clusters import make_engine, plugin_config
+
+HOST = "kubernetes.io/hostname"
+FEW = Limits(
+    journal=2, queries=2, signatures=2, plans=2, answer_bytes=1, changes=2, dry_runs=1, terms=2
+)
+
+
+def node(name, zone="z"):
+    return make_node(name).label({"zone": zone, HOST: name}).capacity({"cpu": "8", "pods": "99"})
+
+
+def pod(name, app="web"):
+    return make_pod(name).label(app=app)
+
+
+def spread(name, app="web", at=""):
+    made = pod(name, app).spread(1, "zone", f"app={app}")
+    return (made.node(at) if at else made).build()
+
+
+def anti(name, app, *terms, at=""):
+    made = pod(name, app)
+    for key, selector in terms:
+        made = made.apart(selector, key)
+    return (made.node(at) if at else made).build()
+
+
+def two_zones(**more):
+    return make_engine([node("a", "a").build(), node("b", "b").build()], **more)
+
+
+@pytest.mark.parametrize("limits", [Limits(queries=4), FEW])
+def test_a_count_that_was_forgotten_and_made_anew_is_not_taken_for_the_old_one(limits):
+    engine = two_zones(cache=Cache(limits))
+    assert 2 == engine.schedule(spread("web-1"), 0.0).feasible_nodes
+    for number in range(6):
+        engine.schedule(spread(f"x{number}", f"app{number}"), 0.0)
+    for number in range(3):
+        engine.cache.put(spread(f"other{number}", at="a"))
+
+    decision = engine.schedule(spread("web-2"), 0.0)
+
+    assert ("b", 1) == (decision.node_name, decision.feasible_nodes)
+    engine.cache.validate()
+
+
+@pytest.mark.parametrize("others", [0, 1, 2, 3, 8])
+def test_no_term_of_a_placed_pod_is_lost_however_many_there_are(others):
+    engine = make_engine([node("a").build()], cache=Cache(FEW))
+    for number in range(others):
+        app = f"x{number}"
+        engine.cache.put(anti(app, app, (HOST, f"app={app}"), at="a"))
+    engine.cache.put(anti("db", "db", (HOST, "noisy=1"), ("zone", "noisy=2"), at="a"))
+
+    decision = engine.schedule(make_pod("n").label(noisy="1").build(), 0.0)
+
+    assert "" == decision.node_name
+    assert "didn't satisfy existing pods anti-affinity rules" in decision.message
+    engine.cache.validate()
+
+
+class Flaky:
+    """Raises when told to, at the method it is told."""
+
+    name = "Flaky"
+    broken = ""
+
+    def __init__(self, depends):
+        self.depends = depends
+
+    def depends_on(self, pod):
+        return self.depends
+
+    def _maybe(self, method):
+        if method == self.broken:
+            raise RuntimeError("a moment of weakness")
+
+    def revision(self, state, pod):
+        self._maybe("revision")
+        return 1
+
+    def pre_filter(self, state, pod, nodes):
+        self._maybe("pre_filter")
+        return None, None
+
+    def filter_node(self, state, pod, node):
+        self._maybe("filter_node")
+        return None
+
+    def pre_score(self, state, pod, nodes, feasible):
+        self._maybe("pre_score")
+        return None
+
+    def score_node(self, state, pod, node):
+        self._maybe("score_node")
+        return len(node.pods)
+
+
+@pytest.mark.parametrize("method", ["revision", "pre_filter", "filter_node", "pre_score",
+                                    "score_node"])  # fmt: skip
+@pytest.mark.parametrize("depends", list(Depends))
+def test_a_plugin_that_raises_midway_leaves_nothing_stale(depends, method):
+    flaky = Flaky(depends)
+    registry = {**in_tree_registry(), "Flaky": lambda args, handle: flaky}
+    config = plugin_config(multiPoint={"enabled": [{"name": "Flaky"}]})
+    engine = two_zones(config=config, registry=registry)
+    assert "a" == engine.schedule(spread("web-1"), 0.0).node_name
+    for number in range(3):
+        engine.cache.put(spread(f"o{number}", at="a"))
+    engine.cache.put(node("c", "b").build())
+    flaky.broken = method
+    engine.schedule(spread("web-2"), 0.0)
+    flaky.broken = ""
+
+    kept = describe(engine, engine.schedule(spread("web-3"), 0.0))
+    engine.forget_answers()
+
+    assert kept == describe(engine, engine.schedule(spread("web-3"), 0.0))
+    assert {"b", "c"} == set(kept["totals"])
+
+
+def test_pods_that_differ_in_labels_that_nothing_selects_share_every_answer():
+    engine = two_zones()
+    for number in range(5):
+        engine.place(make_pod(f"p{number}").label({"pod-index": str(number)}).build(), 0.0)
+    before = engine.answers_kept()
+    engine.place(make_pod("p9").label({"pod-index": "9"}).build(), 0.0)
+
+    assert before == engine.answers_kept()
+
+
+def test_describing_or_trying_a_pod_does_not_move_the_next_winner():
+    config = {**plugin_config(), "percentageOfNodesToScore": 50}
+    nodes = [make_node(f"n{number}").capacity({"pods": "9"}).build() for number in range(300)]
+    quiet, curious = make_engine(nodes, config=config), make_engine(nodes, config=config)
+    for engine in (quiet, curious):
+        assert engine.place(make_pod("p").build(), 0.0).node_name
+
+    describe(curious, curious.schedule(make_pod("q").build(), 0.0))
+    assert curious.trial([make_pod("q").build(), make_pod("r").build()], 0.0).placed
+
+    winners = [engine.place(make_pod("q").build(), 0.0).node_name for engine in (quiet, curious)]
+    assert winners[0] == winners[1]
+    assert quiet.next_start == curious.next_start
+
+
+def test_a_profiles_own_percentage_of_zero_wins():
+    config = {**plugin_config(), "percentageOfNodesToScore": 50}
+    nodes = [make_node(f"n{number}").capacity({"pods": "9"}).build() for number in range(300)]
+    assert (
+        150 == make_engine(nodes, config=config).schedule(make_pod("p").build(), 0).evaluated_nodes
+    )
+    config["profiles"][0]["percentageOfNodesToScore"] = 0
+    engine = make_engine(nodes, config=config)
+
+    assert 300 == engine.schedule(make_pod("p").build(), 0.0).evaluated_nodes
+
+
+class Grumpy:
+    """An extender that likes no node."""
+
+    name = "http://grumpy"
+    weight = 10
+    is_prioritizer = True
+    ignorable = is_filter = is_binder = supports_preemption = blocking = False
+
+    def interested(self, pod):
+        return True
+
+    def prioritize_later(self, pod, nodes):
+        return lambda: {node.metadata.name: -10 for node in nodes}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"extenders": [Grumpy()]},
+        {
+            "config": plugin_config(
+                score={
+                    "disabled": [{"name": "*"}],
+                    "enabled": [{"name": "TaintToleration", "weight": -3}],
+                }
+            )
+        },
+    ],
+    ids=["an extender's scores", "a negative weight"],
+)
+def test_a_node_that_failed_the_filters_never_wins_however_low_the_totals(more):
+    nodes = [
+        node("tainted").taint("k").build(),
+        node("b").build(),
+        node("c").build(),
+    ]
+    engine = make_engine(nodes, **more)
+
+    decision = engine.place(make_pod("p").build(), 0.0)
+
+    assert 2 == decision.feasible_nodes
+    assert decision.node_name in ("b", "c")
+
+
+def test_validate_sees_a_lost_term():
+    engine = make_engine([node("a").build()])
+    engine.cache.put(anti("db", "db", (HOST, "noisy=1"), at="a"))
+    counts = engine.cache.table.counts
+    counts._terms.clear()
+
+    with pytest.raises(CacheError, match="required-anti terms differ"):
+        engine.cache.validate()
