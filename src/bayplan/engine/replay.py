@@ -14,7 +14,7 @@ import numpy as np
 
 from bayplan.api import KINDS, Node, Object, Pod, convert
 from bayplan.config import DEFAULT_GATES, FeatureGates, default_config, from_data
-from bayplan.engine.answers.classes import AttemptFailed
+from bayplan.engine.answers import AttemptFailed
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
