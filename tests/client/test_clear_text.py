@@ -3,7 +3,7 @@
 import pytest
 
 from bayplan.api import yaml
-from bayplan.cli.explain import _scheduler_at
+from bayplan.cli.remembering import scheduler_at
 from bayplan.client import load_kubeconfig
 from bayplan.client.auth import Credentials
 from bayplan.client.errors import KubeconfigError
@@ -59,8 +59,8 @@ async def test_on_loopback_it_may_be():
 def test_explain_tells_an_unverified_scheduler_no_secret():
     here = Connection(server="https://real.example", token="t", ca_data=b"ca")
 
-    guessed = _scheduler_at(here, "https://127.0.0.1:10259", "")
-    verified = _scheduler_at(here, "https://127.0.0.1:10259", "/ca.crt")
+    guessed = scheduler_at(here, "https://127.0.0.1:10259")
+    verified = scheduler_at(here, "https://scheduler.example:10259")
 
     assert ("", False) == (guessed.token, bool(guessed.cert_data or guessed.exec_plugin))
-    assert ("t", "/ca.crt", False) == (verified.token, verified.ca_file, verified.insecure)
+    assert ("t", b"ca", False) == (verified.token, verified.ca_data, verified.insecure)

@@ -24,11 +24,7 @@ def remembered(pod: str, kubeconfig: str, context: str, scheduler: str) -> tuple
     """Lines about a pod (`namespace/name`); none if no Bayplan scheduler knows it."""
     connection = load_kubeconfig(kubeconfig or None, context=context)
     if scheduler:
-        local = urlsplit(scheduler).hostname in LOOPBACK  # a self-signed certificate by default
-        where = msgspec.structs.replace(connection, server=scheduler.rstrip("/"))
-        if local:
-            where = msgspec.structs.replace(where, insecure=True, ca_data=b"", ca_file="")
-        connection = where
+        connection = scheduler_at(connection, scheduler.rstrip("/"))
     try:
         body = run_beside(lambda: _ask(connection, pod))
     except TransportError as problem:
@@ -41,6 +37,13 @@ def remembered(pod: str, kubeconfig: str, context: str, scheduler: str) -> tuple
         return tuple(_lines(msgspec.json.decode(body, type=Explanation)))
     except msgspec.DecodeError:
         return ()
+
+
+def scheduler_at(connection: Connection, server: str) -> Connection:
+    """A scheduler's own server; one whose certificate cannot be verified learns no secret."""
+    if urlsplit(server).hostname in LOOPBACK:  # a self-signed certificate by default
+        return Connection(server=server, insecure=True)
+    return msgspec.structs.replace(connection, server=server)
 
 
 async def _ask(connection: Connection, pod: str) -> bytes:
