@@ -15,6 +15,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from bayplan.api.schema import Type
 from bayplan.apiserver.apply.fieldset import LEAF, SELF, Node, is_member, node, path_text
 from bayplan.errors import BayplanError
@@ -72,8 +74,18 @@ def _declared(type_: Type, key: str) -> bool:
     return type_.kind == "struct" and key in type_.fields
 
 
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is str or type(value) is int
+
+
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    if _is_plain(value) or (type(value) is dict and all(map(_is_plain, value.values()))):
+        text = _encoder.encode(value).decode()  # keys of list items, of which there are many
+    else:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     if "<" in text or ">" in text or "&" in text:  # Go escapes these in JSON
         text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return text

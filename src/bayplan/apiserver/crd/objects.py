@@ -175,7 +175,9 @@ def validate_update(kind: Kind, obj: Object, old: Object, subresource: str = "")
 
 def _validate(kind: CustomKind, obj: Object, old: Object | None) -> list[Cause]:
     causes = [*validate_value(obj, kind.schema), *_validate_scale(kind, obj)]
-    return causes or validate_rules(obj, old, kind.schema)
+    if causes or not kind.has_rules:
+        return causes
+    return validate_rules(obj, old, kind.schema)
 
 
 def _validate_scale(kind: CustomKind, obj: Object) -> list[Cause]:
