@@ -17,6 +17,7 @@ import msgspec
 
 from bayplan import __version__
 from bayplan.errors import BayplanError
+from bayplan.inspect import http_changes
 from bayplan.inspect.cluster import Cluster, Unread
 from bayplan.inspect.errors import InspectError, UnknownObject
 from bayplan.inspect.why import why_on_node, why_owner, why_pending
@@ -103,6 +104,27 @@ ROUTES: dict[str, Route] = {
         _pending,
         "All pending pods, grouped by cause.",
         (Parameter("namespace", "only of this namespace"),),
+    ),
+    "whatif": Route(
+        http_changes.what_if,
+        "What would move, wait or be lost if the cluster changed.",
+        (
+            Parameter("changes", "such as `drain=node-1;scale=deployment/web=3`"),
+            Parameter("each", "instead: `node` or `zone`, one at a time"),
+        ),
+    ),
+    "capacity": Route(
+        http_changes.capacity,
+        "How many more pods fit, and what ends it.",
+        (
+            Parameter("templates", "such as `3xdeployment/web;cpu=1,memory=2Gi`", required=True),
+            Parameter("keepFree", "`node` or `zone`: keep the room to lose one"),
+        ),
+    ),
+    "diff": Route(
+        http_changes.diff,
+        "What another configuration would decide differently.",
+        (Parameter("config", "a KubeSchedulerConfiguration as JSON or YAML", required=True),),
     ),
 }
 """Path below the prefix to question; what else can be asked is added here."""

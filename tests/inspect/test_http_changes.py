@@ -1,0 +1,50 @@
+"""The same what-if, capacity and diff over HTTP as from the command, but no files of the server."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from bayplan.inspect import Cluster
+from bayplan.inspect.http import Questions
+from bayplan.testing.builders import make_node, make_pod
+
+CONFIG = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}'
+
+
+def ask(path, **query):
+    nodes = [make_node(f"node-{i}").zone(f"z{i}").capacity(cpu=4, memory="8Gi", pods=20)
+             for i in range(3)]  # fmt: skip
+    pod = make_pod("web-0").req(cpu="1").owner("ReplicaSet", "web").with_spec(nodeName="node-0")
+    cluster = Cluster.from_objects([item.build() for item in (*nodes, pod)])
+
+    async def load():
+        return cluster
+
+    status, body = asyncio.run(Questions(load).answer(path, query))
+    return status, msgspec.json.decode(body)
+
+
+def test_each_question_is_answered():
+    status, found = ask("whatif", changes="cordon=node-1;drain=node-0")
+    assert (status, [m["to"] for m in found["moves"]]) == (200, ["node-2"])
+    assert len(ask("whatif", each="zone")[1]["tries"]) == 3
+    assert ask("capacity", templates="cpu=1")[1]["sets"] == 11
+    assert ask("diff", config=CONFIG)[1]["changed"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "problem"),
+    [
+        ("whatif", {}, "give changes=drain=node-1"),
+        ("whatif", {"changes": "apply=/etc"}, "apply reads files"),
+        ("capacity", {"templates": "/etc/x.yaml"}, "not read over HTTP"),
+        ("capacity", {"templates": "cpu=1", "keepFree": "moon"}, "use node or zone"),
+        ("diff", {}, "give config="),
+        ("diff", {"config": '{"kind": "Pod"}'}, "kind"),
+    ],
+)
+def test_a_bad_question_is_told(path, query, problem):
+    status, found = ask(path, **query)
+    assert status == 400
+    assert problem in found["error"]
