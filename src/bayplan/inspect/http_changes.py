@@ -13,10 +13,10 @@ import msgspec
 
 from bayplan.api import yaml
 from bayplan.config import from_data
-from bayplan.inspect.capacity.templates import SUFFIXES
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import InspectError
 from bayplan.inspect.whatif import parse_changes
+from bayplan.inspect.whatif.applying import SUFFIXES
 from bayplan.inspect.whatif.changes import Apply
 
 PARTED = ";"
