@@ -42,6 +42,8 @@ class Fix(msgspec.Struct, frozen=True, rename="camel"):
     """What would have to be created."""
     removes: tuple[str, ...] = ()
     """Pods that would have to leave their node."""
+    equals: tuple[str, ...] = ()
+    """Other nodes with the same score: which of them is taken hangs on the order of nodes."""
     disturbs: int = 0
     """How much it disturbs, for the order."""
 

@@ -12,7 +12,11 @@ import shlex
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
+import numpy as np
+
 from bayplan.api import Pod, to_builtins
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES
@@ -107,6 +111,7 @@ def verify(case: Case, step: Step) -> Fix | None:
         for item in step.delete:
             trial.delete(item)
         decision = trial.decide(pod)
+        equals = equally_good(case.cluster, decision)
     node, removes, change = decision.node_name, [p.key for p in step.delete], step.change
     cost = step.cost
     if not node:
@@ -126,8 +131,18 @@ def verify(case: Case, step: Step) -> Fix | None:
         step.commands or pod_commands(case, step),
         tuple(to_builtins(item) for item in step.creates),
         tuple(removes),
+        equals,
         cost,
     )
+
+
+def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
+    """Other nodes that a decision could have taken with the same score."""
+    if decision.feasible_nodes < 2:
+        return ()
+    names, _, totals = cluster.engine.all_scores(decision)
+    top = np.flatnonzero(totals == totals.max()).tolist()
+    return tuple(names[place] for place in top if names[place] != decision.node_name)
 
 
 def pod_commands(case: Case, step: Step) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
 from bayplan.inspect.why.owner import OwnerAnswer
@@ -87,7 +88,8 @@ def _fixes(answer: Answer, wide: bool) -> Iterator[str]:
 
 def fix_lines(fix: Fix, head: str, commands: bool) -> Iterator[str]:
     """A change, where the pod lands, and how to make it."""
-    yield from _wrapped(f"{fix.change}  ->  {fix.node}", head, " " * len(head))
+    or_else = f" (or {listed(list(fix.equals), 1)}, equally good)" if fix.equals else ""
+    yield from _wrapped(f"{fix.change}  ->  {fix.node}{or_else}", head, " " * len(head))
     if commands:
         for command in fix.commands:
             yield f"{' ' * len(head)}$ {command}"
