@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from bayplan.api import yaml
-from bayplan.config import InvalidConfig, load, to_data
+from bayplan.config import FeatureGates, InvalidConfig, load, to_data
 from bayplan.testing.servers import kube_assets
 
 pytestmark = pytest.mark.kube
@@ -136,13 +136,13 @@ def test_completed_configuration_is_the_real_one(real, name):
 
     assert written, said
     expected = simplified(yaml.load(written))
-    assert simplified(to_data(load(text).config)) == expected
+    assert simplified(to_data(load(text, FeatureGates(version="1.36")).config)) == expected
 
 
 def test_complaints_are_the_real_ones(real):
     text, _, said = real(BAD)
     with pytest.raises(InvalidConfig) as caught:
-        load(text)
+        load(text, FeatureGates(version="1.36"))
     quoted = re.search(r'err="(.*)"\n', said)
     theirs = json.loads(f'"{quoted[1]}"') if quoted else said
 

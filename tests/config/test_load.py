@@ -15,6 +15,7 @@ from bayplan.config import (
     load,
     load_file,
     parse_gates,
+    parse_version,
     to_data,
 )
 from bayplan.errors import ConfigError
@@ -24,7 +25,7 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 
 def problems_of(text, gates=None):
     with pytest.raises(InvalidConfig) as caught:
-        load(HEAD + text, gates or FeatureGates())
+        load(HEAD + text, gates or FeatureGates(version="1.36"))
     return list(caught.value.problems)
 
 
@@ -392,7 +393,7 @@ def test_missing_file_is_named(tmp_path):
 )
 def test_bad_feature_gates(text, problem):
     with pytest.raises(InvalidConfig) as caught:
-        parse_gates(text)
+        parse_gates(text, "1.36")
 
     assert problem in str(caught.value)
 
@@ -400,7 +401,9 @@ def test_bad_feature_gates(text, problem):
 def test_gates_change_the_default_plugins():
     gates = parse_gates(
         "GenericWorkload=true,GangScheduling=true, NodeDeclaredFeatures=false,"
-        "InPlacePodLevelResourcesVerticalScaling=false"
+        "InPlacePodLevelResourcesVerticalScaling=false,ExtendWebSocketsToKubelet=false,"
+        "InPlacePodVerticalScalingInitContainers=false,RestartAllContainersOnContainerExits=false",
+        "1.36",
     )
     names = [p.name for p in default_config(gates).profiles[0].plugins.multi_point.enabled]
 
@@ -409,11 +412,72 @@ def test_gates_change_the_default_plugins():
 
 
 def test_all_alpha_turns_alpha_features_on():
-    gates = parse_gates("AllAlpha=true,GangScheduling=false,WorkloadAwarePreemption=false")
+    gates = parse_gates("AllAlpha=true,GangScheduling=false,WorkloadAwarePreemption=false", "1.36")
 
     assert gates["StorageCapacityScoring"]
     assert not gates["GangScheduling"]
     assert gates["SchedulerPopFromBackoffQ"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "old", "new"),
+    [
+        ("StorageCapacityScoring", False, True),
+        ("VolumeLimitScaling", False, True),
+        ("DRADeviceTaintRules", False, True),
+        ("NodeDeclaredFeatures", True, True),
+        ("GangScheduling", False, False),
+        ("CompositePodGroup", False, False),
+    ],
+)
+def test_defaults_belong_to_a_version(gate, old, new):
+    assert old == FeatureGates(version="1.36")[gate]
+    assert new == FeatureGates()[gate]
+
+
+def test_a_gate_of_another_version_cannot_be_set():
+    with pytest.raises(InvalidConfig, match="unrecognized feature gate: SidecarContainers"):
+        parse_gates("SidecarContainers=true", "1.37")
+    with pytest.raises(InvalidConfig, match="unrecognized feature gate: CompositePodGroup"):
+        parse_gates("CompositePodGroup=true", "1.36")
+
+
+def test_a_gate_that_became_part_of_another_is_still_taken():
+    gates = parse_gates("GangScheduling=true,GenericWorkload=true", "1.37")
+
+    assert {"GenericWorkload": True} == gates.changed
+
+
+def test_a_gate_may_name_its_component():
+    assert parse_gates("kube:GenericWorkload=true")["GenericWorkload"]
+
+
+def test_a_gate_that_no_version_knows_is_an_error_of_the_programmer():
+    with pytest.raises(KeyError):
+        FeatureGates()["Nonsense"]
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("", "1.37"), ("1.36", "1.36"), ("kube=1.36", "1.36"), ("v1.37", "1.37")]
+)
+def test_versions_are_spelled_as_upstream(text, version):
+    assert version == parse_version(text)
+
+
+@pytest.mark.parametrize("text", ["1.20", "new", "other=1.36"])
+def test_other_versions_are_refused(text):
+    with pytest.raises(InvalidConfig, match="emulated-version"):
+        parse_version(text)
+
+
+def test_the_order_of_default_plugins_belongs_to_a_version():
+    def names(version):
+        config = default_config(FeatureGates(version=version))
+        found = [p.name for p in config.profiles[0].plugins.multi_point.enabled]
+        return found[2:4]
+
+    assert ["NodeUnschedulable", "NodeName"] == names("1.36")
+    assert ["NodeName", "NodeUnschedulable"] == names("1.37")
 
 
 json_like = st.recursive(

@@ -17,7 +17,7 @@ from bayplan.engine.replay import decide
 for line in sys.stdin:
     asked = json.loads(line)
     if "pod" not in asked:
-        answer = {{"version": "v1.99.0", "gates": {{}}}}
+        answer = {{"version": "v1.37.99", "gates": {{}}}}
     else:
         expect = decide(asked["objects"], asked["pod"], asked.get("config"))
         {change}
@@ -47,7 +47,7 @@ def run(*args):
 def test_agreement_is_a_line_with_version_and_seed(program, tmp_path):
     result = run("--oracle", program(), "--cases", 24, "--seed", 3, "--out", tmp_path / "out")
 
-    assert "v1.99.0 seed 3: 24/24 agree" in result.output.splitlines()[-1]
+    assert "v1.37.99 seed 3: 24/24 agree" in result.output.splitlines()[-1]
     assert result.exit_code == 0
     assert not (tmp_path / "out").exists()
 

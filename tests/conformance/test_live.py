@@ -26,7 +26,15 @@ from tests.conformance.live.replay import Runner, differences
 RECORDED = Path(__file__).parent / "live" / "recorded.json.gz"
 SCENARIOS = json.loads(gzip.decompress(RECORDED.read_bytes()))["scenarios"]
 IDS = [scenario["id"] for scenario in SCENARIOS]
-COMMAND = shlex.join([*bayplan_command("scheduler"), "--config", "{config}", "--secure-port=0"])
+COMMAND = shlex.join(
+    [
+        *bayplan_command("scheduler"),
+        "--config",
+        "{config}",
+        "--secure-port=0",
+        "--emulated-version=1.36",
+    ]
+)
 AT_ONCE = 3
 AT_ONCE_REAL = 2  # each has an etcd and a kube-apiserver of its own
 

@@ -56,7 +56,7 @@ def test_a_failure_names_reasons_and_rejecting_plugins():
 
     assert decision.message.startswith(
         "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
-        "no new claims to deallocate, preemption: 0/3 nodes are available: "
+        "preemption: 0/3 nodes are available: "
         "3 Preemption is not helpful for scheduling."
     )
     assert {"NodeResourcesFit", "TaintToleration"} == decision.unschedulable_plugins

@@ -9,7 +9,7 @@ from bayplan.plugins import gang_scheduling
 from bayplan.testing import make_node, make_pod, make_pod_group
 from tests.engine.loop.helper import HEAD, World
 
-GATES = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
+GATES = FeatureGates({"GenericWorkload": True})
 
 
 def member(number, cpu="1"):

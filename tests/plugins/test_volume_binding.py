@@ -224,7 +224,7 @@ def test_claims_of_one_pod_do_not_share_a_volume():
     assert ["", NONE_LEFT] == two.filter(pod)[1]
 
 
-def test_scoring_is_off_by_default_and_prefers_room_when_on():
+def test_scoring_prefers_room_when_on():
     objects = (
         waiting_claim(size="3Gi"),
         make_csi_driver("csi.example.com", capacity=True),
@@ -232,7 +232,7 @@ def test_scoring_is_off_by_default_and_prefers_room_when_on():
         make_capacity("l", "later", "30Gi", f"{ZONE}=z2"),
     )
     pod = make_pod().claim("c").build()
-    off, on = Cluster(*objects), Cluster(*objects, gates={"StorageCapacityScoring": True})
+    off, on = Cluster(*objects, gates={"StorageCapacityScoring": False}), Cluster(*objects)
     state, _ = on.filter(pod)
     infos = [on.handle.table.info_of(name) for name in ("a", "b")]
 

@@ -4,7 +4,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayplan import api
-from bayplan.cli.conformance_decisions import differences
+from bayplan.config import FeatureGates
+from bayplan.conformance.compare import differences
 from bayplan.engine.replay import decide as engine_decide
 from bayplan.testing.strategies import EXTENDED, ZONE, clusters, pods
 from tests.plugins import volumes
@@ -22,6 +23,8 @@ KEYS = {
     "CSIStorageCapacity": "csiStorageCapacities",
     "VolumeAttachment": "volumeAttachments",
 }
+GATES = FeatureGates(version="1.36")
+"""The reference was written from 1.36."""
 SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
@@ -38,7 +41,7 @@ def bodies(nodes, placed, others):
 
 def assert_agree(objects, pod, config=None):
     want = decide(World.from_objects(objects), pod, config)
-    got = engine_decide(objects, api.to_builtins(pod), config)
+    got = engine_decide(objects, api.to_builtins(pod), config, gates=GATES)
     if any(status and status.code == "Error" for status in want.nodes.values()):
         assert "error" in got
     else:

@@ -7,7 +7,7 @@ every variant at once and is cached by what the pod asks, as most pods ask the s
 Limits are not read: the API server copies them to requests before (`limits_to_requests`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -43,19 +43,26 @@ class PodResources(msgspec.Struct, frozen=True, gc=False):
     scored: tuple[int, int]
 
 
-def pod_resources(pod: Pod) -> PodResources:
-    """Return all variants of a pod's requests. The result is shared: do not change it."""
+def pod_resources(pod: Pod, *, by_container: bool = False) -> PodResources:
+    """Return all variants of a pod's requests. The result is shared: do not change it.
+
+    For `by_container` see `pod_requests`.
+    """
     spec = pod.spec
-    if spec.init_containers or spec.resources is not None or spec.overhead or _has_status(pod):
-        return _compute(pod)
+    if spec.init_containers or spec.resources is not None or spec.overhead or has_own_status(pod):
+        return _compute(pod, by_container)
     return _simple(tuple([tuple(c.resources.requests.items()) for c in spec.containers]))
 
 
-def _has_status(pod: Pod) -> bool:
-    for status in pod.status.container_statuses:
-        if status.resources is not None or status.allocated_resources:
+def has_own_status(pod: Pod) -> bool:
+    """Whether the pod's status may change what it uses (an in-place resize)."""
+    status = pod.status
+    if status.resources is not None or status.allocated_resources:
+        return True
+    for item in status.container_statuses + status.init_container_statuses:
+        if item.resources is not None or item.allocated_resources:
             return True
-    return False
+    return bool(status.conditions) and _resize_infeasible(pod)
 
 
 @lru_cache(maxsize=16384)
@@ -72,21 +79,21 @@ def _simple(containers: tuple[tuple[tuple[str, str | int | float], ...], ...]) -
     return PodResources(fit, fit, pair, pair)
 
 
-def _compute(pod: Pod) -> PodResources:
+def _compute(pod: Pod, by_container: bool) -> PodResources:
     scored = pod_requests(pod, pod_level=False, defaults=_DEFAULTS)
     return PodResources(
         fit=to_integers(pod_requests(pod)),
-        used=to_integers(pod_requests(pod, status=True)),
-        nonzero=_nonzero(pod),
+        used=to_integers(pod_requests(pod, status=True, by_container=by_container)),
+        nonzero=_nonzero(pod, by_container),
         scored=(quantity.milli(scored.get(CPU, 0)), quantity.whole(scored.get(MEMORY, 0))),
     )
 
 
-def _nonzero(pod: Pod) -> tuple[int, int]:
+def _nonzero(pod: Pod, by_container: bool) -> tuple[int, int]:
     if has_pod_level_requests(pod):
-        total = _DEFAULTS | pod_requests(pod, status=True)
+        total = _DEFAULTS | pod_requests(pod, status=True, by_container=by_container)
     else:
-        total = pod_requests(pod, status=True, defaults=_DEFAULTS)
+        total = pod_requests(pod, status=True, defaults=_DEFAULTS, by_container=by_container)
     return quantity.milli(total.get(CPU, 0)), quantity.whole(total.get(MEMORY, 0))
 
 
@@ -96,40 +103,96 @@ def pod_requests(
     status: bool = False,
     pod_level: bool = True,
     defaults: Mapping[str, int] | None = None,
+    by_container: bool = False,
 ) -> Nanos:
     """Return a pod's exact requests by resource name.
 
     `status` takes what the kubelet has allocated into account, `pod_level` the pod-level requests,
-    `defaults` are filled in for each container that does not name the resource.
+    `defaults` are filled in for each container that does not name the resource. While a pod is
+    resized the largest of what is asked for, allocated and in force counts: of the whole pod, or
+    (`by_container`, as 1.36 did) of each container.
     """
-    spec = pod.spec
-    statuses = _statuses(pod) if status else {}
     infeasible = status and _resize_infeasible(pod)
+    if not status:
+        total = _aggregate(pod, _spec_requests, defaults)
+    elif by_container:
+        total = _aggregate(pod, _by_container(pod, infeasible), defaults)
+    else:
+        total = _whole_pod(pod, infeasible, defaults)
+    if pod_level and has_pod_level_requests(pod):
+        total.update(_pod_level(pod, status, infeasible, by_container))
+    if pod.spec.overhead:
+        total = _sum((total, parse_all(pod.spec.overhead, "spec.overhead")))
+    return total
 
-    def asked(container: Container, use_status: bool) -> Nanos:
-        found = statuses.get(container.name) if use_status else None
-        own = parse_all(container.resources.requests, f"container {container.name}: requests")
-        if found is not None:
-            own = _effective(own, found, infeasible)
-        return {**defaults, **own} if defaults else own
 
-    total = _sum(asked(container, True) for container in spec.containers)
+Asked = Callable[[Container], Nanos]
+"""What a container counts with."""
+
+
+def _aggregate(pod: Pod, asked: Asked, defaults: Mapping[str, int] | None) -> Nanos:
+    """Containers and sidecars together, or what the neediest init container leaves room for."""
+
+    def filled(container: Container) -> Nanos:
+        return {**defaults, **asked(container)} if defaults else asked(container)
+
+    total = _sum(filled(container) for container in pod.spec.containers)
     sidecars: Nanos = {}
     peak: Nanos = {}
-    for container in spec.init_containers:
-        own = asked(container, container.restartable)
+    for container in pod.spec.init_containers:
+        own = filled(container)
         if container.restartable:
             total = _sum((total, own))
             sidecars = _sum((sidecars, own))
             peak = _max((peak, sidecars))
         else:
             peak = _max((peak, _sum((own, sidecars))))
-    total = _max((total, peak))
-    if pod_level and has_pod_level_requests(pod):
-        total.update(_pod_level(pod, status, infeasible))
-    if spec.overhead:
-        total = _sum((total, parse_all(spec.overhead, "spec.overhead")))
-    return total
+    return _max((total, peak))
+
+
+def _spec_requests(container: Container) -> Nanos:
+    return parse_all(container.resources.requests, f"container {container.name}: requests")
+
+
+def _by_container(pod: Pod, infeasible: bool) -> Asked:
+    statuses = {name: s for name, s in _statuses(pod).items() if s.resources is not None}
+    plain_init = {c.name for c in pod.spec.init_containers if not c.restartable}
+
+    def asked(container: Container) -> Nanos:
+        own = _spec_requests(container)
+        found = None if container.name in plain_init else statuses.get(container.name)
+        if found is None:
+            return own
+        given = parse_all(found.resources.requests) if found.resources else {}
+        allocated = parse_all(found.allocated_resources)
+        return _max((given, allocated) if infeasible else (own, given, allocated))
+
+    return asked
+
+
+def _whole_pod(pod: Pod, infeasible: bool, defaults: Mapping[str, int] | None) -> Nanos:
+    statuses = _statuses(pod)
+
+    def allocated(container: Container) -> Nanos:
+        found = statuses.get(container.name)
+        if found is not None and found.allocated_resources:
+            return parse_all(found.allocated_resources)
+        return {} if infeasible else _spec_requests(container)
+
+    def in_force(container: Container) -> Nanos:
+        found = statuses.get(container.name)
+        if found is not None and found.resources is not None and found.resources.requests:
+            return parse_all(found.resources.requests)
+        return allocated(container)
+
+    own = pod.status.resources
+    if own is not None and own.requests and pod.status.allocated_resources:
+        held = [parse_all(own.requests), parse_all(pod.status.allocated_resources)]
+    else:
+        held = [_aggregate(pod, in_force, defaults), _aggregate(pod, allocated, defaults)]
+    if not infeasible:
+        held.append(_aggregate(pod, _spec_requests, defaults))
+    return _max(held)
 
 
 def has_pod_level_requests(pod: Pod) -> bool:
@@ -142,35 +205,28 @@ def supports_pod_level(name: str) -> bool:
     return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
-def _pod_level(pod: Pod, status: bool, infeasible: bool) -> Nanos:
-    own = (
-        parse_all(pod.spec.resources.requests, "spec.resources.requests")
-        if pod.spec.resources
-        else {}
-    )
+def _pod_level(pod: Pod, status: bool, infeasible: bool, by_container: bool) -> Nanos:
+    spec = pod.spec.resources
+    own = parse_all(spec.requests, "spec.resources.requests") if spec else {}
+    names = set(own)
     if status and pod.status.resources is not None:
         given = parse_all(pod.status.resources.requests)
         allocated = parse_all(pod.status.allocated_resources)
         own = _max((given, allocated) if infeasible else (own, given, allocated))
+    if by_container:
+        own = {name: own.get(name, 0) for name in names}
     return {name: amount for name, amount in own.items() if supports_pod_level(name)}
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    found = {s.name: s for s in pod.status.container_statuses if s.resources is not None}
-    found.update((s.name, s) for s in pod.status.init_container_statuses if s.resources is not None)
-    return found
+    status = pod.status
+    return {s.name: s for s in (*status.init_container_statuses, *status.container_statuses)}
 
 
 def _resize_infeasible(pod: Pod) -> bool:
     return any(
         c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions
     )
-
-
-def _effective(own: Nanos, status: ContainerStatus, infeasible: bool) -> Nanos:
-    given = parse_all(status.resources.requests) if status.resources else {}
-    allocated = parse_all(status.allocated_resources)
-    return _max((given, allocated) if infeasible else (own, given, allocated))
 
 
 def parse_all(resources: Resources, field: str = "resources") -> Nanos:

@@ -16,24 +16,34 @@ def command() -> None:
     """Print, validate and convert scheduler configuration."""
 
 
-_gates = click.option(
+_feature_gates = click.option(
     "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to assume."
+)
+_emulated_version = click.option(
+    "--emulated-version", default="", metavar="1.36|1.37", help="Defaults of this version."
 )
 
 
 @command.command("print-default")
-@_gates
-def print_default(feature_gates: str) -> None:
+@_feature_gates
+@_emulated_version
+def print_default(feature_gates: str, emulated_version: str) -> None:
     """Print the configuration that an empty file means."""
     from bayplan.api import yaml
-    from bayplan.config import default_config, parse_gates, to_data
+    from bayplan.config import default_config, parse_gates, parse_version, to_data
 
-    click.echo(yaml.dump(to_data(default_config(parse_gates(feature_gates)))), nl=False)
+    click.echo(
+        yaml.dump(
+            to_data(default_config(parse_gates(feature_gates, parse_version(emulated_version))))
+        ),
+        nl=False,
+    )
 
 
 @command.command("validate")
 @click.argument("file", type=click.Path(path_type=Path))
-@_gates
+@_feature_gates
+@_emulated_version
 @click.option(
     "--plugins",
     "modules",
@@ -42,15 +52,21 @@ def print_default(feature_gates: str) -> None:
     help="A module or file with more plugins; may be given several times.",
 )
 @click.pass_context
-def validate(ctx: click.Context, file: Path, feature_gates: str, modules: tuple[str, ...]) -> None:
+def validate(
+    ctx: click.Context,
+    file: Path,
+    feature_gates: str,
+    emulated_version: str,
+    modules: tuple[str, ...],
+) -> None:
     """Check FILE and tell every problem of it; exit 1 if there is one.
 
     Beyond the values, every profile is put together: plugins must exist and fit where they are
     enabled.
     """
-    from bayplan.config import InvalidConfig, load_file, parse_gates
+    from bayplan.config import InvalidConfig, load_file, parse_gates, parse_version
 
-    gates = parse_gates(feature_gates)
+    gates = parse_gates(feature_gates, parse_version(emulated_version))
     try:
         loaded = load_file(file, gates)
         _build(loaded.config, gates, modules)
@@ -79,22 +95,23 @@ def _build(
 
     registry = load_registry(modules)
     try:
-        Engine.build(config, registry, Cache(), gates=gates)
+        Engine.build(config, registry, Cache(gates=gates), gates=gates)
     except ConfigError as problem:
         raise InvalidConfig([str(problem)]) from problem
 
 
 @command.command("convert")
 @click.argument("file", type=click.Path(path_type=Path))
-@_gates
+@_feature_gates
+@_emulated_version
 @click.option("--complete", is_flag=True, help="Also write every default.")
-def convert(file: Path, feature_gates: str, complete: bool) -> None:
+def convert(file: Path, feature_gates: str, emulated_version: str, complete: bool) -> None:
     """Print FILE, of whatever age, as kubescheduler.config.k8s.io/v1."""
     from bayplan.api import yaml
-    from bayplan.config import load_file, parse_gates, to_data
+    from bayplan.config import load_file, parse_gates, parse_version, to_data
     from bayplan.config.load import read_document
 
-    loaded = load_file(file, parse_gates(feature_gates))
+    loaded = load_file(file, parse_gates(feature_gates, parse_version(emulated_version)))
     for text in loaded.warnings:
         click.echo(f"warning: {text}", err=True)
     data = to_data(loaded.config) if complete else read_document(file)

@@ -17,12 +17,16 @@ from typing import Any
 
 import click
 
+from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance.compare import differences, leaving
 from bayplan.errors import BayplanError
 
 Body = dict[str, Any]
-Decide = Callable[[Body, Body, Body | None], Body]
-"""Takes `objects`, `pod` and `config` of a recorded decision and returns a body like `expect`."""
+Decide = Callable[[Body], Body]
+"""Takes a recorded decision and returns a body like `expect`."""
+
+FIRST_RECORDED = "1.36"
+"""The version of recordings that name none."""
 
 
 def read(path: Path) -> Iterator[Body]:
@@ -51,11 +55,13 @@ def _parse(line: str, path: Path, number: int) -> Body:
     return row
 
 
-def engine_decide(objects: Body, pod: Body, config: Body | None) -> Body:
-    """Decide with the engine."""
+def engine_decide(row: Body, version: str = "") -> Body:
+    """Decide with the engine, as the version that was recorded or the one given does."""
     from bayplan.engine.replay import decide
 
-    return decide(objects, pod, config)
+    version = version or parse_version(row.get("version", FIRST_RECORDED))
+    gates = FeatureGates(row.get("gates"), version)
+    return decide(row["objects"], row["pod"], row.get("config"), gates=gates)
 
 
 def replay(rows: Iterator[Body], decide: Decide, *, show: int) -> tuple[int, int]:
@@ -68,7 +74,7 @@ def replay(rows: Iterator[Body], decide: Decide, *, show: int) -> tuple[int, int
         try:
             lines = differences(
                 row["expect"],
-                decide(row["objects"], row["pod"], row.get("config")),
+                decide(row),
                 leaving(row),
             )
         except BayplanError as problem:
@@ -95,7 +101,10 @@ def replay(rows: Iterator[Body], decide: Decide, *, show: int) -> tuple[int, int
 )
 @click.option("--family", multiple=True, help="Only this family of decisions; may be repeated.")
 @click.option("--id", "ids", multiple=True, help="Only this decision; may be repeated.")
-def command(file: Path, show: int, family: tuple[str, ...], ids: tuple[str, ...]) -> None:
+@click.option("--emulated-version", default="", help="Decide as this version, not the recorded.")
+def command(
+    file: Path, show: int, family: tuple[str, ...], ids: tuple[str, ...], emulated_version: str
+) -> None:
     """Decide recorded decisions of kube-scheduler again and compare.
 
     FILE is a .jsonl or .jsonl.gz recording. Exits 0 only when all decisions agree.
@@ -105,6 +114,7 @@ def command(file: Path, show: int, family: tuple[str, ...], ids: tuple[str, ...]
         for row in read(file)
         if (not family or row["family"] in family) and (not ids or row["id"] in ids)
     )
-    agreeing, total = replay(rows, engine_decide, show=show)
+    version = parse_version(emulated_version) if emulated_version else ""
+    agreeing, total = replay(rows, lambda row: engine_decide(row, version), show=show)
     click.echo(f"agreement: {agreeing}/{total}")
     sys.exit(0 if agreeing == total and total else 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from bayplan.config import DEFAULT_GATES
+from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance import fuzz
 from bayplan.conformance.oracle import Oracle
 from bayplan.errors import BayplanError
@@ -86,7 +86,8 @@ def command(
     with Oracle(program) as oracle:
         version = oracle.describe()["version"]
         click.echo(f"oracle {version}, seed {seed}, {len(families)} families")
-        fuzzer = fuzz.Fuzzer(oracle, DEFAULT_GATES)
+        minor = ".".join(version.split(".")[:2])
+        fuzzer = fuzz.Fuzzer(oracle, FeatureGates(version=parse_version(minor)))
         progress = _Progress(count)
         for case in _limited(fuzz.cases(families, seed, count), seconds):
             found = fuzzer.check(case)

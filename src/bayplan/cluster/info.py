@@ -16,7 +16,7 @@ import msgspec
 
 from bayplan.api import Node, Pod, PodAffinityTerm, Volume, WeightedPodAffinityTerm
 from bayplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
-from bayplan.api.requests import PodResources, pod_resources
+from bayplan.api.requests import PodResources, has_own_status, pod_resources
 from bayplan.cluster.resources import CPU_ID, EPHEMERAL_ID, MEMORY_ID, resource_id
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class PodTraits:
         "used",
     )
 
-    def __init__(self, pod: Pod) -> None:
-        self.resources: PodResources = pod_resources(pod)
+    def __init__(self, pod: Pod, by_container: bool = False) -> None:
+        self.resources: PodResources = pod_resources(pod, by_container=by_container)
         self.fit: tuple[tuple[int, int], ...] = _vector(self.resources.fit)
         """What the pod needs to be placed, as (resource id, amount), in id order."""
         self.used: tuple[tuple[int, int], ...] = _vector(self.resources.used)
@@ -224,10 +224,11 @@ class PodInfos:
     """Makes PodInfo for pods, sharing traits between pods of one signature.
 
     Keeps at most `limit` signatures, forgetting the oldest half when full; traits live on as long
-    as a pod uses them.
+    as a pod uses them. For `by_container` see `bayplan.api.requests`.
     """
 
-    def __init__(self, limit: int = 65536) -> None:
+    def __init__(self, limit: int = 65536, *, by_container: bool = False) -> None:
+        self._by_container = by_container
         self._traits: dict[bytes, tuple[bytes, PodTraits]] = {}
         self._limit = limit
 
@@ -235,7 +236,7 @@ class PodInfos:
         """Work out a pod; `node_name` overrides `spec.nodeName` for assumed pods."""
         key = signature(pod)
         node = node_name or pod.spec.node_name
-        if _has_own_resources(pod):
+        if has_own_status(pod):
             status = pod.status
             own = (status.resources, status.allocated_resources, status.container_statuses)
             key += _ENCODER.encode((*own, status.init_container_statuses, status.conditions))
@@ -244,20 +245,9 @@ class PodInfos:
             if len(self._traits) >= self._limit:
                 for old in list(self._traits)[: self._limit // 2]:
                     del self._traits[old]
-            known = self._traits[key] = (key, PodTraits(pod))
+            known = self._traits[key] = (key, PodTraits(pod, self._by_container))
         # The first key is shared, so that 500,000 equal pods do not hold 500,000 equal strings.
         return PodInfo(pod, known[1], known[0], node)
-
-
-def _has_own_resources(pod: Pod) -> bool:
-    """Whether the pod's status changes what it uses (an in-place resize)."""
-    status = pod.status
-    if status.resources is not None or status.allocated_resources:
-        return True
-    for item in status.container_statuses + status.init_container_statuses:
-        if item.resources is not None or item.allocated_resources:
-            return True
-    return False
 
 
 class NodeInfo:

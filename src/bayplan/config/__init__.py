@@ -16,7 +16,14 @@ from bayplan.config.duration import Duration, format_duration, parse_duration
 from bayplan.config.encode import to_data
 from bayplan.config.expansion import ExpandedPlugins, expand
 from bayplan.config.fields import InvalidConfig
-from bayplan.config.gates import DEFAULT_GATES, FeatureGates, parse_gates
+from bayplan.config.gates import (
+    DEFAULT_GATES,
+    NEWEST,
+    VERSIONS,
+    FeatureGates,
+    parse_gates,
+    parse_version,
+)
 from bayplan.config.load import Loaded, complete, default_config, from_data, load, load_file
 from bayplan.config.types import (
     API_VERSION,
@@ -40,6 +47,8 @@ __all__ = [
     "DEFAULT_GATES",
     "EXTENSION_POINTS",
     "KIND",
+    "NEWEST",
+    "VERSIONS",
     "ClientConnectionConfiguration",
     "DefaultPreemptionArgs",
     "Duration",
@@ -75,5 +84,6 @@ __all__ = [
     "load_file",
     "parse_duration",
     "parse_gates",
+    "parse_version",
     "to_data",
 ]

@@ -27,8 +27,8 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 _DEFAULT_PLUGINS = (
     ("SchedulingGates", 0, ""),
     ("PrioritySort", 0, ""),
-    ("NodeUnschedulable", 0, ""),
     ("NodeName", 0, ""),
+    ("NodeUnschedulable", 0, ""),
     ("TaintToleration", 3, ""),
     ("NodeAffinity", 2, ""),
     ("NodePorts", 0, ""),
@@ -51,12 +51,26 @@ _DEFAULT_PLUGINS = (
 )
 
 
+def _is_on(gate: str, gates: FeatureGates) -> bool:
+    if gate == "GangScheduling":
+        return gangs_are_on(gates)
+    return not gate or gates[gate]
+
+
+def gangs_are_on(gates: FeatureGates) -> bool:
+    """Whether pod groups are placed as a whole; 1.37 folded the gate into GenericWorkload."""
+    return gates["GenericWorkload" if gates.since("1.37") else "GangScheduling"]
+
+
 def default_plugins(gates: FeatureGates) -> Plugins:
     """The plugins of a profile that says nothing."""
+    known = list(_DEFAULT_PLUGINS)
+    if not gates.since("1.37"):
+        # 1.37 asks NodeName first
+        first = known.index(("NodeName", 0, ""))
+        known[first], known[first + 1] = known[first + 1], known[first]
     enabled = tuple(
-        Plugin(name=name, weight=weight)
-        for name, weight, gate in _DEFAULT_PLUGINS
-        if not gate or gates[gate]
+        Plugin(name=name, weight=weight) for name, weight, gate in known if _is_on(gate, gates)
     )
     return Plugins(multi_point=PluginSet(enabled=enabled))
 

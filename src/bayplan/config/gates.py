@@ -1,15 +1,27 @@
-"""Feature gates: the names and defaults of Kubernetes 1.36.
+"""Feature gates and versions: what Kubernetes 1.36 and 1.37 know, and what is on in each.
 
 kube-scheduler accepts every gate of Kubernetes, so that one `--feature-gates` line serves all
 parts of a control plane; so do we. A gate that the engine does not read changes nothing here.
 Gates may hang on others (`GangScheduling` needs `GenericWorkload`), and a locked gate cannot be
-changed.
+changed. The table is `gates.txt` beside this module.
+
+What a version does differently without a gate is asked with `gates.since("1.37")`.
 """
 
 import enum
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
 
 from bayplan.config.fields import InvalidConfig
+
+VERSIONS = ("1.36", "1.37")
+NEWEST = VERSIONS[-1]
+
+FOLDED = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
+"""Gates that a later version made part of another: still taken there, so that one line of gates
+serves both versions; they change nothing of their own."""
 
 
 class Stage(enum.Enum):
@@ -21,170 +33,44 @@ class Stage(enum.Enum):
     DEPRECATED = "DEPRECATED"
 
 
-_TABLE: dict[tuple[Stage, bool, bool], str] = {
-    # (stage, default, locked): names
-    (Stage.ALPHA, False, False): """
-        APIServingWithRoutine AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
-        CPUManagerPolicyAlphaOptions CRIListStreaming CSIVolumeHealth ClientsAllowCBOR
-        ClientsPreferCBOR ContainerStopSignals CrossNamespaceVolumeDataSource
-        DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus
-        DRAWorkloadResourceClaims EventedPLEG GangScheduling GenericWorkload HPAScaleToZero
-        ImageVolumeWithDigest InPlacePodVerticalScalingExclusiveCPUs
-        InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace LoggingAlphaOptions
-        ManifestBasedAdmissionControlConfig MemoryQoS MutablePVNodeAffinity
-        PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI
-        PodLevelResourceManagers PodLogsQuerySplitStreams PodsAPI QOSReserved
-        ReduceDefaultCrashLoopBackOffDecay RuntimeClassInImageCriApi ShardedListAndWatch
-        StorageCapacityScoring StorageVersionAPI TaintTolerationComparisonOperators
-        TopologyAwareWorkloadScheduling TopologyManagerPolicyAlphaOptions
-        UserNamespacesHostNetworkSupport VolumeLimitScaling WindowsCPUAndMemoryAffinity
-        WorkloadAwarePreemption WorkloadWithJob genericfeatures.APIServingWithRoutine
-        genericfeatures.AllowUnsafeMalformedObjectDeletion
-        genericfeatures.CBORServingAndStorage
-        genericfeatures.ManifestBasedAdmissionControlConfig
-        genericfeatures.ShardedListAndWatch genericfeatures.StorageVersionAPI
-        kcmfeatures.CloudControllerManagerWatchBasedRoutesReconciliation
-        kcmfeatures.CloudControllerManagerWebhook
-    """,
-    (Stage.BETA, False, False): """
-        ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
-        CoordinatedLeaderElection DRADeviceTaintRules
-        LocalStorageCapacityIsolationFSQuotaMonitoring MaxUnavailableStatefulSet
-        PodCertificateRequest SELinuxMount SchedulerAsyncAPICalls StorageVersionMigrator
-        genericfeatures.ConcurrentWatchObjectDecode
-    """,
-    (Stage.BETA, True, False): """
-        APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth AtomicFIFO
-        AuthorizePodWebsocketUpgradeCreatePermission CPUManagerPolicyBetaOptions
-        ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowTLSCacheGC
-        ComponentFlagz ComponentStatusz ConstrainedImpersonation ContainerCheckpoint
-        ContainerRestartRules ContextualLogging DRAConsumableCapacity
-        DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource
-        DRAPartitionableDevices DRAResourceClaimDeviceStatus
-        DRAResourceClaimGranularStatusAuthorization DRASchedulerFilterTimeout
-        DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas
-        DetectCacheInconsistency EnvFiles ExtendWebSocketsToKubelet GracefulNodeShutdown
-        GracefulNodeShutdownBasedOnPodPriority HPAConfigurableTolerance HostnameOverride
-        InOrderInformersBatchProcess InPlacePodLevelResourcesVerticalScaling
-        InPlacePodVerticalScalingInitContainers KubeletCrashLoopBackOffMax
-        KubeletEnsureSecretPulledImages KubeletSeparateDiskGC
-        KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
-        LoggingBetaOptions MatchLabelKeysInPodTopologySpread
-        MatchLabelKeysInPodTopologySpreadSelectorMerge MutablePodResourcesForSuspendedJobs
-        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures
-        NominatedNodeNameForExpectation OpenAPIEnums OpportunisticBatching
-        PLEGOnDemandRelist PodDeletionCost PodLevelResources
-        PodReadyToStartContainersCondition PodTopologyLabelsAdmission PortForwardWebsockets
-        PreventStaticPodAPIReferences RelaxedServiceNameValidation ReloadKubeletClientCAFile
-        ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus
-        ResourceHealthStatusMessage RestartAllContainersOnContainerExits
-        RotateKubeletServerCertificate SchedulerAsyncPreemption SchedulerPopFromBackoffQ
-        ServiceAccountNodeAudienceRestriction SizeBasedListCostEstimate
-        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
-        StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
-        StatefulSetSemanticRevisionComparison StorageVersionHash StrictIPCIDRValidation
-        StructuredAuthenticationConfigurationEgressSelector
-        StructuredAuthenticationConfigurationJWKSMetrics
-        TokenRequestServiceAccountUIDValidation TopologyManagerPolicyBetaOptions
-        TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
-        UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
-        WatchCacheInitializationPostStartHook WatchList WatchListClient
-        WindowsGracefulNodeShutdown apiextensionsfeatures.CRDObservedGenerationTracking
-        genericfeatures.APIResponseCompression genericfeatures.APIServerIdentity
-        genericfeatures.AllowParsingUserUIDFromCertAuth
-        genericfeatures.ConstrainedImpersonation genericfeatures.DeclarativeValidationBeta
-        genericfeatures.DetectCacheInconsistency genericfeatures.ListFromCacheSnapshot
-        genericfeatures.OpenAPIEnums genericfeatures.RemoteRequestHeaderUID
-        genericfeatures.SizeBasedListCostEstimate genericfeatures.StorageVersionHash
-        genericfeatures.StructuredAuthenticationConfigurationEgressSelector
-        genericfeatures.StructuredAuthenticationConfigurationJWKSMetrics
-        genericfeatures.TokenRequestServiceAccountUIDValidation
-        genericfeatures.UnauthenticatedHTTP2DOSMitigation
-        genericfeatures.UnknownVersionInteroperabilityProxy
-        genericfeatures.WatchCacheInitializationPostStartHook genericfeatures.WatchList
-        zpagesfeatures.ComponentFlagz zpagesfeatures.ComponentStatusz
-    """,
-    (Stage.DEPRECATED, False, False): """
-        AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
-        ChangeContainerStatusOnKubeletRestart DeclarativeValidationTakeover KMSv1
-        KubeletRegistrationGetOnExistsOnly SeparateCacheWatchRPC WindowsHostNetwork
-        genericfeatures.DeclarativeValidationTakeover genericfeatures.KMSv1
-        genericfeatures.SeparateCacheWatchRPC
-    """,
-    (Stage.DEPRECATED, False, True): """
-        AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver
-    """,
-    (Stage.DEPRECATED, True, False): """
-        KubeletPodResourcesListUseActivePods ServiceCIDRStatusFieldWiping
-        StorageNamespaceIndex
-    """,
-    (Stage.DEPRECATED, True, True): """
-        AggregatedDiscoveryRemoveBetaType DisableCPUQuotaWithExclusiveCPUs
-        DisableNodeKubeProxyVersion genericfeatures.AggregatedDiscoveryRemoveBetaType
-    """,
-    (Stage.GA, True, False): """
-        AllowServiceExternalIPs CRDValidationRatcheting CustomResourceFieldSelectors
-        DRAPrioritizedList InformerResourceVersion MutatingAdmissionPolicy RetryGenerateName
-        SidecarContainers apiextensionsfeatures.CustomResourceFieldSelectors
-        genericfeatures.MutatingAdmissionPolicy genericfeatures.RetryGenerateName
-    """,
-    (Stage.GA, True, True): """
-        APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
-        AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache
-        CPUManagerPolicyOptions CSIServiceAccountTokenSecrets ComponentSLIs
-        ConsistentListFromCache CustomCPUCFSQuotaPeriod DRAAdminAccess DeclarativeValidation
-        DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout
-        ExternalServiceAccountTokenSigner ImageMaximumGCAge ImageVolume InOrderInformers
-        InPlacePodVerticalScaling JobBackoffLimitPerIndex JobManagedBy
-        JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
-        KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources
-        KubeletPodResourcesGet KubeletTracing LogarithmicScaleDown
-        MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator MutableCSINodeAllocatableCount
-        NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread NodeLogQuery NodeSwap
-        OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero
-        PodObservedGenerationTracking PodSchedulingReadiness PreferSameTrafficDistribution
-        ProcMountType RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
-        RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation
-        ResilientWatchCacheInitialization SELinuxChangePolicy SELinuxMountReadWriteOncePod
-        SchedulerQueueingHints SeparateTaintEvictionController ServiceAccountTokenJTI
-        ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
-        ServiceAccountTokenPodNodeInfo StreamingCollectionEncodingToJSON
-        StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration
-        SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions
-        UserNamespacesSupport VolumeAttributesClass WinDSR WinOverlay
-        apiextensionsfeatures.CRDValidationRatcheting genericfeatures.APIServerTracing
-        genericfeatures.AnonymousAuthConfigurableEndpoints
-        genericfeatures.AuthorizeWithSelectors genericfeatures.BtreeWatchCache
-        genericfeatures.ConsistentListFromCache genericfeatures.DeclarativeValidation
-        genericfeatures.ResilientWatchCacheInitialization
-        genericfeatures.StructuredAuthenticationConfiguration
-    """,
-}
+class Gate(NamedTuple):
+    """A feature gate in one version."""
 
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "GangScheduling": ("GenericWorkload",),
-    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
-    "WorkloadAwarePreemption": ("GangScheduling",),
-    "WorkloadWithJob": ("GenericWorkload",),
-    "DRADeviceBindingConditions": ("DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
-    "DRADeviceTaintRules": ("DRADeviceTaints",),
-    "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),
-    "InPlacePodLevelResourcesVerticalScaling": (
-        "InPlacePodVerticalScaling",
-        "PodLevelResources",
-        "NodeDeclaredFeatures",
-    ),
-}
+    stage: Stage
+    default: bool
+    locked: bool
+    needs: tuple[str, ...]
+
+
+@cache
+def gates_of(version: str) -> Mapping[str, Gate]:
+    """Every gate that a version knows."""
+    text = (resources.files(__package__) / "gates.txt").read_text(encoding="utf-8")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    column = lines[0].index(version)
+    return {line[0]: _gate(line[column]) for line in lines[1:] if line[column] != "-"}
+
+
+def _gate(text: str) -> Gate:
+    spec, _, needs = text.partition(">")
+    stage, default, *locked = spec.split(":")
+    names = tuple(needs.split(",")) if needs else ()
+    return Gate(Stage(stage.upper()), default == "on", bool(locked), names)
 
 
 class FeatureGates:
-    """Which features are on. Immutable once made; ask with `gates["Name"]`."""
+    """Which features are on in a version. Immutable once made; ask with `gates["Name"]`."""
 
-    def __init__(self, changes: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, changes: Mapping[str, bool] | None = None, version: str = NEWEST) -> None:
         """Start from the defaults and apply `changes`; raise InvalidConfig with all problems."""
-        self._stage = {n: key for key, names in _TABLE.items() for n in names.split()}
-        self._on = {name: default for name, (_, default, _) in self._stage.items()}
-        self.changed = dict(changes or {})
+        self.version = version
+        self._gates = gates_of(version)
+        self._on = {name: gate.default for name, gate in self._gates.items()}
+        self.changed = {
+            name: on
+            for name, on in (changes or {}).items()
+            if name in self._gates or name not in FOLDED
+        }
         problems = [text for name in self.changed if (text := self._problem(name))]
         if problems:
             raise InvalidConfig(problems)
@@ -192,55 +78,72 @@ class FeatureGates:
             if word in self.changed:
                 self._on |= {
                     name: self.changed[word]
-                    for name, (its, _, locked) in self._stage.items()
-                    if its is stage and not locked
+                    for name, gate in self._gates.items()
+                    if gate.stage is stage and not gate.locked
                 }
-        self._on |= {n: v for n, v in self.changed.items() if n in self._stage}
+        self._on |= {n: v for n, v in self.changed.items() if n in self._gates}
         self._check_needs()
 
     def _problem(self, name: str) -> str | None:
         if name in ("AllAlpha", "AllBeta"):
             return None
-        if name not in self._stage:
+        if name not in self._gates:
             return f"unrecognized feature gate: {name}"
-        _, default, locked = self._stage[name]
-        if locked and self.changed[name] != default:
-            on = str(default).lower()
+        gate = self._gates[name]
+        if gate.locked and self.changed[name] != gate.default:
+            on = str(gate.default).lower()
             value = str(self.changed[name]).lower()
             return f"cannot set feature gate {name} to {value}, feature is locked to {on}"
         return None
 
     def _check_needs(self) -> None:
         problems = [
-            f"{name} is enabled, but depends on features that are disabled: "
-            f"[{' '.join(n for n in needs if not self._on[n])}]"
-            for name, needs in _NEEDS.items()
-            if self._on[name] and not all(self._on[n] for n in needs)
+            f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
+            for name, gate in self._gates.items()
+            if self._on[name]
+            and (missing := [need for need in gate.needs if not self._on.get(need, True)])
         ]
         if problems:
             raise InvalidConfig(problems)
 
     def __getitem__(self, name: str) -> bool:
-        """Whether a feature is on; an unknown name is a programmer's error."""
+        """Whether a feature is on; a name that no version knows is a programmer's error.
+
+        A gate that this version does not know yet, or no more, is off: what was behind it then is
+        asked by `since`.
+        """
+        if name not in self._on:
+            if not any(name in gates_of(version) for version in VERSIONS):
+                raise KeyError(name)
+            return False
         return self._on[name]
+
+    def since(self, version: str) -> bool:
+        """Whether the version is this one or a later one."""
+        return VERSIONS.index(self.version) >= VERSIONS.index(version)
+
+    def with_changes(self, changes: Mapping[str, bool]) -> "FeatureGates":
+        """These gates of the same version with more changes."""
+        return FeatureGates({**self.changed, **changes}, self.version)
 
     def names(self) -> list[str]:
         """Every known gate, sorted."""
-        return sorted(self._stage)
+        return sorted(self._gates)
 
     def stage(self, name: str) -> Stage:
-        return self._stage[name][0]
+        return self._gates[name].stage
 
     def locked(self, name: str) -> bool:
-        return self._stage[name][2]
+        return self._gates[name].locked
 
 
-def parse_gates(text: str) -> FeatureGates:
-    """Read `--feature-gates A=true,B=false`."""
+def parse_gates(text: str, version: str = NEWEST) -> FeatureGates:
+    """Read `--feature-gates A=true,B=false`; a name may be written `kube:A`."""
     changes: dict[str, bool] = {}
     problems = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in item.partition("="))
+        name = name.removeprefix("kube:")
         if not equals:
             problems.append(f"missing bool value for feature gate key: {item}")
         elif value in ("1", "t", "T", "TRUE", "true", "True"):
@@ -251,7 +154,21 @@ def parse_gates(text: str) -> FeatureGates:
             problems.append(f"invalid value of {name}={value}, expected true or false")
     if problems:
         raise InvalidConfig(problems)
-    return FeatureGates(changes)
+    return FeatureGates(changes, version)
+
+
+def parse_version(text: str) -> str:
+    """Read `--emulated-version 1.36` or `kube=1.36`; nothing is the newest."""
+    found = NEWEST
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        found = item.rpartition("=")[2].removeprefix("v")
+        if "=" in item and item.partition("=")[0] != "kube":
+            raise InvalidConfig([f'emulated-version "{item}": component not registered; use kube'])
+        if found not in VERSIONS:
+            raise InvalidConfig(
+                [f'emulated-version "{item}": not one of {", ".join(VERSIONS)}, the versions known']
+            )
+    return found
 
 
 DEFAULT_GATES = FeatureGates()

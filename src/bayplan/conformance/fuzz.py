@@ -110,7 +110,7 @@ class Fuzzer:
 def ours(case: Body, gates: FeatureGates) -> Body:
     """What the engine decides on a case; a refusal is an answer, which shows as a difference."""
     if case.get("gates"):
-        gates = FeatureGates({**gates.changed, **case["gates"]})
+        gates = gates.with_changes(case["gates"])
     try:
         return decide(case["objects"], case["pod"], case.get("config"), gates=gates)
     except BayplanError as problem:

@@ -10,7 +10,35 @@ from typing import Any
 
 Body = dict[str, Any]
 
-KNOWN: dict[str, Callable[[Body, list[str]], bool]] = {}
+
+def _doubled_ports(case: Body, lines: list[str]) -> bool:
+    """Two placed pods hold one host port of a node, which only a bypassed scheduler brings about.
+
+    The real node info keeps ports in a set: it forgets the port when one of the two goes, and
+    preemption then believes that evicting one is enough.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for pod in case["objects"].get("pods") or ():
+        for port in _host_ports(pod):
+            if port in seen:
+                return all(line.startswith(("message", "postFilter")) for line in lines)
+            seen.add(port)
+    return False
+
+
+def _host_ports(pod: Body) -> set[tuple[object, ...]]:
+    node = pod["spec"].get("nodeName")
+    return {
+        (node, port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports") or ()
+        if node and port.get("hostPort")
+    }
+
+
+KNOWN: dict[str, Callable[[Body, list[str]], bool]] = {
+    "two placed pods hold one host port": _doubled_ports,
+}
 
 
 def known(case: Body, lines: list[str]) -> str:

@@ -13,6 +13,7 @@ from collections import Counter
 
 from bayplan.api import Node, Object, Pod
 from bayplan.cluster.limits import Limits
+from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.errors import BayplanError
 from bayplan.framework import ClusterObjects, NodeTable, Nominator, PodInfo, PodInfos, WaitingPods
 
@@ -24,12 +25,14 @@ class CacheError(BayplanError):
 class Cache:
     """Nodes, pods and other objects; feed it events, read its table."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(
+        self, limits: Limits | None = None, *, gates: FeatureGates = DEFAULT_GATES
+    ) -> None:
         self.limits = limits or Limits()
         """How much is remembered, here and by the engine."""
         self.table = NodeTable(self.limits)
         self.objects = ClusterObjects()
-        self.infos = PodInfos(self.limits.signatures)
+        self.infos = PodInfos(self.limits.signatures, by_container=not gates.since("1.37"))
         self.nominator = Nominator()
         self.waiting = WaitingPods()
         self._pods: dict[str, PodInfo] = {}

@@ -75,7 +75,7 @@ class Engine:
         records: RecordRing | None = None,
     ) -> Engine:
         """Make the profiles of a complete configuration; raises ConfigError."""
-        cache = cache or Cache()
+        cache = cache or Cache(gates=gates)
         shared = Handle(
             table=cache.table,
             objects=cache.objects,

@@ -18,6 +18,7 @@ from bayplan.config import (
     default_config,
     load_file,
     parse_gates,
+    parse_version,
 )
 from bayplan.framework.contract.registry import Factory
 from bayplan.plugins import in_tree_registry
@@ -41,10 +42,11 @@ def load_settings(
     config: str | Path = "",
     *,
     feature_gates: str = "",
+    emulated_version: str = "",
     registry: Mapping[str, Factory] | None = None,
 ) -> Settings:
     """Read a configuration file, or take the defaults; raises ConfigError."""
-    gates = parse_gates(feature_gates) if feature_gates else DEFAULT_GATES
+    gates = parse_gates(feature_gates, parse_version(emulated_version))
     plugins = in_tree_registry() if registry is None else registry
     if not config:
         return Settings(default_config(gates), gates, plugins)

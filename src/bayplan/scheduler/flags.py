@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from bayplan.config import parse_duration
+from bayplan.config import VERSIONS, parse_duration
 from bayplan.errors import ConfigError, DecodeError
 
 Kind = Literal["string", "bool", "int", "float", "duration", "list"]
@@ -93,7 +93,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "feature gate": (
         Flag("feature-gates", "list", help="A=true,B=false"),
-        Flag("emulated-version", "list", used=False),
+        Flag(
+            "emulated-version", "list", help=f"decide as this version does: {', '.join(VERSIONS)}"
+        ),
         Flag("min-compatibility-version", "list", used=False),
     ),
     "metrics": (

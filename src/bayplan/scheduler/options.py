@@ -25,6 +25,7 @@ from bayplan.config import (
     load_file,
     parse_duration,
     parse_gates,
+    parse_version,
 )
 from bayplan.config.load import ConfigMapReader, Loaded, load
 from bayplan.errors import ConfigError
@@ -67,7 +68,8 @@ def load_options(values: Values) -> Options:
         raise ConfigError(
             f'--logging-format "{values.text("logging-format")}" is not known; use text or json'
         )
-    gates = parse_gates(values.text("feature-gates"))
+    version = parse_version(values.text("emulated-version"))
+    gates = parse_gates(values.text("feature-gates"), version)
     file = values.text("config") or values.text("policy-config-file")
     warnings = [f"--{name} has no meaning here and is ignored" for name in values.without_meaning()]
     read = _config_map_reader(values)

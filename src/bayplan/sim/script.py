@@ -26,7 +26,14 @@ from pathlib import Path
 
 import msgspec
 
-from bayplan.config import DEFAULT_GATES, KubeSchedulerConfiguration, from_data, parse_gates
+from bayplan.config import (
+    NEWEST,
+    FeatureGates,
+    KubeSchedulerConfiguration,
+    from_data,
+    parse_gates,
+    parse_version,
+)
 from bayplan.errors import BayplanError
 from bayplan.framework import Registry
 from bayplan.scheduler.extensions import load_registry
@@ -43,8 +50,8 @@ from bayplan.sim.world import Settings
 
 API_VERSION = "bayplan.dev/v1alpha1"
 TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config", "plugins",
-       "featureGates", "controllers", "options", "schedulers", "elect", "extenders",
-       "faithful", "steps")  # fmt: skip
+       "featureGates", "emulatedVersion", "controllers", "options", "schedulers", "elect",
+       "extenders", "faithful", "steps")  # fmt: skip
 STEP = ("at", "after", "name", *ACTIONS, "workload", "repeat", "expect", "done")
 CONTROLLER_OPTIONS = {
     "kubelet": ("start-seconds", "stop-seconds", "lease-seconds", "all-nodes"),
@@ -147,11 +154,17 @@ def _read(top: Located, name: str) -> Script:
 
 
 def _settings(top: Located) -> Settings:
-    gates = DEFAULT_GATES
+    version = NEWEST
+    if "emulatedVersion" in top:
+        try:
+            version = parse_version(str(top["emulatedVersion"].value))
+        except BayplanError as problem:
+            raise wrap(problem, top["emulatedVersion"]) from problem
+    gates = FeatureGates(version=version)
     if "featureGates" in top:
         words = [f"{key}={str(value).lower()}" for key, value in top["featureGates"].map().items()]
         try:
-            gates = parse_gates(",".join(words))
+            gates = parse_gates(",".join(words), version)
         except BayplanError as problem:
             raise wrap(problem, top["featureGates"]) from problem
     config: KubeSchedulerConfiguration | None = None

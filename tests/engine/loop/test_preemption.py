@@ -51,8 +51,10 @@ def test_victim_is_told_why_it_goes():
     )
     (patch,) = kinds(actions, PatchPod)
     assert patch.nominated_node_name == "a"
-    assert "no new claims to deallocate" not in patch.condition.message
-    assert patch.condition.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert patch.condition.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement "
+        "for pod on node a, preempting 1 victims"
+    )
 
 
 def test_last_victim_goes_last():

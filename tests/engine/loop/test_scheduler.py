@@ -49,7 +49,7 @@ def test_pod_that_fits_nowhere_says_why():
     world.run()
 
     message = (
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: "
         "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
     condition = world.condition("p")

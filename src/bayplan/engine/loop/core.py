@@ -14,6 +14,7 @@ import structlog
 
 from bayplan.api import Object, Pod
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
+from bayplan.config.defaults import gangs_are_on
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.cycle.records import AttemptRecord, RecordRing
@@ -97,7 +98,7 @@ class Scheduler:
         self.problems: Counter[str] = Counter()
         """Unexpected exceptions by type; the pod that was tried failed, others went on."""
         self.registry = registry
-        self.cache = Cache()
+        self.cache = Cache(gates=gates)
         self.records = RecordRing()
         self.engine = self._build(config, extenders)
         nominations = NominationRules(self.cache.nominator, self.cache.infos.make)
@@ -119,7 +120,7 @@ class Scheduler:
             self.queue.measure(self.timing.clock, self.timing.observe, self.timing.gates)
         self._failures = Failures(shared)
         self.bindings = BindingCycles(shared, self._failures)
-        self._gangs = Gangs(shared) if gates["GangScheduling"] else None
+        self._gangs = Gangs(shared) if gangs_are_on(gates) else None
         self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
         self.preemptions = Preemptions(shared, self.bindings)
         self._next_poll = math.inf

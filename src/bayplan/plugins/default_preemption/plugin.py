@@ -69,6 +69,7 @@ class DefaultPreemption:
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
         self._memories = Memories(handle.limits.dry_runs)
+        self._tells = handle.gates.since("1.37")
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return unresolvable(UNDER_WAY) if pod.metadata.uid in self._handle.preempting else None
@@ -94,7 +95,14 @@ class DefaultPreemption:
             return None, unschedulable(PREFIX + "no candidate node for preemption")
         name = pick_node(dict(asked), self._handle.now)
         nomination = NominatingInfo(name, NominatingMode.OVERRIDE)
-        return PostFilterResult(nomination, asked[name]), None
+        return PostFilterResult(nomination, asked[name]), self._success(name, asked[name])
+
+    def _success(self, name: str, victims: Victims) -> Status | None:
+        """Since 1.37 the FailedScheduling message says what preemption does."""
+        if not self._tells:
+            return None
+        text = f"found a potential placement for pod on node {name}"
+        return Status(Code.SUCCESS, f"{PREFIX}{text}, preempting {len(victims.pods)} victims")
 
     def _ineligible(self, pod: Pod, statuses: Diagnosis) -> str:
         if pod.spec.preemption_policy == "Never":

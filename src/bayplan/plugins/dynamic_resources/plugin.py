@@ -190,7 +190,7 @@ class DynamicResources:
     ) -> tuple[PostFilterResult | None, Status | None]:
         attempt: Attempt | _Nothing = state.read(NAME)
         if not isinstance(attempt, Attempt):
-            return None, unschedulable("no new claims to deallocate")
+            return None, self._helpless("no new claims to deallocate")
         for claim in attempt.claims:
             others = [c for c in claim.status.reserved_for if c.uid != pod.uid]
             if claim.key in attempt.unavailable and not others:
@@ -202,7 +202,12 @@ class DynamicResources:
             effects = Effects(tuple(delete_calls(special)))
             text = "deletion of ResourceClaim completed"
             return PostFilterResult(effects=effects), unschedulable(text)
-        return None, unschedulable("still not schedulable")
+        return None, self._helpless("still not schedulable")
+
+    def _helpless(self, reason: str) -> Status:
+        """Nothing to give back: 1.36 says so in the message, 1.37 is silent."""
+        silent = self._handle.gates.since("1.37")
+        return Status(Code.UNSCHEDULABLE) if silent else unschedulable(reason)
 
     # -- scoring ----------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ class AffinityHints:
     def __init__(self, handle: Handle, matcher: Matcher) -> None:
         self._handle = handle
         self._matcher = matcher
+        # 1.36 asks whether a pod breaks all rules against it where any is enough
+        self._breaks = self._any if handle.gates.since("1.37") else self._all
 
     def events(self) -> Sequence[ClusterEventWithHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
@@ -44,16 +46,19 @@ class AffinityHints:
         near, far = traits.required_affinity, traits.required_anti_affinity
         if before is not None and after is not None:
             comes = not self._all(near, before) and self._all(near, after)
-            goes = self._all(far, before) and not self._all(far, after)
+            goes = self._breaks(far, before) and not self._breaks(far, after)
             return _hint(comes or goes)
         if after is not None:
             return _hint(self._all(near, after))
         assert before is not None
         theirs = self._handle.info(before).traits.required_anti_affinity
-        return _hint(self._all(far, before) or self._all(theirs, pod))
+        return _hint(self._breaks(far, before) or self._breaks(theirs, pod))
 
     def _all(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
         return bool(terms) and all(self._matcher.means(term, pod) for term in terms)
+
+    def _any(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+        return any(self._matcher.means(term, pod) for term in terms)
 
     def _node_changed(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
         assert isinstance(new, Node)

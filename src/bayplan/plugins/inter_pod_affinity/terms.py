@@ -1,8 +1,8 @@
 """From the terms of a pod to counts of the pods that they mean.
 
-A namespace selector of the incoming pod is resolved to names once per attempt. As upstream, it is
-then evaluated once more on *empty* labels, so that a selector made only of negative requirements
-means every namespace. Terms of placed pods see the labels of the incoming pod's namespace instead.
+A namespace selector of the incoming pod is resolved to names once per attempt. 1.36 then evaluates
+it once more on *empty* labels, so that a selector made only of negative requirements means every
+namespace; 1.37 does not. Terms of placed pods see the labels of the incoming pod's namespace.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from bayplan.framework import (
 )
 
 
-def resolve(term: AffinityTerm, objects: ClusterObjects) -> QueryPart:
-    """The pods that a term of the incoming pod means."""
+def resolve(term: AffinityTerm, objects: ClusterObjects, *, twice: bool = False) -> QueryPart:
+    """The pods that a term of the incoming pod means; `twice` also asks empty labels."""
     selector = term.namespace_selector
     if selector.nothing:
         return QueryPart(term.namespaces, term.selector)
-    if selector.matches({}):
+    if selector.empty or (twice and selector.matches({})):
         return QueryPart(None, term.selector)
     names = {ns.name for ns in objects.namespaces if selector.matches(ns.metadata.labels)}
     return QueryPart(term.namespaces | names, term.selector)
@@ -38,6 +38,7 @@ class Matcher:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self._twice = not handle.gates.since("1.37")
         self._resolved: dict[AffinityTerm, tuple[int, QueryPart]] = {}
 
     def part(self, term: AffinityTerm) -> QueryPart:
@@ -47,7 +48,10 @@ class Matcher:
         if known is None or known[0] != revision:
             if len(self._resolved) >= self._handle.limits.terms:
                 self._resolved.clear()
-            known = self._resolved[term] = (revision, resolve(term, objects))
+            known = self._resolved[term] = (
+                revision,
+                resolve(term, objects, twice=self._twice),
+            )
         return known[1]
 
     def column(self, terms: Sequence[AffinityTerm]) -> CountColumn:

@@ -52,7 +52,7 @@ def _labels(draw: Draw, name: str) -> Body:
     if draw.chance(0.4):
         labels["disk"] = draw.pick(("ssd", "hdd"))
     if draw.chance(0.4):
-        labels["gen"] = draw.pick(("2", "5", "9", "007", "x", "-3", ""))
+        labels["gen"] = draw.pick(("2", "5", "9", "007", "x", ""))
     if draw.chance(0.3):
         labels["rack"] = draw.pick(("r1", "r2"))
     if draw.wants("unnamed hosts"):

@@ -101,10 +101,12 @@ def _resize(draw: Draw, body: Body) -> None:
     """A resize under way: the status still holds other resources than the spec."""
     statuses = []
     for container in body["spec"]["containers"]:
-        held = resources(draw)["requests"]
-        status = {"name": container["name"], "allocatedResources": held}
-        if draw.chance(0.8):
-            status["resources"] = {"requests": resources(draw)["requests"]}
+        status: Body = {"name": container["name"]}
+        # the API server keeps no empty maps
+        if held := resources(draw)["requests"]:
+            status["allocatedResources"] = held
+        if draw.chance(0.8) and (given := resources(draw)["requests"]):
+            status["resources"] = {"requests": given}
         statuses.append(status)
     body["status"]["containerStatuses"] = statuses
     if draw.chance(0.5):

@@ -63,7 +63,7 @@ def _expression(draw: Draw, key: str, values: tuple[str, ...]) -> Body:
 def node_requirement(draw: Draw) -> Body:
     """One expression on a node's labels."""
     if draw.chance(0.25):
-        operator, value = draw.pick(("Gt", "Lt")), draw.pick(("1", "4", "5", "-2", "100"))
+        operator, value = draw.pick(("Gt", "Lt")), draw.pick(("1", "4", "5", "0", "100"))
         return {"key": "gen", "operator": operator, "values": [value]}
     key, values = draw.pick(
         ((ZONE, ZONES), (REGION, ("r1", "r2")), ("disk", ("ssd", "hdd")), ("rack", ("r1", "r9")))
