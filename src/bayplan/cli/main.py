@@ -14,6 +14,7 @@ from bayplan.errors import BayplanError
 
 COMMANDS = {
     "apiserver": "serve the Kubernetes API from an embedded store",
+    "backup": "copy an API server's data, also while it runs",
     "bench": "measure the engine",
     "capacity": "tell how many more pods fit, and what ends it",
     "config": "print, validate and convert scheduler configuration",

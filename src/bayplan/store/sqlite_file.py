@@ -170,8 +170,11 @@ class SqliteFile:
         """Read everything, and rebuild the events from the undo log."""
         try:
             return self._load()
-        except sqlite3.Error as error:
-            raise StoreError(f"loading the store: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"loading the store: {error}; the file is damaged: restore a backup, or try "
+                f"`sqlite3 {FILE_NAME} .recover` on a copy of it"
+            ) from error
 
     def _load(self) -> Loaded:
         query = "SELECT key, value, create_rv, rv FROM objects"

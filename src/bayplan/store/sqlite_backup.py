@@ -1,0 +1,50 @@
+"""A copy of a SQLite data directory, taken while its server runs.
+
+SQLite copies page by page a state that was once committed as a whole; writers go on meanwhile. The
+copy is checked before it gets its name, so what is there can be started with.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from bayplan import private
+from bayplan.store.errors import StoreError
+from bayplan.store.sqlite_file import FILE_NAME
+
+PAGES, PAUSE = 1024, 0.002  # copied at once, and seconds between, so that the server is not slowed
+
+
+def backup(source: Path, target: Path) -> int:
+    """Copy the store of a data directory into a new directory; return how many objects it has."""
+    if not (source / FILE_NAME).is_file():
+        raise StoreError(f'"{source}" has no {FILE_NAME}; give the --data directory of a server')
+    if (target / FILE_NAME).exists():
+        raise StoreError(f'"{target}" has a store already; choose another directory')
+    private.make_directory(target)
+    unfinished = target / f".{FILE_NAME}"
+    private.write(unfinished, b"")
+    try:
+        count = _copy(source / FILE_NAME, unfinished)
+    except sqlite3.Error as error:
+        unfinished.unlink(missing_ok=True)
+        raise StoreError(f'copying "{source / FILE_NAME}": {error}') from error
+    unfinished.replace(target / FILE_NAME)
+    return count
+
+
+def _copy(source: Path, target: Path) -> int:
+    one = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
+    other = sqlite3.connect(target)
+    try:
+        one.backup(other, pages=PAGES, sleep=PAUSE)
+        other.execute("PRAGMA journal_mode = DELETE")  # one file, no journal beside it
+        (verdict,) = other.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise StoreError(f'"{source}" is damaged: {verdict}; the copy was not kept')
+        (count,) = other.execute("SELECT count(*) FROM objects").fetchone()
+        return int(count)
+    finally:
+        one.close()
+        other.close()

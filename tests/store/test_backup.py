@@ -1,0 +1,66 @@
+"""A backup is taken while the store is written, and can be started with."""
+
+import asyncio
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.backup import command
+from bayplan.store import SqliteStore, StoreError
+from bayplan.store.sqlite_backup import backup
+
+
+async def test_a_backup_of_a_busy_store_is_a_state_it_once_had(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data", synchronous="NORMAL")
+    for number in range(200):
+        await store.put(f"a/{number:04}", b"x" * 1000)
+
+    async def write():
+        for number in range(200, 400):
+            await store.put(f"a/{number:04}", b"x" * 1000)
+
+    writing = asyncio.create_task(write())
+    count = await asyncio.to_thread(backup, tmp_path / "data", tmp_path / "copy")
+    await writing
+    await store.close()
+    again = await SqliteStore.open(tmp_path / "copy")
+    keys = [kv.key for kv in (await again.range("a/")).items]
+    await again.put("a/new", b"y")
+    await again.close()
+
+    assert 200 <= count <= 400
+    assert [f"a/{number:04}" for number in range(count)] == keys, "without a gap"
+    assert 0o600 == (tmp_path / "copy" / "bayplan.db").stat().st_mode & 0o777
+
+
+async def test_the_command_copies_the_token_too(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    await store.put("a/b", b"x")
+    (tmp_path / "data" / "admin-token").write_text("t\n")
+
+    found = await asyncio.to_thread(
+        CliRunner().invoke, command, [str(tmp_path / "data"), str(tmp_path / "copy")]
+    )
+    await store.close()
+
+    assert "1 objects copied" in found.output
+    assert "t\n" == (tmp_path / "copy" / "admin-token").read_text()
+
+
+def test_what_is_no_store_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="--data directory"):
+        backup(tmp_path, tmp_path / "copy")
+
+
+async def test_a_damaged_store_says_what_to_do(tmp_path):
+    store = await SqliteStore.open(tmp_path)
+    for number in range(300):
+        await store.put(f"a/{number}", b"x" * 1000)
+    await store.close()
+    path = tmp_path / "bayplan.db"
+    data = bytearray(path.read_bytes())
+    data[4096 * 2 : 4096 * 40] = b"\xff" * (4096 * 38)
+    path.write_bytes(data)
+
+    with pytest.raises(StoreError, match=r"damaged.*restore a backup"):
+        await SqliteStore.open(tmp_path)
