@@ -81,12 +81,12 @@ class DaemonSetController:
             alive = [pod for pod in pods.get(node, []) if not pod.deleted]
             for pod in alive:
                 if is_finished(pod) or pod is not alive[0]:
-                    await self._control.delete(pod)
+                    await self._control.delete(pod, owner)
         await together(
             partial(
                 self._control.create,
                 _pod(owner, template, node, revision),
-                owner.metadata.namespace,
+                owner,
             )
             for node in wanted
             if not pods.get(node)
@@ -95,7 +95,7 @@ class DaemonSetController:
             if node not in wanted and node not in stays:
                 for pod in there:
                     if not pod.deleted:
-                        await self._control.delete(pod)
+                        await self._control.delete(pod, owner)
         await self._roll(owner, pods, wanted, revision)
         await self._write_status(owner, pods, wanted, revision)
         return None
@@ -144,7 +144,7 @@ class DaemonSetController:
         broken = [pod for pod in old if not is_ready(pod)]
         working = [pod for pod in old if is_ready(pod)]
         for pod in (*broken, *working[: max(allowed, 0)]):
-            await self._control.delete(pod)
+            await self._control.delete(pod, owner)
 
     async def _write_status(
         self, owner: Object, pods: dict[str, list[Object]], wanted: list[str], revision: str

@@ -99,6 +99,8 @@ class DeploymentController:
         }
         try:
             await self._kit.create(REPLICA_SETS, body, deployment.metadata.namespace)
+            if first > 0:
+                self._tell_scaled(deployment, body["metadata"]["name"], 0, first)
         except AlreadyExists:
             # A set of that name that is not ours or has another template: take another name.
             count = deployment.status.get("collisionCount", 0) + 1
@@ -179,8 +181,27 @@ class DeploymentController:
             await self._scale(active[0], deployment.spec.get("replicas", 1))
 
     async def _scale(self, replica_set: Object, replicas: int) -> None:
-        if replica_set.spec.get("replicas", 0) != replicas:
+        before = replica_set.spec.get("replicas", 0)
+        if before != replicas:
             await self._kit.patch(REPLICA_SETS, replica_set.key, {"spec": {"replicas": replicas}})
+            owner = self._owner_of(replica_set)
+            if owner is not None:
+                self._tell_scaled(owner, replica_set.metadata.name, before, replicas)
+
+    def _owner_of(self, replica_set: Object) -> Object | None:
+        owner = replica_set.metadata.controller
+        return (
+            self._deployments.get(f"{replica_set.metadata.namespace}/{owner.name}")
+            if owner
+            else None
+        )
+
+    def _tell_scaled(self, owner: Object, name: str, before: int, after: int) -> None:
+        way = "up" if after > before else "down"
+        text = f"Scaled {way} replica set {name} from {before} to {after}"
+        self._kit.events.record(
+            DEPLOYMENTS, owner.metadata, "ScalingReplicaSet", text, "deployment-controller"
+        )
 
     async def _clean_up(self, deployment: Object, new: Object, old: list[Object]) -> None:
         limit = deployment.spec.get("revisionHistoryLimit", 10)

@@ -97,8 +97,11 @@ def select(spec: str) -> list[str]:
 
 
 def options_for(authority: bytes | None) -> Json:
-    """Return the options of controllers that run beside a server with this CA certificate."""
-    return {"root-ca": authority.decode() if authority else ""}
+    """Return the options of controllers that run beside a server with this CA certificate.
+
+    They record events; in simulations, where nobody reads them, they do not.
+    """
+    return {"root-ca": authority.decode() if authority else "", "events": True}
 
 
 @asynccontextmanager
@@ -154,6 +157,8 @@ class ControllerManager:
         self.kit.on_cache = self._follow
         for informer in self.kit.informers():
             self._follow(informer)
+        recording = asyncio.create_task(self.kit.events.run(), name="event recorder")
+        self._tasks.append(recording)
         for name, controller in self._controllers.items():
             self._begin(name, controller)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 
 from bayplan.api.labels import Selector
-from bayplan.client import Change, Conflict, NotFound, Resource
+from bayplan.client import AlreadyExists, ApiError, Change, Conflict, NotFound, Resource
 from bayplan.client.resources import PODS
 from bayplan.controllers.objects import (
     Json,
@@ -27,6 +27,11 @@ from bayplan.controllers.runtime import (
     owner_index,
 )
 
+# What events name as their source, where it is not the kind.
+COMPONENTS = {
+    "ReplicationController": "replication-controller",
+    "Job": "job-controller",
+}
 # No vowels and no look-alikes, so that a hash is never a word.
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -63,6 +68,7 @@ class PodControl:
     def __init__(self, kit: Kit, resource: Resource, queue: WorkQueue) -> None:
         self._kit = kit
         self._resource = resource
+        self._component = COMPONENTS.get(resource.kind, f"{resource.kind.lower()}-controller")
         self._wake = queue.add_soon
         self.owners = kit.cache(resource)
         self.pods = kit.cache(PODS)
@@ -125,11 +131,31 @@ class PodControl:
         with suppress(NotFound, Conflict):
             await self._kit.patch(PODS, pod.key, {"metadata": metadata}, kind="strategic")
 
-    async def create(self, body: Json, namespace: str) -> Json:
-        return await self._kit.create(PODS, body, namespace)
+    async def create(self, body: Json, owner: Object) -> Json:
+        """Create a pod of `owner` and tell about it. Raises what the server answers."""
+        about, component = owner.metadata, self._component
+        try:
+            made = await self._kit.create(PODS, body, owner.metadata.namespace)
+        except AlreadyExists:
+            raise
+        except ApiError as error:
+            text = f"Error creating: {error.message}"
+            self._kit.events.record(
+                self._resource, about, "FailedCreate", text, component, warning=True
+            )
+            raise
+        text = f"Created pod: {made['metadata']['name']}"
+        self._kit.events.record(self._resource, about, "SuccessfulCreate", text, component)
+        return made
 
-    async def delete(self, pod: Object) -> None:
+    async def delete(self, pod: Object, owner: Object | None = None) -> None:
+        """Delete a pod and, with its owner given, tell about it."""
         await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid)
+        if owner is not None:
+            text = f"Deleted pod: {pod.metadata.name}"
+            self._kit.events.record(
+                self._resource, owner.metadata, "SuccessfulDelete", text, self._component
+            )
 
 
 def _orphan_index(pod: Object) -> tuple[str, ...]:

@@ -61,11 +61,11 @@ class ReplicaSetController:
         missing = owner.spec.get("replicas", 1) - len(active)
         template: Json = owner.spec.get("template") or {}
         body = pod_from(template, self.resource, owner.metadata)
-        create = partial(self._control.create, body, owner.metadata.namespace)
+        create = partial(self._control.create, body, owner)
         await together([create] * min(missing, BURST))
         if missing < 0:
             gone = victims(active, min(-missing, BURST))
-            await together([partial(self._control.delete, pod) for pod in gone])
+            await together([partial(self._control.delete, pod, owner) for pod in gone])
 
     async def _write_status(
         self, owner: Object, active: list[Object], problem: ClientError | None

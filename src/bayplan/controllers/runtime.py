@@ -23,6 +23,7 @@ import structlog
 from bayplan.client import Change, Client, ClientError, Informer, NotFound, Resource
 from bayplan.client.rest import PatchType
 from bayplan.controllers.objects import Bare, Json, Meta, Object, StorageClass, timestamp
+from bayplan.controllers.recorder import Recorder
 
 log = structlog.get_logger(__name__)
 
@@ -135,6 +136,7 @@ class Kit:
         self.clock = clock
         self.rng = random.Random(seed)
         self.options = options or {}
+        self.events = Recorder(client, clock, enabled=bool(self.options.get("events")))
         self.errors: dict[str, int] = {}
         self._caches: dict[Resource, Cache[Any]] = {}  # of whatever type was asked for first
         self.on_cache: Callable[[Informer[Any]], None] = lambda informer: None

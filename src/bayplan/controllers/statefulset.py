@@ -67,13 +67,13 @@ class StatefulSetController:
             if pod is None:
                 await self._create(owner, ordinal, update)
             elif is_finished(pod) and not pod.deleted:
-                await self._control.delete(pod)
+                await self._control.delete(pod, owner)
             if not parallel and (pod is None or pod.deleted or not is_ready(pod)):
                 return
         surplus = sorted((n for n in pods if n not in wanted), reverse=True)
         for ordinal in surplus:
             if not pods[ordinal].deleted:
-                await self._control.delete(pods[ordinal])
+                await self._control.delete(pods[ordinal], owner)
             if not parallel:
                 return
         await self._roll(owner, pods, wanted, update)
@@ -93,7 +93,7 @@ class StatefulSetController:
             if pod is None or pod.deleted:
                 return
             if pod.metadata.labels.get(REVISION_LABEL) != update:
-                await self._control.delete(pod)
+                await self._control.delete(pod, owner)
                 return
             if not is_ready(pod):
                 return
@@ -116,7 +116,7 @@ class StatefulSetController:
         if volumes:
             spec["volumes"] = list(volumes.values())
         try:
-            await self._control.create(body, owner.metadata.namespace)
+            await self._control.create(body, owner)
         except AlreadyExists:
             # An old pod of that name is still going, or is somebody else's: look again.
             self._worker.queue.add_after(owner.key, 1.0)
