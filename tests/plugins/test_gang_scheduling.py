@@ -153,3 +153,39 @@ def test_members_that_go_are_forgotten():
     assert "" == cluster.node_of("p1")
     members = gang_scheduling.members_of(cluster.scheduler.cache.objects)
     members.validate([cluster.pod("p1")])
+
+
+def test_two_gangs_that_do_not_both_fit_do_not_hold_each_others_nodes():
+    cluster = world(make_node("n").capacity(cpu=5), make_pod_group("a", 3), make_pod_group("b", 3))
+    for number in range(3):
+        for name in "ab":
+            cluster.now += 0.001
+            cluster.show(make_pod(f"{name}{number}").group(name).req(cpu="1"))
+    cluster.run()
+
+    placed = [name for name in "ab" if all(cluster.node_of(f"{name}{i}") for i in range(3))]
+    assert ["a"] == placed
+    assert not any(cluster.node_of(f"b{i}") for i in range(3))
+    assert 0 == cluster.scheduler.cache.assumed_count
+
+
+def test_a_gang_that_does_not_fit_is_tried_once_not_once_a_pod():
+    cluster = world(make_node("n").capacity(cpu=5), make_pod_group("g", 8))
+    cluster.show(*(member(i) for i in range(8)))
+    cluster.run()
+
+    attempts = [cluster.scheduler.queue.get(f"default/p{i}").attempts for i in range(8)]
+    assert [1] * 8 == attempts
+    assert 8 == len(list(cluster.scheduler.records))
+
+
+def test_a_gang_of_which_one_pod_is_gated_waits_for_it():
+    cluster = world(make_node("n").capacity(cpu=5), make_pod_group("g", 2))
+    cluster.show(member(0), member(1).gate("wait"))
+    cluster.run()
+    assert ["", ""] == nodes_of(cluster, 2)
+    cluster.show(member(1))
+    cluster.run()
+    cluster.wait(60)
+
+    assert ["n", "n"] == nodes_of(cluster, 2)

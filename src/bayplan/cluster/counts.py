@@ -34,8 +34,8 @@ REQUIRED_AFFINITY = "required"
 REQUIRED_ANTI_AFFINITY = "required-anti"
 PREFERRED = "preferred"
 
-_SPARSE = 8
-"""Counts on fewer than one in so many rows are not kept as arrays."""
+_SPARSE = 64
+"""Counts on fewer rows than this are not kept as arrays."""
 
 
 class QueryPart(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +79,7 @@ class CountColumn:
 
     @property
     def _sparse(self) -> bool:
-        return len(self.rows) * _SPARSE < self._table.count
+        return len(self.rows) < _SPARSE
 
     def per_node(self) -> IntArray:
         """Counts by row of the full table; do not change, and do not keep."""
@@ -98,10 +98,10 @@ class CountColumn:
         size = len(labels.values)
         if domains is None or len(domains) < size:
             domains = np.zeros(max(size, 1) * 2, dtype=np.int64)
-            codes = labels.codes
-            for row, count in self.rows.items():
-                if codes[row] >= 0:
-                    domains[codes[row]] += count
+            if self.rows:
+                codes = labels.codes[list(self.rows)]
+                inside = codes >= 0
+                np.add.at(domains, codes[inside], np.array(list(self.rows.values()))[inside])
             self._domains.pop(key, None)
             if size < 1024 or not self._sparse:
                 self._domains[key] = domains

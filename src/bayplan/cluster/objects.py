@@ -37,6 +37,7 @@ from bayplan.api import (
 _REMEMBERED = 4096
 """How many changes a lister can tell about."""
 
+S = TypeVar("S")
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 
 
@@ -119,8 +120,18 @@ class ClusterObjects:
         self.resource_slices = Lister(ResourceSlice)
         self.pod_groups = Lister(PodGroup)
         self.workloads = Lister(Workload)
+        self._shared: dict[str, object] = {}
         listers = (item for item in vars(self).values() if isinstance(item, Lister))
         self._by_kind: dict[str, Lister[Object]] = {item.kind.KIND: item for item in listers}
+
+    def shared(self, name: str, make: Callable[[], S]) -> S:
+        """What plugins of all profiles keep about this cluster under a name, made on first use.
+
+        Two profiles must not give one volume or device to two pods.
+        """
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]  # type: ignore[return-value]
 
     def of_kind(self, kind: str) -> Lister[Object] | None:
         """The lister of a kind by its name, or None for kinds that scheduling does not read."""

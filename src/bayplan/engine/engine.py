@@ -132,8 +132,14 @@ class Engine:
             status = run_reserve(profile, state, info.pod, decision.node_name)
             if status is not None:
                 return self._refused(decision, status)
+        return self.permit(decision)
+
+    def permit(self, decision: Decision) -> Decision:
+        """Ask Permit plugins about a pod that was placed; undone if one says no."""
+        profile = decision.profile
         if profile.permit:
-            outcome = run_permit(profile, state, info.pod, decision.node_name)
+            pod = decision.info.pod
+            outcome = run_permit(profile, decision.state, pod, decision.node_name)
             if outcome.status is not None and outcome.status.code is not Code.WAIT:
                 return self._refused(decision, outcome.status)
             decision.status, decision.timeouts = outcome.status, outcome.timeouts
@@ -150,7 +156,8 @@ class Engine:
     ) -> GroupDecision:
         """Place several pods together, each seeing those before it, or none of them.
 
-        `needed` is how many must find a node, all by default. Nobody is preempted.
+        `needed` is how many must find a node, all by default. Nobody is preempted, and Permit is
+        not asked: see `permit`.
         """
         wanted = list(pods)
         decisions = [self._place_in_group(pod, now) for pod in wanted]
@@ -180,6 +187,8 @@ class Engine:
         self.next_start = decision.next_start
         if decision.node_name:
             self.cache.assume(decision.info, decision.node_name)
+            if len(self.cache.nominator):
+                self.cache.nominator.delete(decision.info.uid)
             status = run_reserve(
                 decision.profile, decision.state, decision.info.pod, decision.node_name
             )

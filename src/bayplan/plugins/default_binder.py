@@ -13,6 +13,9 @@ class DefaultBinder:
 
     name = NAME
 
+    def bind_target(self, pod: Pod, node_name: str) -> str:
+        return node_name
+
     def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | Effects | None:
         meta = pod.metadata
         body = {

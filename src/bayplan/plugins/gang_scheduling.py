@@ -27,7 +27,6 @@ from bayplan.framework import (
     unresolvable,
 )
 from bayplan.framework.contract.status import Code
-from bayplan.plugins.per_cluster import per_cluster
 
 NAME = "GangScheduling"
 PERMIT_SECONDS = 300.0
@@ -95,7 +94,7 @@ class GroupMembers:
 
 def members_of(objects: ClusterObjects) -> GroupMembers:
     """The group members of a cluster."""
-    return per_cluster(objects, NAME, GroupMembers)
+    return objects.shared(NAME, GroupMembers)
 
 
 def min_count(objects: ClusterObjects, key: str) -> int | None:

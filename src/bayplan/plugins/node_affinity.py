@@ -60,6 +60,7 @@ class NodeAffinity:
     """Filter and score by labels and name of the node."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, args: NodeAffinityArgs) -> None:
         added = args.added_affinity

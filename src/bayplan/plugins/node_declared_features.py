@@ -52,6 +52,7 @@ class NodeDeclaredFeatures:
     """Filter: the node declares every feature that the pod needs."""
 
     name = NAME
+    class_hint = True
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE

@@ -35,6 +35,7 @@ class NodeName:
     """Filter: `spec.nodeName`, when set, must equal the node's name."""
 
     name = NAME
+    class_hint = True
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.NODE

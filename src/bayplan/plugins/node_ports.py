@@ -40,6 +40,7 @@ class NodePorts:
     """Filter: host ports of the pod must be free on the node."""
 
     name = NAME
+    class_hint = True
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.USAGE

@@ -35,6 +35,7 @@ class NodeUnschedulable:
     """Filter: `spec.unschedulable` of the node must be false or tolerated."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, comparisons: bool = False) -> None:
         self._comparisons = comparisons

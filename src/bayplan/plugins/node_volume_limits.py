@@ -59,6 +59,7 @@ class NodeVolumeLimits:
     """Filter: no CSI driver gets more volumes on a node than it can attach."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

@@ -42,6 +42,7 @@ class TaintToleration:
     """Filter: NoSchedule and NoExecute taints. Score: fewer untolerated PreferNoSchedule taints."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, comparisons: bool = False) -> None:
         self._comparisons = comparisons

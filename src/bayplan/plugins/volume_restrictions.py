@@ -108,6 +108,7 @@ class VolumeRestrictions:
     """Filter: disks and ReadWriteOncePod claims are not used by others."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

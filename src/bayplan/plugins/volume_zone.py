@@ -68,6 +68,7 @@ class VolumeZone:
     """Filter: the node is in the zone and region of each bound volume."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

@@ -339,3 +339,57 @@ def test_post_bind_and_pods_to_activate():
 
     assert told == [("p", "a")]
     assert world.scheduler.queue.incoming["active", "ForceActivate"] == before + 1
+
+
+class Patient:
+    """PreBind: waits half a minute for something that never comes."""
+
+    name = "Patient"
+
+    def pre_bind_pre_flight(self, state, pod, node_name):
+        return None, None
+
+    def pre_bind(self, state, pod, node_name):
+        return Effects((), done=lambda: None, timeout_seconds=30.0)
+
+
+@pytest.mark.parametrize("every", [1.5, 0.5, 0.01], ids=["quiet", "busy", "very busy"])
+def test_pre_bind_times_out_however_busy_the_scheduler_is(every):
+    world = world_with(Patient(), make_pod("p").req(cpu="1"))
+    world.step()
+    begin = world.now
+    while world.scheduler.place_of("default/p") == "pre bind on a":
+        world.now += every
+        assert world.now < begin + 40
+        world.scheduler.step(world.now, 64)
+
+    assert 30 <= world.now - begin <= 32
+
+
+class Binder:
+    """Bind: a plain Binding, but not by DefaultBinder."""
+
+    name = "Binder"
+
+    def __init__(self, target):
+        self.target = target
+
+    def bind_target(self, pod, node_name):
+        return node_name if self.target else ""
+
+    def bind(self, state, pod, node_name):
+        return Effects((ApiCall("create", "pods", "default", pod.name, {}, subresource="x"),))
+
+
+@pytest.mark.parametrize(("target", "action"), [(True, Bind), (False, CallApi)])
+def test_any_binder_may_name_the_node_and_leave_the_call_to_the_scheduler(target, action):
+    plugin = Binder(target)
+    points = {"bind": {"enabled": [{"name": "Binder"}], "disabled": [{"name": "*"}]}}
+    world = World(
+        NODE,
+        make_pod("p").req(cpu="1"),
+        config=config_of(profiles=[{"plugins": points}]),
+        registry={"Binder": lambda args, handle: plugin},
+    )
+
+    assert 1 == len(kinds(world.step(), action))

@@ -5,8 +5,11 @@ from itertools import count
 import numpy as np
 import pytest
 
+from bayplan.engine.loop import Bind
 from bayplan.engine.loop.timing import EVERY, Timing, status_of
 from bayplan.framework import Code, Profile, Status, Verdict
+from bayplan.testing import make_node, make_pod
+from tests.engine.loop.helper import World
 
 NOBODY = Verdict(np.zeros(2, dtype=bool), Code.UNSCHEDULABLE, ("no",))
 
@@ -115,3 +118,17 @@ def test_without_a_clock_nothing_is_wrapped():
     Timing().watch(Profile("p", {"Inner": inner}, {"filter": ("Inner",)}, {}))
 
     assert not vars(inner)
+
+
+def test_a_step_begins_no_pod_after_its_time_is_up():
+    ticks = iter(range(100_000))
+    world = World(
+        make_node("a").capacity(cpu="9", pods="99"),
+        *(make_pod(f"p{number}") for number in range(9)),
+        timing=Timing(lambda: float(next(ticks)), lambda *_: None),
+    )
+    at_once = world.scheduler.step(world.now, limit=9, until=0.0)
+    rest = world.scheduler.step(world.now, limit=9, until=1e9)
+
+    binds = [sum(isinstance(a, Bind) for a in actions) for actions in (at_once, rest)]
+    assert [1, 8] == binds

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from bayplan.engine.queue import AlreadyQueuedError, Place
+from bayplan.engine.queue import AlreadyQueuedError, Place, QueuedPod
 from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from bayplan.framework.contract.events import ActionType, ClusterEvent, Resource
 from bayplan.testing import make_node, make_pod
@@ -414,7 +414,8 @@ def test_pods_alike_are_ruled_out_by_one_hint():
         return QueueingHint.QUEUE if new.name == "roomy" else QueueingHint.SKIP
 
     events = {"NodeResourcesFit": (on(Resource.NODE, ActionType.ADD, roomy),)}
-    queue = SchedulingQueue(HintIndex({"default-scheduler": events}), FakeNominations())
+    hints = HintIndex({"default-scheduler": events}, class_hints={"NodeResourcesFit"})
+    queue = SchedulingQueue(hints, FakeNominations())
     for i in range(100):
         queue.add(make_pod(f"p{i}").build(), 0)
         item = queue.pop()
@@ -424,3 +425,21 @@ def test_pods_alike_are_ruled_out_by_one_hint():
     assert queue.move_all(NODE_ADD, None, make_node("small").build(), 10) == 0
     assert queue.hint_calls == 1
     assert queue.move_all(NODE_ADD, None, make_node("roomy").build(), 10) == 100
+
+
+def test_gauges_can_be_read_while_another_thread_changes_the_queue(monkeypatch):
+    """A thread switch may come between any two pods that a gauge looks at."""
+    queue, made = make_queue(), iter(range(100, 200))
+    for number in range(3):
+        queue.add(make_pod(f"p{number}").build(), 0)
+        fail(queue, queue.pop(), 0, NODE_ADD_ONLY)
+    rejectors = QueuedPod.rejectors.fget
+
+    def meanwhile(item):
+        monkeypatch.setattr(QueuedPod, "rejectors", property(rejectors))
+        queue.add(make_pod(f"p{next(made)}").build(), 0)
+        return rejectors(item)
+
+    monkeypatch.setattr(QueuedPod, "rejectors", property(meanwhile))
+
+    assert {(NODE_ADD_ONLY, "default-scheduler"): 3} == queue.unschedulable_by_plugin()

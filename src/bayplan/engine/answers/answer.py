@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores, distinct
+from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores
 from bayplan.engine.answers.column import Column
 from bayplan.framework import (
     BoolArray,
@@ -176,8 +176,8 @@ class RowAnswer(Answer):
             return VOID
         if stamp == journal.generation:
             return FRESH
-        rows = journal.since(stamp)
-        return VOID if rows is None else Behind(distinct(rows, self.desk.table.count))
+        rows = self.desk.behind(journal, stamp)
+        return VOID if rows is None else Behind(rows)
 
     def refresh(self, info: PodInfo) -> None:
         """Bring `fails` up to date; raises AttemptFailed."""

@@ -93,10 +93,11 @@ class Plan:
         if fresh or self._epochs != epochs:
             data: dict[str, object] = {}
             skip: set[str] = set()
-            for answer in self.answers:
+            for answer in self.pre_filters:
                 if answer not in fresh:
                     data.update(answer.state.data)
-                    skip |= answer.state.skip_filter
+                    if answer.skips_filter:
+                        skip.add(answer.name)
             self._data = (data, skip)
             self._epochs = -1 if fresh else epochs
         state.take(*self._data)

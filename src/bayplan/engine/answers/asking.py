@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bayplan.cluster.journal import Journal
 from bayplan.cluster.limits import Limits
 from bayplan.framework import (
     Code,
@@ -48,6 +49,7 @@ class Desk:
         self._serial = 0
         self._node: tuple[int, int, NodeInfo] | None = None
         self._view: tuple[int, list[int], NodeSelection] | None = None
+        self._behind: tuple[Journal, int, int, list[int] | None] | None = None
 
     def serial(self) -> int:
         """A number that nobody else has."""
@@ -62,11 +64,21 @@ class Desk:
             known = self._node = (row, generation, self.table.info(row))
         return known[2]
 
+    def behind(self, journal: Journal, stamp: int) -> list[int] | None:
+        """The rows that changed since, each once, worked out once for all who stopped there."""
+        generation = journal.generation
+        known = self._behind
+        if known is None or known[0] is not journal or known[1] != stamp or known[2] != generation:
+            rows = journal.since(stamp)
+            found = None if rows is None else distinct(rows, self.table.count)
+            known = self._behind = (journal, stamp, generation, found)
+        return known[3]
+
     def view(self, rows: list[int]) -> NodeSelection:
         """Some rows of the table, gathered once for all plugins that ask about them."""
         generation = self.table.changes.generation
         known = self._view
-        if known is None or known[0] != generation or known[1] != rows:
+        if known is None or known[0] != generation or known[1] is not rows:
             selection = self.table.select(np.array(rows, dtype=np.int64))
             known = self._view = (generation, rows, selection)
         return known[2]

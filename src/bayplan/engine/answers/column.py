@@ -71,7 +71,10 @@ class Column:
         rows = (values != old).nonzero()[0]
         if not len(rows):
             return
-        if 3 * len(rows) < len(values):
+        if len(rows) == 1:
+            row = int(rows[0])
+            self._write(row, values[row])
+        elif 3 * len(rows) < len(values):
             self._write(rows, values[rows])
         else:
             self._restart(values)

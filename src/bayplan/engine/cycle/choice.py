@@ -40,8 +40,8 @@ class ListOrder:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
         rows = np.roll(self.rows, -start) if start else self.rows
         listed = rows[feasible[rows]]
-        # Rows that do not fit have key 0; nobody asks for it.
-        keys: IntArray = np.zeros(len(rows), dtype=np.int64)
+        # Rows that do not fit have any key; nobody asks for it.
+        keys: IntArray = np.empty(len(rows), dtype=np.int64)
         keys[listed] = self.keys[: len(listed)]
         return keys
 

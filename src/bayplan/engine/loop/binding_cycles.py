@@ -34,7 +34,6 @@ from bayplan.framework.runtime.binding import (
 )
 from bayplan.framework.runtime.filtering import wrap
 from bayplan.framework.runtime.profile import Profile
-from bayplan.plugins.default_binder import DefaultBinder
 
 POLL_SECONDS = 1.0
 _BIND = "Bind"
@@ -312,8 +311,10 @@ class BindingCycles:
                 return
             binding.extender += 1
         profile = binding.profile
-        if type(profile.bind[0]) is DefaultBinder:
-            shared.actions.append(Bind(pod, binding.node_name))
+        target = getattr(profile.bind[0], "bind_target", None)
+        node_name = "" if target is None else target(pod, binding.node_name)
+        if node_name:
+            shared.actions.append(Bind(pod, node_name))
             return
         answer = run_bind(profile, binding.state, pod, binding.node_name)
         if isinstance(answer, Effects):

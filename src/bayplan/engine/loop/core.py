@@ -23,7 +23,7 @@ from bayplan.engine.loop.actions import Action, CallApi
 from bayplan.engine.loop.binding_cycles import POLL_SECONDS, BindingCycles
 from bayplan.engine.loop.explain import Explanation, explain
 from bayplan.engine.loop.failure import Failures
-from bayplan.engine.loop.gangs import Gangs
+from bayplan.engine.loop.gangs import Gang, Gangs
 from bayplan.engine.loop.inputs import (
     Added,
     BindDone,
@@ -206,10 +206,12 @@ class Scheduler:
             wake = min(wake, self._next_poll)
         return wake - self._behind
 
-    def step(self, now: float, limit: int = 1) -> list[Action]:
+    def step(self, now: float, limit: int = 1, until: float | None = None) -> list[Action]:
         """Try up to `limit` pods and return all that is to be done.
 
         Call it whenever something was handled, when `next_wake` has come, and again while `ready`.
+        After `until`, by the clock that `timing` was given, no further pod is begun, so that a
+        driver can do other things in time.
         """
         shared = self._shared
         self._tick(now)
@@ -222,6 +224,8 @@ class Scheduler:
             self._try(item)
             if len(shared.waiting):
                 self._waits_over()
+            if until is not None and self.timing.clock() >= until:
+                break
         actions = shared.actions
         shared.actions = []
         return actions
@@ -231,9 +235,17 @@ class Scheduler:
             self.queue.flush(now)
         if len(self._shared.waiting):
             self._waits_over()
-        if self.bindings.polls and now >= self._next_poll:
+        self._poll(now)
+
+    def _poll(self, now: float) -> None:
+        """Ask what binding cycles wait for, a second after the last time, however busy we are."""
+        due = self._next_poll
+        if self.bindings.polls and now >= due:
             self.bindings.poll()
-        self._next_poll = now + POLL_SECONDS if self.bindings.polls else math.inf
+        if not self.bindings.polls:
+            self._next_poll = math.inf
+        elif due == math.inf or now >= due:
+            self._next_poll = now + POLL_SECONDS
 
     def _waits_over(self) -> None:
         # A pod whose wait ends may end that of others, so look until nothing more happens.
@@ -269,17 +281,40 @@ class Scheduler:
             timing.end(profile.name)
 
     def _decide_timed(self, item: QueuedPod, profile: Profile) -> None:
-        shared, pod = self._shared, item.pod
         try:
-            refusal = None if self._gangs is None else self._gangs.refusal(pod)
-            if refusal is not None:
-                self._failures.fail(item, profile, refusal)
+            gang = None if self._gangs is None else self._gangs.gather(item)
+            if gang is not None:
+                self._decide_gang(gang)
                 return
-            decision = self.engine.place(pod, shared.wall)
+            decision = self.engine.place(item.pod, self._shared.wall)
             self.timing.decided()
         except Exception as problem:
             self._broken(item, profile, problem)
             return
+        self._go_on(item, profile, decision)
+
+    def _decide_gang(self, gang: Gang) -> None:
+        profiles = [self.engine.profiles[item.pod.spec.scheduler_name] for item in gang.items]
+        try:
+            pods = [item.pod for item in gang.items]
+            result = self.engine.place_all(pods, self._shared.wall, gang.needed)
+            self.timing.decided()
+        except Exception as problem:
+            for item, profile in zip(gang.items, profiles, strict=True):
+                self._broken(item, profile, problem)
+            return
+        if not result.placed:
+            failure = gang.failure(result.decisions)
+            for item, profile in zip(gang.items, profiles, strict=True):
+                self._failures.fail(item, profile, failure)
+            return
+        for item, profile, found in zip(gang.items, profiles, result.decisions, strict=True):
+            decision = self.engine.permit(found) if found.placed else found
+            self._go_on(item, profile, decision)
+
+    def _go_on(self, item: QueuedPod, profile: Profile, decision: Decision) -> None:
+        """From a decision to a binding cycle, or back to the queue."""
+        shared, pod = self._shared, item.pod
         item.signature = decision.info.signature
         node_name = decision.node_name
         if not node_name:
@@ -348,7 +383,9 @@ class Scheduler:
 
     def _hints(self) -> HintIndex:
         events = {name: profile.events() for name, profile in self.engine.profiles.items()}
-        return HintIndex(events, extenders=bool(self.engine.extenders))
+        plugins = [p for item in self.engine.profiles.values() for p in item.plugins.values()]
+        promised = {plugin.name for plugin in plugins if getattr(plugin, "class_hint", False)}
+        return HintIndex(events, extenders=bool(self.engine.extenders), class_hints=promised)
 
     def _pre_enqueue(self) -> dict[str, list[Gate]]:
         return {

@@ -112,7 +112,7 @@ class Timing:
     def evaluations(self) -> dict[tuple[str, str, str], int]:
         """Calls in sampled attempts, by (plugin, extension point, profile)."""
         wanted = ("PreFilter", "Filter", "PreScore", "Score")
-        return {key: cell[0] for key, cell in self._calls.items() if key[1] in wanted}
+        return {key: cell[0] for key, cell in list(self._calls.items()) if key[1] in wanted}
 
     def watch(self, profile: Profile) -> None:
         """Count and time the calls of all plugins of a profile from now on."""

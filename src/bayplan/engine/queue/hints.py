@@ -7,7 +7,7 @@ ask. Answers are kept by the event's resource and action, of which there are a f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bayplan.framework.contract.events import (
     ActionType,
@@ -21,25 +21,8 @@ from bayplan.framework.runtime.profile import ALL_EVENTS
 EXTENDER = "Extender"
 """The name that stands for all extenders among the plugins that rejected a pod."""
 
-CLASS_HINTS = frozenset(
-    {
-        "DefaultPreemption",
-        "InterPodAffinity",
-        "NodeAffinity",
-        "NodeDeclaredFeatures",
-        "NodeName",
-        "NodePorts",
-        "NodeResourcesFit",
-        "NodeUnschedulable",
-        "NodeVolumeLimits",
-        "PodTopologySpread",
-        "TaintToleration",
-        "VolumeRestrictions",
-        "VolumeZone",
-    }
-)
-"""In-tree plugins whose hints for nodes and assigned pods look only at what pods alike share."""
 CLASS_RESOURCES = frozenset({Resource.NODE, Resource.ASSIGNED_POD})
+"""Where a plugin with `class_hint` need be asked about one pod of a template only."""
 
 Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
 """Plugin to the events that it waits for; `Profile.events()` gives it."""
@@ -59,8 +42,18 @@ class Match:
 class HintIndex:
     """The registrations of all profiles, by scheduler name."""
 
-    def __init__(self, profiles: Mapping[str, Registrations], *, extenders: bool = False) -> None:
-        """`extenders` adds them as one more plugin that waits for everything."""
+    def __init__(
+        self,
+        profiles: Mapping[str, Registrations],
+        *,
+        extenders: bool = False,
+        class_hints: Collection[str] = (),
+    ) -> None:
+        """`extenders` adds them as one more plugin that waits for everything.
+
+        `class_hints` names the plugins that have said so of themselves.
+        """
+        self.class_hints = frozenset(class_hints)
         more = {EXTENDER: ALL_EVENTS} if extenders else {}
         self._profiles: dict[str, dict[str, Sequence[ClusterEventWithHint]]] = {
             name: {**items, **more} for name, items in profiles.items()

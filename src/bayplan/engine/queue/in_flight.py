@@ -50,7 +50,7 @@ class InFlight:
 
     def by_label(self) -> Counter[str]:
         """How many events are kept, by their names; pods in flight count as `PodPopped`."""
-        found = Counter(seen.event.label for seen in self._events)
+        found = Counter(seen.event.label for seen in list(self._events))
         found["PodPopped"] = len(self._pods)
         return found
 

@@ -516,9 +516,12 @@ class SchedulingQueue:
         return fresh
 
     def unschedulable_by_plugin(self) -> dict[tuple[str, str], int]:
-        """Waiting pods by (plugin, profile); kube-scheduler's `unschedulable_pods`."""
+        """Waiting pods by (plugin, profile); kube-scheduler's `unschedulable_pods`.
+
+        May be called while another thread steps: the list is taken in one go.
+        """
         counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-        for item in self._pods.values():
+        for item in list(self._pods.values()):
             for plugin in item.rejectors:
                 counts[plugin, item.pod.spec.scheduler_name] += 1
         return dict(counts)

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from bayplan.api import Object, Pod
-from bayplan.engine.queue.hints import CLASS_HINTS, CLASS_RESOURCES, HintIndex, Match
+from bayplan.engine.queue.hints import CLASS_RESOURCES, HintIndex, Match
 from bayplan.engine.queue.in_flight import SeenEvent
 from bayplan.engine.queue.pods import QueuedPod
 from bayplan.engine.queue.waiting_room import WaitingRoom
@@ -125,7 +125,7 @@ class Requeuing:
         result: list[QueuedPod] = []
         for group in room.rejected_by(incoming.match.plugins):
             pods = group.pods.values()
-            if len(pods) > 1 and by_group and group.rejectors <= CLASS_HINTS:
+            if len(pods) > 1 and by_group and group.rejectors <= self.hints.class_hints:
                 first = next(iter(pods))
                 if self.strategy(first, incoming) is Strategy.SKIP:
                     continue

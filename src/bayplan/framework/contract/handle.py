@@ -8,7 +8,7 @@ attempt; plugins have no other clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bayplan.api import Pod
 from bayplan.cluster.info import PodInfo, PodInfos
@@ -23,6 +23,8 @@ from bayplan.framework.contract.state import CycleState
 
 if TYPE_CHECKING:
     from bayplan.framework.runtime.profile import Profile
+
+S = TypeVar("S")
 
 
 class Handle:
@@ -69,6 +71,10 @@ class Handle:
     def on_activate(self, activate: Callable[[Iterable[Pod]], None]) -> None:
         """Set by whoever owns the queue."""
         self._activate = activate
+
+    def shared(self, name: str, make: Callable[[], S]) -> S:
+        """State that the plugins of all profiles share because it is about one cluster."""
+        return self.objects.shared(name, make)
 
     def info(self, pod: Pod, state: CycleState | None = None) -> PodInfo:
         """A pod with all that scheduling works out about it once, from the state if it is there."""

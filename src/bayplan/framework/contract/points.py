@@ -129,7 +129,11 @@ class QueueSortPlugin(Plugin, Protocol):
 
 
 class EnqueueExtensions(Plugin, Protocol):
-    """Tells which events may make a pod schedulable that this plugin rejected."""
+    """Tells which events may make a pod schedulable that this plugin rejected.
+
+    With `class_hint = True` the plugin promises that its hints for nodes and assigned pods look
+    only at what pods of one template share; one pod is then asked for all of them.
+    """
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Called once at start. Without this method every event is taken; empty means none is."""
@@ -263,7 +267,12 @@ class PreBindPlugin(Plugin, Protocol[P]):
 
 
 class BindPlugin(Plugin, Protocol[P]):
-    """Binds the pod to the node; the first that does not say Skip decides."""
+    """Binds the pod to the node; the first that does not say Skip decides.
+
+    A plugin that only ever creates a plain Binding may also have `bind_target(pod, node_name)`: the
+    node to bind to, which the scheduler then does in its own, quicker way; an empty text means that
+    `bind` is to be called.
+    """
 
     def bind(self, state: CycleState, pod: P, node_name: str) -> Status | Effects | None: ...
 

@@ -63,6 +63,7 @@ class DefaultPreemption:
     """PostFilter: victims and a nomination. PreEnqueue: waits while victims are being removed."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._handle = handle

@@ -52,7 +52,6 @@ from bayplan.plugins.dynamic_resources.requests import class_problem
 from bayplan.plugins.dynamic_resources.results import bind_calls, deallocate_call, delete_calls
 from bayplan.plugins.dynamic_resources.verdicts import Verdicts
 from bayplan.plugins.dynamic_resources.work import Attempt, OnNode, binding_ready
-from bayplan.plugins.per_cluster import per_cluster
 
 NAME = "DynamicResources"
 _CHOSEN = f"{NAME}/chosen"
@@ -78,10 +77,9 @@ class DynamicResources:
         self._objects = handle.objects
         timeout = args.binding_timeout
         self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
-        self._books = per_cluster(handle.objects, NAME, lambda: ClaimBooks(handle.objects))
-        self._pools = per_cluster(handle.objects, f"{NAME}/pools", lambda: Pools(handle.objects))
-        self._verdicts = per_cluster(
-            handle.objects,
+        self._books = handle.shared(NAME, lambda: ClaimBooks(handle.objects))
+        self._pools = handle.shared(f"{NAME}/pools", lambda: Pools(handle.objects))
+        self._verdicts = handle.shared(
             f"{NAME}/verdicts",
             lambda: Verdicts(self._books, self._pools, handle.objects.device_classes),
         )

@@ -46,6 +46,7 @@ class InterPodAffinity:
     """Filter: required pod (anti-)affinity, both ways. Score: preferred terms, both ways."""
 
     name = NAME
+    class_hint = True
     compact_scores = True
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:

@@ -199,6 +199,7 @@ class RequiredState:
     def _rejecting_domains(self) -> dict[str, npt.NDArray[np.uint8]]:
         """By topology key: which domains anti-affinity rules out, the last being "no label"."""
         found: dict[str, npt.NDArray[np.uint8]] = {}
+        # The smaller number is the one that upstream tells first, so it is written last.
         for number, rules in ((3, self.existing.values()), (2, self.anti)):
             for domains in rules:
                 lookup = found.get(domains.key)
@@ -208,8 +209,7 @@ class RequiredState:
                     if lookup is not None:
                         grown[: len(lookup) - 1] = lookup[:-1]
                     lookup = found[domains.key] = grown
-                mine = (domains.counts > 0).view(np.uint8) * np.uint8(number)
-                lookup[:size] = _first_told(lookup[:size], mine)
+                np.copyto(lookup[:size], np.uint8(number), where=domains.counts > 0)
         return found
 
     def _near(self, nodes: Nodes) -> BoolArray:

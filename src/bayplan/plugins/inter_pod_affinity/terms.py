@@ -40,6 +40,7 @@ class Matcher:
         self._handle = handle
         self._twice = not handle.gates.since("1.37")
         self._resolved: dict[AffinityTerm, tuple[int, QueryPart]] = {}
+        self._about: tuple[PodInfo, int, int, tuple[OwnedTerm, ...]] | None = None
 
     def part(self, term: AffinityTerm) -> QueryPart:
         objects = self._handle.objects
@@ -62,9 +63,18 @@ class Matcher:
     def about(self, info: PodInfo) -> tuple[OwnedTerm, ...]:
         """The terms of placed pods that mean the incoming pod."""
         meta, objects = info.pod.metadata, self._handle.objects
-        return self._handle.table.counts.terms_about(
-            meta.labels, meta.namespace, objects.namespace_labels(meta.namespace)
-        )
+        counts, revision = self._handle.table.counts, objects.namespaces.revision
+        known = self._about  # asked several times in one attempt
+        if (
+            known is None
+            or known[0] is not info
+            or known[1] != counts.terms_version
+            or known[2] != revision
+        ):
+            labels = objects.namespace_labels(meta.namespace)
+            found = counts.terms_about(meta.labels, meta.namespace, labels)
+            known = self._about = (info, counts.terms_version, revision, found)
+        return known[3]
 
     def means_by_labels(self, term: AffinityTerm, pod: Pod) -> bool:
         """Whether a term of a placed pod means the incoming pod."""

@@ -54,6 +54,7 @@ class NodeResourcesFit:
     """Filter by free resources; score by allocation."""
 
     name = NAME
+    class_hint = True
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         self._handle = handle

@@ -41,6 +41,7 @@ class PodTopologySpread:
     """Filter: hard constraints. Score: soft constraints."""
 
     name = NAME
+    class_hint = True
     compact_scores = True
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:

@@ -30,7 +30,6 @@ from bayplan.framework import (
     failed,
     unresolvable,
 )
-from bayplan.plugins.per_cluster import per_cluster
 from bayplan.plugins.volume_binding.binder import Binder, Claims, Found
 from bayplan.plugins.volume_binding.hints import EVENTS
 from bayplan.plugins.volume_claims import class_of_claim, class_of_volume, has_claims
@@ -66,7 +65,7 @@ class VolumeBinding:
             (0, 100),
             (100, 0),
         ]
-        self._binder = per_cluster(handle.objects, NAME, lambda: Binder(handle.objects))
+        self._binder = handle.shared(NAME, lambda: Binder(handle.objects))
         self._handle = handle
 
     def depends_on(self, pod: Pod) -> Depends:
