@@ -9,6 +9,7 @@ stay.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from bayplan.api.labels import compile_selector
 from bayplan.cluster.info import PodInfo
 from bayplan.framework.runtime.filtering import run_add_pod, run_filters_on, run_remove_pod
 from bayplan.inspect.amounts import listed
+from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.objects import Budget
 from bayplan.inspect.trial import unbound
 from bayplan.inspect.why.case import CORDON, Case
@@ -34,6 +36,8 @@ POOLS = (
 )
 CRITICAL = 2_000_000_000
 NEW = "new-node"
+
+_EXAMPLES: WeakKeyDictionary[Cluster, list[Node]] = WeakKeyDictionary()
 
 
 def leavers(case: Case, row: int) -> list[Pod]:
@@ -124,14 +128,21 @@ def priority_steps(case: Case) -> Iterator[Step]:
 
 def new_node_steps(case: Case) -> Iterator[Step]:
     """One more node like those of each group, the largest groups first."""
-    seen: dict[tuple[object, ...], tuple[Node, int]] = {}
-    for node in case.table.nodes:
-        key = _group(node)
-        first, count = seen.get(key, (node, 0))
-        seen[key] = (first, count + 1)
-    for node, _ in sorted(seen.values(), key=lambda item: -item[1])[:12]:
+    for node in _examples(case.cluster)[:12]:
         if _large_enough(case, node):
             yield _like(node, volume_labels(case))
+
+
+def _examples(cluster: Cluster) -> list[Node]:
+    """One node of each group, of the largest group first; worked out once a cluster."""
+    found = _EXAMPLES.get(cluster)
+    if found is None:
+        seen: dict[tuple[object, ...], list[Node]] = {}
+        for node in cluster.nodes.values():
+            seen.setdefault(_group(node), []).append(node)
+        groups = sorted(seen.values(), key=lambda nodes: -len(nodes))
+        found = _EXAMPLES[cluster] = [nodes[0] for nodes in groups]
+    return found
 
 
 def _group(node: Node) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from bayplan.inspect.why.families import missing_on, resources
 from bayplan.inspect.why.families.taints import LIFECYCLE, in_the_way
 
 SHOWN = 5
-LOOKED_AT = 256
+LOOKED_AT = 64
 
 
 def nearest(case: Case, most: int = SHOWN) -> tuple[Near, ...]:
