@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bayplan.api import Node, Pod
-from bayplan.inspect import Cluster, SourceError, UnknownObject
+from bayplan.inspect import Cluster, Origin, SourceError, UnknownObject
 from bayplan.inspect.objects import Deployment, Event
 from bayplan.inspect.sources.snapshot import write_snapshot
 from bayplan.testing.builders import make_node, make_pod
@@ -203,3 +203,20 @@ def test_structs_and_plain_data_may_be_mixed():
     cluster = Cluster.from_objects([make_node("a").build(), make_pod("p").body()])
 
     assert [Node, Pod] == [type(cluster.node("a")), type(cluster.pod("p"))]
+
+
+@pytest.mark.parametrize(
+    ("server", "version"),
+    [
+        pytest.param("v1.36.4", "1.36", id="a known version"),
+        pytest.param("v1.37.0-rc.1+abc", "1.37", id="a pre-release"),
+        pytest.param("v1.29.3-gke.100", "1.36", id="older than all: the oldest"),
+        pytest.param("v1.99.0", "1.37", id="newer than all: the newest"),
+        pytest.param("", "1.37", id="unknown: the newest"),
+    ],
+)
+def test_the_version_of_the_server_decides_the_defaults(server, version):
+    origin = Origin(version=server)
+    cluster = Cluster.from_objects(bodies(), origin=origin)
+
+    assert version == cluster.settings.gates.version

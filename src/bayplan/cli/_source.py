@@ -25,6 +25,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="The scheduler's configuration; the defaults if not given."),
         click.option("--plugins", multiple=True, metavar="MODULE|FILE.py",
                      help="Plugins from outside that the configuration names."),
+        click.option("--emulated-version", default="", metavar="1.36|1.37",
+                     help="Decide as this version; the cluster's own if not given."),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -38,29 +40,33 @@ def load_cluster(
     namespace: str,
     config: str,
     plugins: tuple[str, ...],
+    emulated_version: str = "",
 ) -> Cluster:
     """The cluster that the options mean."""
     import msgspec
 
     from bayplan.inspect import Cluster
+    from bayplan.inspect.settings import version_for
 
-    settings = settings_of(config, plugins)
+    settings_of(config, plugins, emulated_version)  # what is wrong with it is told before reading
     if sources:
-        found = Cluster.from_files(*sources, settings=settings)
+        found = Cluster.from_files(*sources)
     else:
-        found = Cluster.from_kubeconfig(kubeconfig or None, context=context, settings=settings)
+        found = Cluster.from_kubeconfig(kubeconfig or None, context=context)
+    origin = found.origin
     if namespace:
-        origin = msgspec.structs.replace(found.origin, namespace=namespace)
-        found = Cluster(found.objects, origin=origin, settings=settings)
-    return found
+        origin = msgspec.structs.replace(origin, namespace=namespace)
+    version = emulated_version or version_for(origin.version)
+    return Cluster(found.objects, origin=origin, settings=settings_of(config, plugins, version))
 
 
-def settings_of(config: str, plugins: tuple[str, ...]) -> Settings:
+def settings_of(config: str, plugins: tuple[str, ...], emulated_version: str = "") -> Settings:
     """A configuration file with its outside plugins."""
     from bayplan.inspect import load_settings
     from bayplan.scheduler.extensions import load_registry
 
-    return load_settings(config, registry=load_registry(plugins) if plugins else None)
+    registry = load_registry(plugins) if plugins else None
+    return load_settings(config, emulated_version=emulated_version, registry=registry)
 
 
 def show(answer: Any, output: str, text: Callable[[], str]) -> None:

@@ -29,7 +29,9 @@ def command(
     if not to_config and not to_plugins:
         raise click.UsageError("nothing to compare with; give --to-config or --to-plugins")
     cluster = load_cluster(**source)
-    other = settings_of(to_config or source["config"], to_plugins or source["plugins"])
+    version = cluster.settings.gates.version
+    plugins = to_plugins or source["plugins"]
+    other = settings_of(to_config or source["config"], plugins, version)
     found = diff(cluster, cluster.settings, other)
     if output == "markdown":
         click.echo(markdown(found))

@@ -34,6 +34,7 @@ def command(
     namespace: str,
     config: str,
     plugins: tuple[str, ...],
+    emulated_version: str,
     seed: int | None,
     compare_seed: tuple[int, ...],
     compare_config: tuple[str, ...],
@@ -54,8 +55,10 @@ def command(
     if story:
         source = _story(story, config, seed, compare_seed, compare_config)
     elif sources:
-        source = Picture(load_cluster(sources, kubeconfig, context, namespace, config, plugins))
-    settings = settings_of(config, plugins)
+        source = Picture(
+            load_cluster(sources, kubeconfig, context, namespace, config, plugins, emulated_version)
+        )
+    settings = settings_of(config, plugins, emulated_version)
     asyncio.run(_serve(source, kubeconfig, context, settings, host, port, browse))
 
 

@@ -81,7 +81,8 @@ def command(
         tried = try_each(cluster, each)
         _print(tried, output, lambda: junit_each(tried))
         sys.exit(0 if tried.ok else 1)
-    settings = settings_of(new_config, source["plugins"]) if new_config else None
+    version = cluster.settings.gates.version
+    settings = settings_of(new_config, source["plugins"], version) if new_config else None
     found = what_if(cluster, changes, settings=settings)
     _print(found, output, lambda: junit_what_if(found))
     sys.exit(0 if found.ok and not (strict and found.new_pending) else 1)

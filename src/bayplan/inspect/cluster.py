@@ -26,7 +26,7 @@ from bayplan.engine.engine import Engine
 from bayplan.inspect.errors import SourceError, unknown
 from bayplan.inspect.kinds import OWNERS
 from bayplan.inspect.objects import Budget, Event, Owner
-from bayplan.inspect.settings import Settings, load_settings
+from bayplan.inspect.settings import Settings, load_settings, version_for
 from bayplan.inspect.trial import Trial
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class Cluster:
     ) -> None:
         self.objects = objects
         self.origin = origin or Origin(taken=time.time())
-        self.settings = settings or load_settings()
+        version = version_for(self.origin.version)
+        self.settings = settings or load_settings(emulated_version=version)
         self._engine: Engine | None = None
 
     # -- sources ------------------------------------------------------------------------------

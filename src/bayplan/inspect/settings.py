@@ -6,6 +6,7 @@ from outside must not reach addresses that only the scheduler is meant to reach.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from bayplan.config import (
     parse_gates,
     parse_version,
 )
+from bayplan.config.gates import NEWEST, VERSIONS
 from bayplan.framework.contract.registry import Factory
 from bayplan.plugins import in_tree_registry
 
@@ -36,6 +38,22 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def scheduler_names(self) -> tuple[str, ...]:
         return tuple(profile.scheduler_name for profile in self.config.profiles)
+
+
+def version_for(server: str) -> str:
+    """The version to decide as, for a server that calls itself `v1.36.4`; unknown is the newest."""
+    match = re.match(r"v?(\d+)\.(\d+)", server)
+    # Bayplan's own server speaks one version's API, and its scheduler decides as the newest
+    if match is None or "+bayplan" in server:
+        return NEWEST
+    known = {_number(version): version for version in VERSIONS}
+    at_most = [number for number in known if number <= (int(match[1]), int(match[2]))]
+    return known[max(at_most)] if at_most else known[min(known)]
+
+
+def _number(version: str) -> tuple[int, int]:
+    major, _, minor = version.partition(".")
+    return int(major), int(minor)
 
 
 def load_settings(
