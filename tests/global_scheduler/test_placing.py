@@ -16,6 +16,7 @@ from bayplan.global_scheduler.placing import Placing
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import Allocations
 from bayplan.store import MemoryStore
+from bayplan.store.errors import Unavailable
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
 SAMPLE = FOLDER / "sample"
@@ -32,7 +33,7 @@ def machine(name="demovm", **changes):
 
 
 @asynccontextmanager
-async def world(*kinds, store=None, api=None):
+async def world(*kinds, store=None, api=None, **options):
     """An API server, the allocation service and the placing of some kinds, all in this process."""
     api = api or ApiServer(MemoryStore())
     await api.start()
@@ -47,10 +48,12 @@ async def world(*kinds, store=None, api=None):
     )
     await service.start()
     placings = [
-        Placing(client, service, in_tree_adapters()[kind], clock=loop.time) for kind in kinds
+        Placing(client, service, in_tree_adapters()[kind], clock=loop.time, **options)
+        for kind in kinds
     ]
     tasks = [asyncio.create_task(placing.run()) for placing in placings]
     try:
+        service.placings = placings
         yield client, service
     finally:
         for task in tasks:
@@ -151,6 +154,59 @@ async def test_a_restart_releases_what_is_gone_and_keeps_the_rest():
         [record] = service.ledger.records.values()
 
     assert "stays" == record.allocation.stack.name
+
+
+class FailsOnce(MemoryStore):
+    """Does not take the next write once told so."""
+
+    fail = False
+
+    async def transact(self, ops):
+        if self.fail:
+            self.fail = False
+            raise Unavailable("the store is away")
+        return await super().transact(ops)
+
+
+async def short(seconds):
+    await asyncio.sleep(min(seconds, 0.01))
+
+
+async def until_empty(service):
+    async with asyncio.timeout(10):
+        while service.ledger.records:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_release_that_the_store_did_not_take_is_tried_again():
+    store = FailsOnce()
+    async with world("pods", store=store, pause=short) as (client, service):
+        await client.create(PODS, machine(), "default")
+        await until(client, PODS, "demovm", lambda pod: pod["spec"].get("nodeName"))
+        store.fail = True
+        await client.delete(PODS, "demovm", "default", grace_period=0)
+        await until_empty(service)
+
+    assert not store.fail
+
+
+async def test_what_went_while_another_owned_it_is_released_when_the_share_moves():
+    mine = {"all": True}
+    share = {"is_mine": lambda uid: mine["all"], "pause": short}
+    async with world("pods", **share) as (client, service):
+        await client.create(PODS, machine(), "default")
+        await until(client, PODS, "demovm", lambda pod: pod["spec"].get("nodeName"))
+        mine["all"] = False
+        await client.delete(PODS, "demovm", "default", grace_period=0)
+        [placing] = service.placings
+        async with asyncio.timeout(10):
+            while placing.informer.store:
+                await asyncio.sleep(0.01)
+        assert 1 == len(service.ledger.records)
+
+        mine["all"] = True
+        placing.reconsider()
+        await until_empty(service)
 
 
 async def test_custom_resources_are_placed_too():

@@ -88,11 +88,16 @@ class Ledger:
         self._listeners.append(listener)
 
     async def load(self) -> None:
-        """Read everything from the store; the table must be fresh."""
+        """Read everything from the store, and forget what it no longer has."""
         found = await self._store.range(PREFIX)
+        there = {kv.key for kv in found.items}
+        for key, revision in list(self._live.items()):
+            # what was written here meanwhile is newer than the answer
+            if key not in there and revision <= found.revision:
+                self._drop(key)
         for kv in found.items:
             self._note(kv)
-        self.seen = found.revision
+        self.seen = max(self.seen, found.revision)
 
     async def follow(self) -> None:
         """Apply what others write, until cancelled."""
@@ -123,14 +128,24 @@ class Ledger:
             self.apply(record)
 
     def _forget(self, kv: KeyValue) -> None:
-        if self._newest.get(kv.key, 0) >= kv.mod_revision:
-            return
-        self._newest[kv.key] = kv.mod_revision
-        self._live.pop(kv.key, None)
-        if kv.key.startswith(RECORDS):
-            old = self.records.get(kv.key.removeprefix(RECORDS))
+        newest = self._newest.get(kv.key, 0)
+        if newest < kv.mod_revision:
+            self._drop(kv.key)
+        elif newest == kv.mod_revision:
+            del self._newest[kv.key]  # deleted here; nothing older can come any more
+
+    def _drop(self, key: str) -> None:
+        """The store no longer has a key."""
+        self._newest.pop(key, None)
+        self._live.pop(key, None)
+        if key.startswith(RECORDS):
+            old = self.records.get(key.removeprefix(RECORDS))
             if old is not None:
                 self.unapply(old)
+
+    def is_stored(self, record: Record) -> bool:
+        """Whether the store, as far as is known here, has a record of this id."""
+        return f"{RECORDS}{record.id}" in self._live
 
     def apply(self, record: Record) -> None:
         """Take a record's charges from the table."""
@@ -189,9 +204,9 @@ class Ledger:
         except Conflict:
             self.conflicts += 1
             raise
-        for kv in written:
-            self._newest[kv.key] = max(self._newest.get(kv.key, 0), kv.mod_revision)
-        for kv in written[: len(values)]:
-            self._live[kv.key] = kv.mod_revision
+        if written[0].mod_revision <= self.seen:
+            return  # the watch was faster, and may know more by now
+        self._newest.update((kv.key, kv.mod_revision) for kv in written)
+        self._live.update((kv.key, kv.mod_revision) for kv in written[: len(values)])
         for key in keys:
             self._live.pop(key, None)

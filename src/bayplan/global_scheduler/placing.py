@@ -2,7 +2,8 @@
 
 An object's uid is its allocation's id, so a restart between reserving and binding is harmless: the
 same allocation is found again and bound. An object that goes, or that others placed elsewhere,
-gives back what it took; at start, allocations of objects that no longer exist are released.
+gives back what it took; at start, and when the share moves, allocations of objects that no longer
+exist are released.
 With several schedulers each object belongs to the one whose share of the hash range it falls in.
 """
 
@@ -25,6 +26,10 @@ from bayplan.global_scheduler.service import Allocations, NotFoundError, fingerp
 log = structlog.get_logger(__name__)
 
 COMPONENT = "global-scheduler"
+RELEASE_AGAIN = 1.0
+"""Seconds until a release that the store did not take is tried again."""
+SECOND_LOOK = 2.0
+"""Seconds between the two looks for orphans."""
 
 
 class Placing:
@@ -49,6 +54,9 @@ class Placing:
         self._queue = RetryQueue()
         self._tried: dict[str, str] = {}
         self._work = asyncio.Event()
+        self._to_release: dict[str, None] = {}
+        self._releasable = asyncio.Event()
+        self._moved = asyncio.Event()
         self.informer = Informer(client, adapter.resource, Placeable, optional=True)
         self.informer.add_handler(self._changed)
         service.ledger.on_change(self._ledger_changed)
@@ -58,6 +66,8 @@ class Placing:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.informer.run())
             group.create_task(self._place_all())
+            group.create_task(self._release_all())
+            group.create_task(self._sweep())
 
     def hint(self) -> None:
         """Something changed that may make room."""
@@ -65,10 +75,11 @@ class Placing:
         self._work.set()
 
     def reconsider(self) -> None:
-        """The share of this scheduler changed: look at every object again."""
+        """The share of this scheduler changed: look at every object again, and for orphans."""
         self._tried.clear()
         for key, item in self.informer.store.items():
             self._consider(key, item)
+        self._moved.set()
 
     def _ledger_changed(self, record: Record, came: bool) -> None:
         if not came:
@@ -98,8 +109,25 @@ class Placing:
             self._queue.forget(key)
 
     def _release(self, uid: str) -> None:
+        """Give back in the background, as often as it takes."""
         if uid in self._service.ledger.records and self._is_mine(uid):
-            asyncio.get_running_loop().create_task(self._release_now(uid))
+            self._to_release[uid] = None
+            self._releasable.set()
+
+    async def _release_all(self) -> None:
+        while True:
+            await self._releasable.wait()
+            self._releasable.clear()
+            for uid in list(self._to_release):
+                try:
+                    await self._release_now(uid)
+                except BayplanError as problem:
+                    log.warning("releasing failed", allocation=uid, error=str(problem))
+                    self._releasable.set()
+                else:
+                    self._to_release.pop(uid, None)
+            if self._releasable.is_set():
+                await self._pause(RELEASE_AGAIN)
 
     async def _release_now(self, uid: str) -> None:
         with suppress(NotFoundError):
@@ -107,7 +135,8 @@ class Placing:
 
     async def _place_all(self) -> None:
         await self.informer.wait_synced()
-        await self.release_orphans()
+        for uid in self._orphans():
+            self._release(uid)
         while True:
             key = self._queue.pop(self._clock())
             if key is None:
@@ -132,13 +161,28 @@ class Placing:
         for task in left:
             task.cancel()
 
-    async def release_orphans(self) -> None:
-        """Give back what objects of this kind took that are gone since this scheduler last ran."""
-        live = {item.metadata.uid for item in self.informer.store.values()}
-        owner = self._owner
-        for record in list(self._service.ledger.records.values()):
-            if record.key.startswith(owner) and record.id not in live and self._is_mine(record.id):
-                await self._release_now(record.id)
+    async def _sweep(self) -> None:
+        """After each move of the share, give back what is orphaned now and still is a bit later.
+
+        The second look is for objects that another scheduler placed and that are new here.
+        """
+        await self.informer.wait_synced()
+        while True:
+            await self._moved.wait()
+            self._moved.clear()
+            before = self._orphans()
+            await self._pause(SECOND_LOOK)
+            for uid in before & self._orphans():
+                self._release(uid)
+
+    def _orphans(self) -> set[str]:
+        """Allocations of objects of this kind that are gone."""
+        live = {
+            item.metadata.uid for item in self.informer.store.values() if self._adapter.holds(item)
+        }
+        records = self._service.ledger.records.values()
+        owned = {record.id for record in records if record.key.startswith(self._owner)}
+        return owned - live
 
     @property
     def _owner(self) -> str:

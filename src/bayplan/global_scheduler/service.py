@@ -27,6 +27,7 @@ from bayplan.global_scheduler.ledger import (
 )
 from bayplan.global_scheduler.placer import NoSite, Placement, Placer
 from bayplan.global_scheduler.stack import Allocation
+from bayplan.global_scheduler.supervise import keep
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.store import Compacted, Conflict, NotFound, Store, StoreError
 
@@ -36,6 +37,9 @@ BATCH = 64
 OPERATIONS = 256
 """Records and fences in one transaction, unless the store takes fewer."""
 TRIES = 50
+STOP_SECONDS = 5.0
+"""How long a batch that is being written may take when the service stops."""
+STOPPING = "the scheduler is stopping; ask again in a moment"
 
 
 class NoSiteError(BayplanError):
@@ -109,21 +113,34 @@ class Allocations:
         self._pause = pause
         self._operations = operations
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
+        self._writing: list[_Job] = []
+        self._idle = asyncio.Event()
+        self._open = True
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Load what is stored and begin to work."""
         await self.ledger.load()
-        for work in (self._follow(), self._write_batches(), self._expire()):
-            self._tasks.append(asyncio.create_task(work))
+        self._idle.set()
+        for name, work in (
+            ("following the store", self._follow),
+            ("writing allocations", self._write_batches),
+            ("expiring reservations", self._expire),
+        ):
+            self._tasks.append(asyncio.create_task(keep(name, work, pause=self._pause)))
 
     async def stop(self) -> None:
-        """End all work; what was acknowledged is stored."""
+        """Finish what is being written, refuse what waits, end all work."""
+        self._open = False
+        waiting = [self._jobs.get_nowait() for _ in range(self._jobs.qsize())]
+        _fail(waiting, UnavailableError(STOPPING))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._idle.wait()
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        _fail(self._writing, UnavailableError(f"{STOPPING} and the store did not answer"))
         self._tasks.clear()
 
     @property
@@ -176,11 +193,17 @@ class Allocations:
 
         return await self._do(step)
 
-    async def release(self, identity: str) -> Record:
-        """Give back all that an allocation holds."""
+    async def release(self, identity: str, *, expired_at: float | None = None) -> Record:
+        """Give back all that an allocation holds.
+
+        With `expired_at` only a reservation whose time is over by then goes; one that was
+        committed since the caller looked stays, and is returned as it is.
+        """
 
         def step() -> tuple[Record, Change]:
             old = self.get(identity)
+            if expired_at is not None and not _expired(old, expired_at):
+                return old, ([], [])
             return old, ([], [old])
 
         return await self._do(step)
@@ -225,6 +248,8 @@ class Allocations:
         )
 
     async def _do(self, step: Step) -> Record:
+        if not self._open:
+            raise UnavailableError(STOPPING)
         job = _Job(step, asyncio.get_running_loop().create_future())
         self._jobs.put_nowait(job)
         return await job.done
@@ -232,8 +257,10 @@ class Allocations:
     async def _write_batches(self) -> None:
         while True:
             jobs = [await self._jobs.get()]
+            self._idle.clear()
             while len(jobs) < BATCH and not self._jobs.empty():
                 jobs.append(self._jobs.get_nowait())
+            self._writing = jobs
             while jobs:
                 try:
                     jobs = await self._write(jobs)
@@ -241,6 +268,8 @@ class Allocations:
                     log.exception("writing a batch failed")
                     _fail(jobs, UnavailableError(f"writing failed: {cause}"))
                     jobs = []
+            self._writing = []
+            self._idle.set()
 
     async def _write(self, jobs: list[_Job]) -> list[_Job]:
         """Decide and store as many jobs as one transaction takes; returns those left over."""
@@ -257,6 +286,9 @@ class Allocations:
                 self._undo(batch)
                 _fail(batch.jobs, UnavailableError(f"the store did not take it: {cause}"))
                 return batch.left
+            except BaseException:
+                self._undo(batch)
+                raise
             for job, record in zip(batch.jobs, batch.answers, strict=True):
                 if not job.done.done():
                     job.done.set_result(record)
@@ -311,9 +343,11 @@ class Allocations:
         return True
 
     def _undo(self, batch: _Batch) -> None:
+        """Take a batch back, except what the store has told about in the meantime."""
         for record, was_there in reversed(batch.undo):
             if was_there:
-                if record.id not in self.ledger.records:
+                # a store that failed may have done the work all the same: then it is gone
+                if record.id not in self.ledger.records and self.ledger.is_stored(record):
                     self.ledger.apply(record)
             elif self.ledger.records.get(record.id) is record:
                 self.ledger.unapply(record)
@@ -334,8 +368,6 @@ class Allocations:
                 await self.ledger.follow()
             except Compacted:
                 await self.ledger.load()
-            except StoreError as cause:
-                log.warning("watching the store failed", error=str(cause))
             await self._pause(0.5)
 
     async def _expire(self) -> None:
@@ -344,10 +376,15 @@ class Allocations:
             await self._pause(0.5)
             now = self._clock()
             for record in list(self.ledger.records.values()):
-                if record.state == RESERVED and record.expires <= now:
+                if _expired(record, now):
                     with suppress(NotFoundError, UnavailableError):
-                        await self.release(record.id)
-                        log.info("reservation expired", allocation=record.id)
+                        gone = await self.release(record.id, expired_at=now)
+                        if gone.state == RESERVED:
+                            log.info("reservation expired", allocation=record.id)
+
+
+def _expired(record: Record, now: float) -> bool:
+    return record.state == RESERVED and record.expires <= now
 
 
 def _fail(jobs: list[_Job], problem: BayplanError) -> None:
