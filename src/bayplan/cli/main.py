@@ -30,6 +30,7 @@ COMMANDS = {
     "scheduler": "schedule pods; takes kube-scheduler's place",
     "snapshot": "save a cluster as one file without secrets",
     "ui": "look at a cluster: map, queue, why, what-if, time",
+    "trace": "bring, make and play traces of clusters",
     "up": "start a whole cluster on this machine",
     "whatif": "tell what a drain, a growth or a loss would do to a cluster",
     "why": "tell why a pod is pending, or where it is, in any cluster",

@@ -7,7 +7,9 @@ file is loaded, so that a wrong field is told before anything happens.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+from bayplan.errors import BayplanError
 from bayplan.sim import objects
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.located import Located
@@ -279,6 +281,8 @@ def workload(at: Located) -> Workload:
 
 
 def _trace(at: Located) -> tuple[Arrival, ...]:
+    if isinstance(at.value, str):
+        return _from_file(at)
     arrivals: list[Arrival] = []
     for item in at.items():
         arrivals.append(_arrival(item))
@@ -287,6 +291,16 @@ def _trace(at: Located) -> tuple[Arrival, ...]:
     if not arrivals:
         raise at.error("holds no pods")
     return tuple(arrivals)
+
+
+def _from_file(at: Located) -> tuple[Arrival, ...]:
+    from bayplan.sim.traces.format import read_trace
+
+    path = Path(at.source.name).parent / at.text()
+    try:
+        return tuple(pod.arrival() for pod in read_trace(path))
+    except BayplanError as problem:
+        raise at.error(str(problem)) from problem
 
 
 def _without(at: Located) -> Located:

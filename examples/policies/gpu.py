@@ -1,0 +1,430 @@
+"""Six ways to place pods on nodes with shared GPUs, as plugins: filter, score and reserve.
+
+They follow "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
+Descent" (USENIX ATC 2023), with that paper's formulas and integer scores. A pod says by labels how
+many GPUs it wants (`gpu-count`), how many thousandths of each (`gpu-milli`; 1000 unless it wants a
+part of one) and, if it matters, which models (`gpu-model: T4.P100`); a node how many it has and of
+which model. CPU and memory are NodeResourcesFit's business.
+
+Which devices a pod got is remembered by this process only: for a real cluster it would have to be
+written to the pod. Arguments: `seed`, and for FGD `typical`, a list of
+`{cpu, milli, count, model, share}`: the pods that the cluster expects.
+
+    profiles:
+      - plugins:
+          multiPoint: {enabled: [{name: FGD, weight: 20000}, {name: FirstName, weight: 101}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bayplan.api import Pod
+from bayplan.cluster.resources import resource_id
+from bayplan.framework import Code, CycleState, Handle, NodeTable, Status, Verdict
+
+COUNT, MILLI, MODEL = "gpu-count", "gpu-milli", "gpu-model"
+WHOLE = 1000
+MOST_DEVICES = 8
+MOST_CPU, MOST_GPU = 128_000.0, 8_000.0
+REASON = "node(s) had no GPUs that fit"
+CPU = resource_id("cpu")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Wish:
+    """What a pod wants; equal for pods of one shape."""
+
+    def __init__(self, cpu: int, milli: int, count: int, models: frozenset[str]) -> None:
+        self.cpu, self.milli, self.count, self.models = cpu, milli, count, models
+        self.total = milli * count
+        self.partial = count == 1 and milli < WHOLE
+        self.kind = "part" if self.partial else count
+        self.key = (cpu, milli, count, models)
+
+    @classmethod
+    def of(cls, pod: Pod) -> Wish:
+        labels = pod.metadata.labels
+        count = int(labels.get(COUNT, 0))
+        milli = int(labels.get(MILLI, WHOLE)) if count else 0
+        models = frozenset(filter(None, labels.get(MODEL, "").split(".")))
+        texts = [c.resources.requests.get("cpu", "0") for c in pod.spec.containers]
+        cpu = sum(_milli(str(text)) for text in texts) or 100
+        return cls(cpu, milli, count, models)
+
+
+def _milli(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else int(float(text) * 1000)
+
+
+class Devices:
+    """What is left of every GPU, by row of the node table; follows the table's journal."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, tuple[int, tuple[int, ...], object]] = {}
+        """By pod uid: thousandths, devices, kind of pod."""
+        self._structure = -1
+        self._seen = 0
+        self.left: Array = np.zeros((0, MOST_DEVICES), dtype=np.int64)
+        self.count: Array = np.zeros(0, dtype=np.int64)
+        self.models: list[str] = []
+        self.kinds: list[dict[object, int]] = []
+        self.journal: list[int] = []
+        """Rows in the order in which they changed; who keeps something starts where it stopped."""
+
+    def sync(self, table: NodeTable) -> None:
+        """Take over what changed since the last call."""
+        if self._structure != table.structure:
+            self._rebuild(table)
+        changed = table.changes_since(self._seen)
+        self._seen = table.generation
+        rows = range(table.count) if changed is None else dict.fromkeys(c // 2 for c in changed)
+        for row in rows:
+            self._recount(table, row)
+            self.journal.append(row)
+
+    def _rebuild(self, table: NodeTable) -> None:
+        self._structure, self._seen = table.structure, -1
+        labels = [node.metadata.labels for node in table.nodes[: table.count]]
+        self.count = np.array([int(item.get(COUNT, 0)) for item in labels], dtype=np.int64)
+        self.models = [item.get(MODEL, "") for item in labels]
+        self.left = np.zeros((table.count, MOST_DEVICES), dtype=np.int64)
+        self.kinds = [{} for _ in labels]
+        for row in range(table.count):
+            self._recount(table, row)
+        self.journal = []
+        self._seen = table.generation
+
+    def _recount(self, table: NodeTable, row: int) -> None:
+        left = self.left[row]
+        left[:] = 0
+        left[: self.count[row]] = WHOLE
+        kinds = self.kinds[row] = {}
+        for info in table.pods[row]:
+            milli, devices, kind = self.given.get(info.pod.metadata.uid, (0, (), None))
+            for device in devices:
+                left[device] -= milli
+            if devices:
+                kinds[kind] = kinds.get(kind, 0) + 1
+
+
+class View:
+    """Some rows: what is left there."""
+
+    def __init__(self, devices: Devices, table: NodeTable, rows: Array) -> None:
+        self.left = devices.left[rows]
+        self.count = devices.count[rows]
+        self.cpu = table.allocatable(CPU)[rows] - table.requested(CPU)[rows]
+        self._devices, self._rows = devices, rows
+        self.models = [devices.models[row] for row in rows]
+        self.kinds = [devices.kinds[row] for row in rows]
+        self.total = self.left.sum(axis=1)
+
+    def only(self, mask: Array) -> View:
+        """The rows that a mask marks."""
+        view = View.__new__(View)
+        view.left, view.count, view.cpu = self.left[mask], self.count[mask], self.cpu[mask]
+        view.total = self.total[mask]
+        marked = np.flatnonzero(mask)
+        view.models = [self.models[i] for i in marked]
+        view.kinds = [self.kinds[i] for i in marked]
+        return view
+
+    def access(self, models: frozenset[str]) -> Array:
+        """Whether the nodes have one of these models."""
+        return np.array([model in models for model in self.models], dtype=bool)
+
+
+class Kept:
+    """Scores of one shape, with how far in the journal they are."""
+
+    def __init__(self, rows: int) -> None:
+        self.scores: Array = np.zeros(rows, dtype=np.int64)
+        self.fits: Array = np.zeros(rows, dtype=bool)
+        self.devices: Array = np.zeros(rows, dtype=np.int64)
+        self.until = -1
+        self.journal: list[int] | None = None
+
+
+class GpuPolicy:
+    """A policy: `rate` scores rows, `choose` picks the device of a pod that wants a part of one."""
+
+    def __init__(self, name: str, rate: Rate, choose: Choose, args: Any, handle: Handle) -> None:
+        self.name = name
+        self._handle = handle
+        self._rate, self._choose = rate, choose
+        self.rng = np.random.default_rng(int((args or {}).get("seed", 0)))
+        self.typical = Typical((args or {}).get("typical") or [])
+        self.devices = Devices()
+        self._kept: dict[object, Kept] = {}
+
+    def filter(self, state: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        table = nodes.table
+        self.devices.sync(table)
+        kept = self._up_to_date(Wish.of(pod), table)
+        return Verdict(nodes.pick(kept.fits), Code.UNSCHEDULABLE, REASON)
+
+    def score(self, state: CycleState, pod: Pod, nodes: NodeTable) -> Array:
+        kept = self._up_to_date(Wish.of(pod), nodes.table)
+        return nodes.pick(kept.scores)
+
+    def _up_to_date(self, wish: Wish, table: NodeTable) -> Kept:
+        devices = self.devices
+        kept = self._kept.get(wish.key)
+        if kept is None or kept.journal is not devices.journal:
+            kept = self._kept[wish.key] = Kept(table.count)
+            kept.journal = devices.journal
+            rows = np.arange(table.count)
+        else:
+            changed = dict.fromkeys(devices.journal[kept.until :])
+            rows = np.fromiter(changed, dtype=np.int64, count=len(changed))
+        kept.until = len(devices.journal)
+        if len(rows):
+            self._update(kept, wish, table, rows)
+        return kept
+
+    def _update(self, kept: Kept, wish: Wish, table: NodeTable, rows: Array) -> None:
+        view = View(self.devices, table, rows)
+        fits = view.access(wish.models) if wish.models else np.ones(len(rows), dtype=bool)
+        if wish.count:
+            fits = fits & ((view.left >= wish.milli).sum(axis=1) >= wish.count)
+        kept.fits[rows] = fits
+        # NodeResourcesFit speaks of CPU; here only what could be placed is worth a score.
+        good = fits & (view.cpu >= wish.cpu)
+        kept.scores[rows] = 0
+        if good.any():
+            kept.scores[rows[good]] = self._rate(self, view.only(good), wish)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        wish = Wish.of(pod)
+        if not wish.count:
+            return None
+        table = self._handle.table
+        row = table.row_of(node_name)
+        assert row is not None
+        left = self.devices.left[row]
+        if wish.partial:
+            devices: tuple[int, ...] = (self._choose(self, table, row, left, wish),)
+        else:
+            devices = tuple(int(d) for d in np.flatnonzero(left == WHOLE)[: wish.count])
+        self.devices.given[pod.metadata.uid] = (wish.milli, devices, wish.kind)
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.devices.given.pop(pod.metadata.uid, None)
+
+
+# -- how rows are rated, and which device a pod that wants a part of one gets
+
+Rate = Callable[[GpuPolicy, View, Wish], Array]
+Choose = Callable[[GpuPolicy, NodeTable, int, Array, Wish], int]
+
+
+def best_device(policy: GpuPolicy, table: NodeTable, row: int, left: Array, wish: Wish) -> int:
+    """The fullest device that still has room."""
+    return int(np.where(left >= wish.milli, left, WHOLE + 1).argmin())
+
+
+def any_device(policy: GpuPolicy, table: NodeTable, row: int, left: Array, wish: Wish) -> int:
+    return int(policy.rng.choice(np.flatnonzero(left >= wish.milli)))
+
+
+def fgd_device(policy: GpuPolicy, table: NodeTable, row: int, left: Array, wish: Wish) -> int:
+    """The device whose use fragments the node least."""
+    view = View(policy.devices, table, np.array([row]))
+    # The pod is on the node already, as far as CPU goes.
+    view.cpu = view.cpu + wish.cpu
+    scores = partial_scores(policy.typical, view, wish)
+    return int(scores[0].argmax())
+
+
+def rate_dot_product(policy: GpuPolicy, view: View, wish: Wish) -> Array:
+    """The less alike what is left and what is wanted, the better: Tetris turned round."""
+    dot = view.cpu / MOST_CPU * (wish.cpu / MOST_CPU)
+    dot = dot + view.total / MOST_GPU * (wish.total / MOST_GPU)
+    return (100.0 * (1.0 - dot / 2)).astype(np.int64)
+
+
+def rate_clustering(policy: GpuPolicy, view: View, wish: Wish) -> Array:
+    """Pods that want alike together, on nodes that are fuller."""
+    if not wish.count:
+        return np.zeros(len(view.cpu), dtype=np.int64)
+    base = np.array([_cluster_base(kinds, wish.kind) for kinds in view.kinds], dtype=np.int64)
+    return base + 25 * (8000 - view.total) // 8000
+
+
+def _cluster_base(kinds: dict[object, int], kind: object) -> int:
+    if kind in kinds:
+        return 75 if len(kinds) == 1 else 50
+    return 0 if kinds else 25
+
+
+def rate_packing(policy: GpuPolicy, view: View, wish: Wish) -> Array:
+    """Used devices first, then free ones of used nodes, then free nodes."""
+    if not wish.count:
+        return np.zeros(len(view.cpu), dtype=np.int64)
+    order = np.sort(np.where(_present(view), view.left, -1), axis=1)
+    free = (view.left == WHOLE).sum(axis=1)
+    usable = order >= wish.milli
+    taken = usable & (np.cumsum(usable, axis=1) <= wish.count)
+    new = (taken & (order == WHOLE)).sum(axis=1)
+    ratio = np.where(taken, order * 100 // WHOLE, 0).sum(axis=1)
+    shared = np.maximum(100 - ratio // 10, 50)
+    return np.where(
+        free == view.count,
+        np.maximum(33 - free, free),
+        np.where(new > 0, np.maximum(50 - new, 33), shared),
+    )
+
+
+def _present(view: View) -> Array:
+    return np.arange(MOST_DEVICES)[None, :] < view.count[:, None]
+
+
+def rate_best_fit(policy: GpuPolicy, view: View, wish: Wish) -> Array:
+    """The less is left afterwards, the better."""
+    rest = (view.cpu - wish.cpu) / MOST_CPU * 0.5 + (view.total - wish.total) / MOST_GPU * 0.5
+    return ((1.0 - rest) * 100.0).astype(np.int64)
+
+
+def rate_fgd(policy: GpuPolicy, view: View, wish: Wish) -> Array:
+    """The less the expected fragmentation grows, the better."""
+    typical = policy.typical
+    if wish.partial:
+        return partial_scores(typical, view, wish).max(axis=1)
+    left = view.left.copy()
+    if wish.count:
+        whole = left == WHOLE
+        left[whole & (np.cumsum(whole, axis=1) <= wish.count)] = 0
+    before = typical.fragmented(view.left, view.cpu, view.models)
+    after = typical.fragmented(left, view.cpu - wish.cpu, view.models)
+    return _steepness(before - after)
+
+
+def partial_scores(typical: Typical, view: View, wish: Wish) -> Array:
+    """Scores by device (rows, devices); -1 where there is no room."""
+    before = typical.fragmented(view.left, view.cpu, view.models)
+    scores = np.full(view.left.shape, -1, dtype=np.int64)
+    for device in range(MOST_DEVICES):
+        fits = view.left[:, device] >= wish.milli
+        if not fits.any():
+            continue
+        left = view.left[fits].copy()
+        left[:, device] -= wish.milli
+        models = [view.models[i] for i in np.flatnonzero(fits)]
+        after = typical.fragmented(left, view.cpu[fits] - wish.cpu, models)
+        scores[fits, device] = _steepness(before[fits] - after)
+    return scores
+
+
+def _steepness(gain: Array) -> Array:
+    return (1.0 / (1.0 + np.exp(-gain / 1000)) * 100.0).astype(np.int64)
+
+
+class Typical:
+    """The pods that a cluster expects, with their shares."""
+
+    def __init__(self, pods: list[dict[str, Any]]) -> None:
+        self._cpu = np.array([int(pod["cpu"]) for pod in pods], dtype=np.int64)
+        self._milli = np.array([int(pod["milli"]) for pod in pods], dtype=np.int64)
+        self._count = np.array([int(pod["count"]) for pod in pods], dtype=np.int64)
+        self._share = np.array([float(pod["share"]) for pod in pods])
+        self._models = [frozenset(filter(None, str(p.get("model", "")).split("."))) for p in pods]
+        self._access: dict[str, Array] = {}
+
+    def fragmented(self, left: Array, cpu: Array, models: list[str]) -> Array:
+        """Expected thousandths of GPUs, a row, that a pod drawn from the typical ones cannot use.
+
+        What it could use counts only the devices that are too full for it.
+        """
+        total = left.sum(axis=1)[:, None].astype(np.float64)
+        room = left[:, :, None] >= self._milli[None, None, :]
+        gpus = room.sum(axis=1) >= self._count[None, :]
+        cpus = cpu[:, None] >= self._cpu[None, :]
+        reach = np.stack([self._reach(model) for model in models])
+        wants = (self._milli > 0)[None, :]
+        near = wants & reach
+        part = np.where(room, 0, left[:, :, None]).sum(axis=1)
+        # By cause and in the order of the typical pods, as the paper's program adds: sums that
+        # are equal on paper then differ by the same last bits, which decide between whole scores.
+        causes = (
+            np.where(near & ~gpus & ~cpus, total, 0.0),
+            np.where(near & gpus & cpus, part, np.where(near & ~gpus & cpus, total, 0.0)),
+            np.where(near & gpus & ~cpus, total, 0.0),
+            np.where(~wants & cpus, total, 0.0),
+            np.where(~wants & ~cpus, total, 0.0),
+            np.where(wants & ~reach, total, 0.0),
+        )
+        sums = np.cumsum(np.stack(causes) * self._share, axis=2)[:, :, -1]
+        wasted: Array = np.cumsum(sums, axis=0)[-1]
+        return wasted
+
+    def _reach(self, model: str) -> Array:
+        found = self._access.get(model)
+        if found is None:
+            found = np.array([not wanted or model in wanted for wanted in self._models])
+            self._access[model] = found
+        return found
+
+
+class AnyNode(GpuPolicy):
+    """One of the nodes that fit, by chance."""
+
+    def pre_score(
+        self, state: CycleState, pod: Pod, nodes: NodeTable, feasible: Array
+    ) -> Status | None:
+        state.write("Random", int(self.rng.choice(np.flatnonzero(feasible))))
+        return None
+
+    def score(self, state: CycleState, pod: Pod, nodes: NodeTable) -> Array:
+        scores = np.zeros(len(nodes.rows), dtype=np.int64)
+        scores[state.read("Random")] = 100
+        return scores
+
+
+def rate_nothing(policy: GpuPolicy, view: View, wish: Wish) -> Array:
+    return np.zeros(len(view.cpu), dtype=np.int64)
+
+
+class FirstName:
+    """Decides between nodes that are equal otherwise: the first by name, as the paper's simulator.
+
+    One plugin has only 101 scores, so it is enabled twice: `FirstName` with weight 101 and
+    `FirstNameFiner` with weight 1 tell ten thousand nodes apart.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._fine = name != "FirstName"
+        self._structure = -1
+        self._scores: Array = np.zeros(0, dtype=np.int64)
+
+    def score(self, state: CycleState, pod: Pod, nodes: NodeTable) -> Array:
+        table = nodes.table
+        if self._structure != table.structure:
+            self._structure = table.structure
+            ranks = np.argsort(np.argsort(np.array(table.names())))
+            place = ranks % 101 if self._fine else np.minimum(ranks // 101, 100)
+            self._scores = 100 - place
+        return nodes.pick(self._scores)
+
+
+def _maker(name: str, rate: Rate, choose: Choose, kind: type[GpuPolicy] = GpuPolicy) -> Any:
+    return lambda args, handle: kind(name, rate, choose, args, handle)
+
+
+PLUGINS = {
+    "Random": _maker("Random", rate_nothing, any_device, AnyNode),
+    "DotProd": _maker("DotProd", rate_dot_product, best_device),
+    "GpuClustering": _maker("GpuClustering", rate_clustering, best_device),
+    "GpuPacking": _maker("GpuPacking", rate_packing, best_device),
+    "BestFit": _maker("BestFit", rate_best_fit, best_device),
+    "FGD": _maker("FGD", rate_fgd, fgd_device),
+    "FirstName": lambda args, handle: FirstName("FirstName"),
+    "FirstNameFiner": lambda args, handle: FirstName("FirstNameFiner"),
+}
+POLICIES = ("Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD")

@@ -1,0 +1,135 @@
+"""`bayplan trace`: bring, make and play traces; reproduce a published table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING
+
+import click
+
+from bayplan.errors import BayplanError
+
+if TYPE_CHECKING:
+    from bayplan.sim.traces.fgd import Allocation
+
+FILE = click.Path(path_type=Path)
+
+
+@click.group("trace")
+def command() -> None:
+    """Bring, make and play traces of clusters."""
+
+
+@command.command("import")
+@click.argument("kind", type=click.Choice(("openb",)))
+@click.argument("source", type=FILE)
+@click.argument("target", type=FILE)
+def import_(kind: str, source: Path, target: Path) -> None:
+    """Turn a public trace that you have downloaded into Bayplan's format."""
+    from bayplan.sim.traces.format import TracePod, write_trace
+    from bayplan.sim.traces.openb import read_pods
+
+    pods = sorted(read_pods(source), key=lambda pod: pod.created)
+    begin = pods[0].created if pods else 0.0
+    number = write_trace(
+        target,
+        (
+            TracePod(
+                pod.created - begin,
+                max(pod.deleted - pod.created, 0.0) if pod.deleted else None,
+                f"{pod.cpu_milli}m",
+                f"{pod.memory_mib}Mi",
+                pod.labels(),
+            )
+            for pod in pods
+        ),
+    )
+    click.echo(f"wrote {target}: {number} pods")
+
+
+@command.command("generate")
+@click.argument("target", type=FILE)
+@click.option("--like", type=click.Choice(("gpu", "web")), default="web", show_default=True)
+@click.option("--pods", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--rate", type=float, default=1.0, show_default=True, help="Pods a second.")
+@click.option("--seed", type=int, default=0)
+def generate_(target: Path, like: str, pods: int, rate: float, seed: int) -> None:
+    """Write a trace drawn from chance."""
+    from bayplan.sim.traces.format import write_trace
+    from bayplan.sim.traces.generate import MODELS, generate
+
+    if rate <= 0:
+        raise BayplanError("--rate must be above 0")
+    number = write_trace(target, generate(MODELS[like], pods, rate, seed))
+    click.echo(f"wrote {target}: {number} pods")
+
+
+@command.command("run")
+@click.argument("trace", type=FILE)
+@click.option("--nodes", type=click.IntRange(1), required=True, help="How many.")
+@click.option("--cpu", default="32", show_default=True, help="Of each node.")
+@click.option("--memory", default="128Gi", show_default=True, help="Of each node.")
+@click.option("--config", type=FILE, help="A KubeSchedulerConfiguration.")
+@click.option("--plugins", multiple=True, help="A file or module with plugins.")
+@click.option("--seed", type=int, default=0)
+@click.option("--faithful", is_flag=True, help="With the whole API server; slower.")
+def run_(
+    trace: Path,
+    nodes: int,
+    cpu: str,
+    memory: str,
+    config: Path | None,
+    plugins: tuple[str, ...],
+    seed: int,
+    faithful: bool,
+) -> None:
+    """Play a trace on equal nodes and tell how long pods waited."""
+    from bayplan.config import load_file
+    from bayplan.observe import logs
+    from bayplan.scheduler.extensions import load_registry
+    from bayplan.sim.traces.play import play_trace
+    from bayplan.sim.world import Settings
+
+    logs.configure(0)
+    settings = Settings(
+        seed=seed,
+        config=load_file(config).config if config else None,
+        registry=load_registry(list(plugins)) if plugins else None,
+        faithful=faithful,
+    )
+    for line in play_trace(trace, nodes, {"cpu": cpu, "memory": memory}, settings):
+        click.echo(line)
+
+
+@command.command("reproduce")
+@click.argument("table", type=click.Choice(("fgd",)))
+@click.option("--data", type=FILE, required=True, help="Where the trace's CSV files are.")
+@click.option("--policy", multiple=True, help="Only this one; may be repeated.")
+@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--policies", type=FILE, help="The plugins; default: examples/policies/gpu.py.")
+def reproduce_(
+    table: str, data: Path, policy: tuple[str, ...], seeds: int, policies: Path | None
+) -> None:
+    """Run what a paper ran and print its table beside ours."""
+    from bayplan.observe import logs
+    from bayplan.sim.traces import fgd
+
+    logs.configure(0)
+    chosen = policy or tuple(fgd.PAPER)
+    for name in chosen:
+        if name not in fgd.PAPER:
+            raise BayplanError(f'--policy "{name}" is not one of {", ".join(fgd.PAPER)}')
+    plugins = fgd.policies_file(policies)
+    numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + seeds)
+    runs = fgd.reproduce(data, numbers, chosen, plugins, _progress)
+    click.echo(f"{'policy':16}{'GPUs allocated':>16}{'deviation':>12}{'paper':>8}")
+    for name in chosen:
+        values = [run.percent for run in runs if run.policy == name]
+        spread = stdev(values) if len(values) > 1 else 0.0
+        paper = fgd.PAPER[name]
+        click.echo(f"{name:16}{mean(values):>14.2f} %{spread:>12.2f}{paper:>8.2f}")
+
+
+def _progress(run: Allocation) -> None:
+    click.echo(f"{run.policy} seed {run.seed}: {run.percent:.2f} %", err=True)

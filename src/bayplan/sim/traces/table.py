@@ -1,0 +1,75 @@
+"""CSV files with typed columns; every error names file, line and column."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from bayplan.errors import BayplanError
+
+
+class TraceError(BayplanError):
+    """A trace is wrong; the text names file, line and column."""
+
+
+class Row:
+    """One line of a file."""
+
+    def __init__(self, path: Path, line: int, values: dict[str, str]) -> None:
+        self._path = path
+        self._line = line
+        self._values = values
+
+    def error(self, column: str, text: str) -> TraceError:
+        return TraceError(f"{self._path}:{self._line}: column {column}: {text}")
+
+    def text(self, column: str) -> str:
+        return self._values.get(column, "").strip()
+
+    def integer(self, column: str, default: int | None = None, *, least: int = 0) -> int:
+        text = self.text(column)
+        if not text and default is not None:
+            return default
+        try:
+            value = int(float(text))
+        except (ValueError, OverflowError):
+            raise self.error(column, f'"{text}" is not a whole number') from None
+        if value < least:
+            raise self.error(column, f"{value} is less than {least}")
+        return value
+
+    def number(self, column: str, default: float | None = None) -> float:
+        text = self.text(column)
+        if not text and default is not None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(column, f'"{text}" is not a number') from None
+        if not 0 <= value < 1e12:
+            raise self.error(column, f'"{text}" is not a number of at least 0')
+        return value
+
+
+def rows(path: Path, required: tuple[str, ...]) -> Iterator[Row]:
+    """Read a file with a header; raises TraceError."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            header = reader.fieldnames or []
+            for column in required:
+                if column not in header:
+                    raise TraceError(f"{path}:1: column {column} is missing")
+            for values in reader:
+                if None in values or None in values.values():
+                    number = len(header)
+                    raise TraceError(
+                        f"{path}:{reader.line_num}: column {header[-1]}: "
+                        f"the line has not {number} columns as the header"
+                    )
+                yield Row(path, reader.line_num, values)
+    except OSError as problem:
+        raise TraceError(f"reading trace {path}: {problem.strerror}") from problem
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise TraceError(f"{path}: not a CSV text: {problem}") from problem

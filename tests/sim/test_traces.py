@@ -1,0 +1,139 @@
+"""Traces: the format, its mistakes, generators, and the policies of the published table."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.trace import command
+from bayplan.errors import BayplanError
+from bayplan.sim.script import parse_script
+from bayplan.sim.traces import fgd
+from bayplan.sim.traces.format import TracePod, read_trace, write_trace
+from bayplan.sim.traces.generate import MODELS, generate
+from bayplan.sim.traces.openb import OpenbNode, OpenbPod, read_pods
+from bayplan.sim.traces.table import TraceError
+
+GPU = Path(__file__).parents[2] / "examples" / "policies" / "gpu.py"
+
+
+def test_a_trace_survives_writing_and_reading(tmp_path):
+    pods = [
+        TracePod(0.5, 60, "500m", "1Gi", {"app": "web", "tier": "a"}, "high", "g1"),
+        TracePod(2.25, None, "2", extra={"example.com/gpu": "1"}),
+    ]
+
+    assert 2 == write_trace(tmp_path / "t.csv", reversed(pods))
+    assert pods == read_trace(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpu\n1\n", "t.csv:1: column time is missing"),
+        ("time,cpu\n0,1\nsoon,1\n", 't.csv:3: column time: "soon" is not a number'),
+        ("time,cpu\n-1,1\n", 't.csv:2: column time: "-1" is not a number of at least 0'),
+        ("time,cpu\n0,lots\n", 't.csv:2: column cpu: "lots" is not a quantity'),
+        ("time,labels\n0,app\n", 't.csv:2: column labels: "app" is not key=value'),
+        ("time,cpu\n0\n", "t.csv:2: column cpu: the line has not 2 columns as the header"),
+        ("time\n", "t.csv: the trace holds no pods"),
+    ],
+)
+def test_mistakes_name_file_line_and_column(tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+
+    with pytest.raises(TraceError) as caught:
+        read_trace(tmp_path / "t.csv")
+
+    assert message in str(caught.value)
+
+
+def test_openb_pods_are_checked(tmp_path):
+    head = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    (tmp_path / "p.csv").write_text(head + "a,1000,100,1,460,T4|P100\nb,1,1,1,2000,\n")
+
+    with pytest.raises(TraceError, match=r"p\.csv:3: column gpu_milli: 2000 is not between"):
+        read_pods(tmp_path / "p.csv")
+
+
+def test_scenarios_play_traces_from_files(tmp_path):
+    write_trace(tmp_path / "t.csv", [TracePod(1, 10, "1"), TracePod(3, 10, "1")])
+    text = (
+        "apiVersion: bayplan.dev/v1alpha1\nkind: Scenario\nsteps:\n"
+        "  - nodes: {name: one}\n    workload: {name: w, trace: t.csv}\n"
+    )
+
+    result = parse_script(text, str(tmp_path / "x.yaml")).run()
+
+    assert result.ok, result.problems()
+    assert [1.0, 3.0] == [life.bound for life in result.tracker.past]
+    assert [11.0, 13.0] == [life.gone for life in result.tracker.past]
+
+
+def test_generated_traces_follow_the_seed():
+    first, again, other = (list(generate(MODELS["gpu"], 50, 2.0, seed)) for seed in (1, 1, 2))
+
+    assert first == again
+    assert first != other
+
+
+def test_commands(tmp_path):
+    trace = str(tmp_path / "t.csv")
+    run = CliRunner().invoke(command, ["generate", trace, "--pods", "20", "--rate", "5"])
+    assert f"wrote {trace}: 20 pods" in run.output
+
+    run = CliRunner().invoke(command, ["run", trace, "--nodes", "2"], catch_exceptions=False)
+
+    assert run.output.startswith("20 pods, 20 bound\nwaited ")
+
+
+def test_a_missing_trace_is_told(tmp_path):
+    with pytest.raises(BayplanError, match=r"has no openb_node_list_gpu_node\.csv"):
+        CliRunner().invoke(
+            command, ["reproduce", "fgd", "--data", str(tmp_path)], catch_exceptions=False
+        )
+
+
+NODES = [
+    OpenbNode(f"n{i}", 32000, 65536, 2 + 2 * (i % 2), "T4" if i % 2 else "P100") for i in range(6)
+]
+PODS = [
+    OpenbPod(
+        f"p{i}",
+        1000 * (1 + i % 4),
+        1024,
+        int(i % 5 > 0),
+        (0, 300, 700, 1000, 500)[i % 5],
+        "T4" if i % 7 == 0 and i % 5 else "",
+    )
+    for i in range(40)
+]
+
+
+@pytest.mark.parametrize("policy", fgd.PAPER)
+def test_policies_fill_a_small_cluster_and_repeat_themselves(policy):
+    first, again = (fgd.run_one(policy, 1, NODES, PODS, GPU) for _ in range(2))
+
+    assert first == again
+    assert 60 < first.percent <= 100
+
+
+def test_devices_are_never_given_twice():
+    """However pods came, no device holds more than it has."""
+    from bayplan.scheduler.extensions import load_registry
+
+    made = []
+    registry = dict(load_registry([str(GPU)]))
+    original = registry["FGD"]
+    registry["FGD"] = lambda args, handle: made.append(original(args, handle)) or made[-1]
+    before, fgd.load_registry = fgd.load_registry, lambda files: registry
+    try:
+        fgd.run_one("FGD", 3, NODES, PODS, GPU)
+    finally:
+        fgd.load_registry = before
+
+    devices = made[-1].devices
+    assert len(devices.given) > 10
+    assert (devices.left >= 0).all()
+    assert np.all(devices.left <= 1000)
