@@ -78,17 +78,17 @@ class Devices:
 
     def sync(self, table: NodeTable) -> None:
         """Take over what changed since the last call."""
-        if self._structure != table.structure:
+        if self._structure != table.node_changes.generation:
             self._rebuild(table)
-        changed = table.changes_since(self._seen)
-        self._seen = table.generation
-        rows = range(table.count) if changed is None else dict.fromkeys(c // 2 for c in changed)
+        changed = table.changes.since(self._seen)
+        self._seen = table.changes.generation
+        rows = range(table.count) if changed is None else dict.fromkeys(changed)
         for row in rows:
             self._recount(table, row)
             self.journal.append(row)
 
     def _rebuild(self, table: NodeTable) -> None:
-        self._structure, self._seen = table.structure, -1
+        self._structure, self._seen = table.node_changes.generation, -1
         labels = [node.metadata.labels for node in table.nodes[: table.count]]
         self.count = np.array([int(item.get(COUNT, 0)) for item in labels], dtype=np.int64)
         self.models = [item.get(MODEL, "") for item in labels]
@@ -97,7 +97,7 @@ class Devices:
         for row in range(table.count):
             self._recount(table, row)
         self.journal = []
-        self._seen = table.generation
+        self._seen = table.changes.generation
 
     def _recount(self, table: NodeTable, row: int) -> None:
         left = self.left[row]
@@ -405,8 +405,8 @@ class FirstName:
 
     def score(self, state: CycleState, pod: Pod, nodes: NodeTable) -> Array:
         table = nodes.table
-        if self._structure != table.structure:
-            self._structure = table.structure
+        if self._structure != table.node_changes.generation:
+            self._structure = table.node_changes.generation
             ranks = np.argsort(np.argsort(np.array(table.names())))
             place = ranks % 101 if self._fine else np.minimum(ranks // 101, 100)
             self._scores = 100 - place
