@@ -11,6 +11,7 @@ objects, then an end line with the total, so that a file that was cut off is not
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from bayplan.api import Object
+from bayplan import private
+from bayplan.api import Object, ResourceClaim
 from bayplan.inspect.cluster import Unread
 from bayplan.inspect.errors import SourceError
 from bayplan.inspect.kinds import STRUCTS
@@ -74,14 +76,13 @@ def is_snapshot(data: bytes) -> bool:
 def write_snapshot(cluster: Cluster, path: Path, *, scrubbed: bool = False) -> Header:
     """Save a cluster; an existing file is replaced only once the new one is whole."""
     header = header_of(cluster, scrubbed)
-    beside = path.with_name(f".{path.name}.part")
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=5, mtime=0) as file:
+        for line in _lines(cluster, header):
+            file.write(line + b"\n")
     try:
-        with gzip.GzipFile(beside, "wb", compresslevel=5, mtime=0) as file:
-            for line in _lines(cluster, header):
-                file.write(line + b"\n")
-        beside.replace(path)
+        private.write(path, packed.getvalue())
     except OSError as problem:
-        beside.unlink(missing_ok=True)
         raise SourceError(f'writing "{path}": {problem.strerror}') from problem
     return header
 
@@ -114,6 +115,10 @@ def _lines(cluster: Cluster, header: Header) -> Iterator[bytes]:
 
 def _bare(item: Object) -> Object:
     """The object without annotations that nobody reads."""
+    if isinstance(item, ResourceClaim) and item.spec.devices.config:
+        # what a driver is told is its own business, and may be anything
+        devices = replace(item.spec.devices, config=())
+        item = replace(item, spec=replace(item.spec, devices=devices))
     annotations = item.metadata.annotations
     if not annotations:
         return item

@@ -42,7 +42,7 @@ def _near_fact(case: Case, term: AffinityTerm, rows: IntArray) -> str:
         return f"{text}: no placed pod matches{_nearest(case, term.selector)}{missing}"
     domains = _domains(case, pods, term.topology_key)
     shown = listed([f"{value} ({count})" for value, count in domains.most_common()], 3)
-    return f"{text}: {plural(len(pods), 'pod')} match, in {shown}{missing}"
+    return f"{text}: {_match(pods)}, in {shown}{missing}"
 
 
 def _far_fact(case: Case, term: AffinityTerm) -> str:
@@ -50,9 +50,10 @@ def _far_fact(case: Case, term: AffinityTerm) -> str:
     domains = _domains(case, pods, term.topology_key)
     text = f"must not share {term.topology_key} with a pod {selector_text(term.selector)}"
     all_values = {node.labels.get(term.topology_key) for node in case.table.nodes} - {None}
-    where = f"in all {len(domains)}" if len(domains) == len(all_values) else f"in {len(domains)}"
+    everywhere = len(domains) == len(all_values)
+    where = "everywhere" if everywhere else f"in {len(domains)} of {len(all_values)} values"
     example = f", such as {pods[0].key} on {pods[0].spec.node_name}" if pods else ""
-    return f"{text}: {plural(len(pods), 'pod')} match, {where} of its values{example}"
+    return f"{text}: {_match(pods)}, {where}{example}"
 
 
 def _existing_facts(case: Case, rows: IntArray) -> list[str]:
@@ -63,10 +64,15 @@ def _existing_facts(case: Case, rows: IntArray) -> list[str]:
     first = seen[0]
     term = _terms_about(case, first)[0]
     return [
-        f"{plural(len(seen), 'pod')} placed there refuse to share {term.topology_key} with it, "
+        f"{plural(len(seen), 'pod')} placed there {'refuses' if len(seen) == 1 else 'refuse'} "
+        f"to share {term.topology_key} with it, "
         f"such as {first.key} on {first.spec.node_name} "
         f"(its anti-affinity means pods {selector_text(term.selector)})"
     ]
+
+
+def _match(pods: list[Pod]) -> str:
+    return f"{plural(len(pods), 'pod')} {'matches' if len(pods) == 1 else 'match'}"
 
 
 def _against(case: Case, row: int) -> list[Pod]:

@@ -1,0 +1,275 @@
+"""Why, family by family: the facts that are told, and the change that helps."""
+
+import pytest
+
+from bayplan.inspect import Cluster
+from bayplan.testing.builders import make_node, make_pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+HOST = "kubernetes.io/hostname"
+
+
+def node(name, **labels):
+    made = make_node(name).capacity(cpu=4, memory="8Gi", pods=10)
+    return made.label({HOST: name, "disk": "hdd", **labels})
+
+
+def waits(**spec):
+    body = make_pod("waits").label(app="waits").body()
+    body["spec"].update(spec)
+    return body
+
+
+def asks(**requests):
+    return make_pod("waits").label(app="waits").req(requests).body()
+
+
+def taken(**requests):
+    return make_pod("taken").label(app="db").req(requests).node("a").body()
+
+
+def on_port(body):
+    body["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    return body
+
+
+def term(app, key=HOST):
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+
+
+def claim(name):
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+def pvc(name, **spec):
+    meta = {"name": name, "namespace": "default"}
+    size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
+    return {"kind": "PersistentVolumeClaim", "metadata": meta, "spec": {**size, **spec}}
+
+
+def spread(app):
+    constraint = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}
+    return [{**constraint, "labelSelector": {"matchLabels": {"app": app}}}]
+
+
+GPU = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
+SLOW = {
+    "kind": "StorageClass",
+    "metadata": {"name": "slow"},
+    "provisioner": "csi.example.com",
+    "volumeBindingMode": "Immediate",
+}
+
+CASES = [
+    pytest.param(
+        [node("a"), taken(cpu="3"), asks(cpu="1200m")],
+        "cpu: asks 1.2, most free 1 on a, largest node 4",
+        'lower the cpu request of container "c0" from 1200m to 1',
+        id="cpu",
+    ),
+    pytest.param(
+        [node("a"), asks(memory="16Gi")],
+        "memory: asks 16Gi, most free 8Gi on a; no node is that large, the largest has 8Gi",
+        'lower the memory request of container "c0" from 16Gi to 8Gi',
+        id="larger than any node",
+    ),
+    pytest.param(
+        [node("a"), asks(**{"example.com/fpga": "1"})],
+        "example.com/fpga: asks 1, none of these nodes offers it, nor does any other",
+        None,
+        id="a resource that nobody offers",
+    ),
+    pytest.param(
+        [node("a").with_spec(taints=GPU), waits()],
+        "gpu=yes:NoSchedule on 1 node (a); a toleration {key: gpu, operator: Equal, value: yes, "
+        "effect: NoSchedule} would let it in",
+        "add the toleration {key: gpu, operator: Equal, value: yes, effect: NoSchedule}",
+        id="taint",
+    ),
+    pytest.param(
+        [
+            node("a").with_spec(
+                taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+            ),
+            waits(),
+        ],
+        "node.kubernetes.io/not-ready:NoSchedule on 1 node (a): the node is not ready",
+        "add one more node like a (4 cpu, 8Gi memory)",
+        id="a node in trouble is not tolerated but replaced",
+    ),
+    pytest.param(
+        [node("a").with_spec(unschedulable=True), waits()],
+        "cordoned: a",
+        "uncordon a",
+        id="cordoned",
+    ),
+    pytest.param(
+        [node("a"), waits(nodeSelector={"disk": "hd"})],
+        "disk=hd: no node has that value; the nearest is hdd (values there: hdd)",
+        "change the node selector disk=hd to disk=hdd",
+        id="selector value",
+    ),
+    pytest.param(
+        [node("a"), waits(nodeSelector={"disc": "hdd"})],
+        "disc=hdd: no node has the label disc; the nearest label is disk",
+        "remove disc=hdd from the node selector",
+        id="selector key",
+    ),
+    pytest.param(
+        [node("a"), on_port(taken(cpu="1")), on_port(waits())],
+        "host port 8080/TCP is held on 1 node, by default/taken on a",
+        "do not ask for host port 8080/TCP",
+        id="host port",
+    ),
+    pytest.param(
+        [node("a"), taken(cpu="1"), waits(affinity={"podAffinity": {REQUIRED: [term("dbb")]}})],
+        "must share kubernetes.io/hostname with a pod with app=dbb: no placed pod matches; the "
+        "nearest is app=db",
+        "make the pod affinity (app=dbb by kubernetes.io/hostname) preferred, not required",
+        id="affinity",
+    ),
+    pytest.param(
+        [node("a"), taken(cpu="1"), waits(affinity={"podAntiAffinity": {REQUIRED: [term("db")]}})],
+        "must not share kubernetes.io/hostname with a pod with app=db: 1 pod matches, "
+        "everywhere, such as default/taken on a",
+        "make the pod anti-affinity (app=db by kubernetes.io/hostname) preferred, not required",
+        id="anti-affinity",
+    ),
+    pytest.param(
+        [
+            node("a"),
+            make_pod("taken")
+            .node("a")
+            .with_spec(affinity={"podAntiAffinity": {REQUIRED: [term("waits")]}})
+            .body(),
+            waits(),
+        ],
+        "1 pod placed there refuses to share kubernetes.io/hostname with it, such as default/taken "
+        "on a (its anti-affinity means pods with app=waits)",
+        "add one more node like a (4 cpu, 8Gi memory)",
+        id="anti-affinity of a placed pod",
+    ),
+    pytest.param(
+        [
+            node("a"),
+            node("b").with_spec(unschedulable=True),
+            make_pod("taken").label(app="waits").node("a").body(),
+            waits(topologySpreadConstraints=spread("waits")),
+        ],
+        "maxSkew 1 over kubernetes.io/hostname, pods with app=waits: b has 0, a has 1; one more "
+        "may go only where there are at most 0",
+        "uncordon b",
+        id="spread",
+    ),
+    pytest.param(
+        [node("a"), pvc("data"), waits(**claim("dat"))],
+        'the claim "dat" is not in namespace "default"; did you mean data?',
+        None,
+        id="missing claim",
+    ),
+    pytest.param(
+        [node("a"), SLOW, pvc("data", storageClassName="slow"), waits(**claim("data"))],
+        'the claim "data" is not bound yet (1Gi, class slow, bound immediately by '
+        "csi.example.com); no free volume of that class is there",
+        None,
+        id="unbound claim",
+    ),
+    pytest.param(
+        [node("a"), waits(schedulingGates=[{"name": "acme.io/quota"}])],
+        "gate: acme.io/quota",
+        "remove the scheduling gate acme.io/quota",
+        id="gate",
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "fact", "change"), CASES)
+def test_facts_and_the_first_change(objects, fact, change):
+    bodies = [item if isinstance(item, dict) else item.body() for item in objects]
+
+    answer = Cluster.from_objects(bodies).why("waits")
+
+    assert fact in [text for row in answer.funnel for text in row.facts]
+    assert change == (answer.fixes[0].change if answer.fixes else None)
+    assert answer.nodes == sum(row.nodes for row in answer.funnel)
+
+
+def condition(message):
+    item = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {"conditions": [{**item, "message": message}]}
+
+
+def test_the_answer_proves_itself():
+    body = asks(cpu="64")
+    message = Cluster.from_objects([node("a").body(), body]).why("waits").message
+    nodes = [node("a").body(), node("b").body()]
+
+    same = Cluster.from_objects([nodes[0], {**body, "status": condition(message)}]).why("waits")
+    other = Cluster.from_objects([*nodes, {**body, "status": condition(message)}]).why("waits")
+    never = Cluster.from_objects([nodes[0], body]).why("waits")
+
+    assert (True, message, "") == (same.identical, same.observed, same.difference)
+    assert (False, "there were 1 nodes then, now there are 2") == (
+        other.identical,
+        other.difference,
+    )
+    assert (None, None) == (never.identical, never.observed)
+
+
+def test_a_pod_of_another_scheduler_is_not_judged():
+    answer = Cluster.from_objects([node("a").body(), waits(schedulerName="volcano")]).why("waits")
+
+    assert "otherScheduler" == answer.state
+    assert 'it waits for the scheduler "volcano"' in answer.summary
+
+
+def test_a_bound_pod_has_scores_against_the_runner_up():
+    busy = make_pod("busy").req(cpu="3").node("b").body()
+    mine = make_pod("mine").req(cpu="100m").node("b").body()
+    bodies = [node("a").body(), node("b").body(), busy, mine]
+
+    answer = Cluster.from_objects(bodies).why("mine")
+
+    assert "b" == answer.node
+    assert ["a", "b"] == [score.node for score in answer.scores]
+    assert answer.notes[0].startswith("today it would go to a (NodeResourcesFit +")
+
+
+def test_preemption_and_a_priority_that_would_help():
+    high = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    objects = [node("a").body(), taken(cpu="3"), asks(cpu="4"), high]
+
+    answer = Cluster.from_objects(objects).why("waits")
+
+    assert ("no pod on those nodes has a priority below its own 0; the lowest there is 0",) == (
+        answer.preemption
+    )
+    fix = next(item for item in answer.fixes if "priority class" in item.change)
+    assert ("a", ("default/taken",)) == (fix.node, fix.removes)
+
+
+def test_an_owner_that_cannot_make_its_pods_says_why():
+    from bayplan.inspect.why import why_owner
+
+    template = {"spec": {"containers": [{"name": "c"}], "priorityClassName": "hihg"}}
+    meta = {"name": "web", "namespace": "default"}
+    deployment = {
+        "kind": "Deployment",
+        "metadata": meta,
+        "spec": {"replicas": 2, "template": template},
+    }
+    failed = {
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "default"},
+        "reason": "FailedCreate",
+        "message": "exceeded quota: small",
+        "involvedObject": {"kind": "Deployment", "namespace": "default", "name": "web"},
+    }
+    high = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+    cluster = Cluster.from_objects([node("a").body(), deployment, failed, high])
+
+    answer = why_owner(cluster, cluster.owner("deployment", "web"))
+
+    assert "2 of 2 pods have not been made, 0 wait for a node" == answer.summary
+    assert 'deployment/web could not make a pod: "exceeded quota: small"' in answer.notes
+    assert any("did you mean high?" in note for note in answer.notes)
