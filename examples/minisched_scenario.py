@@ -40,7 +40,11 @@ async def scenario(client: ScenarioClient) -> None:
 
     pod1 = await client.get("Pod", "pod1", "default")
 
-    client.log("scenario: pod1 is bound to " + pod1["spec"].get("nodeName", ""))
+    node = pod1["spec"].get("nodeName")
+    if node:
+        client.log("scenario: pod1 is bound to " + node)
+    else:
+        client.log("scenario: pod1 is bound to no node: all nodes are unschedulable")
 
 
 if __name__ == "__main__":

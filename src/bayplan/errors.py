@@ -2,12 +2,15 @@
 
     BayplanError
     ├── ConfigError        a configuration file or flag is wrong; the text says what to change
+    │   └── CannotListen   an address is taken or not ours
     ├── DecodeError        an object is not what its kind says; the text names the field
     └── PluginError        a plugin raised or returned what its extension point does not allow
 
 Packages with their own family (store, client, apiserver) derive it from BayplanError and draw it
 in their own `errors.py`. Commands turn a BayplanError into one line on stderr and exit code 1.
 """
+
+import errno
 
 
 class BayplanError(Exception):
@@ -16,6 +19,18 @@ class BayplanError(Exception):
 
 class ConfigError(BayplanError):
     """A configuration file or flag is wrong."""
+
+
+class CannotListen(ConfigError):
+    """An address cannot be listened on."""
+
+    def __init__(self, address: str, flag: str, problem: OSError) -> None:
+        text = f'listening on "{address}": {problem.strerror or problem}'
+        if problem.errno == errno.EADDRINUSE:
+            text += f"; another server is there: stop it, or choose another {flag} (port 0: any)"
+        else:
+            text += f"; choose another {flag}"
+        super().__init__(text)
 
 
 class DecodeError(BayplanError):

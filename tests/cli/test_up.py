@@ -42,13 +42,16 @@ class Up:
         self.process.wait_until(lambda: "Ctrl-C" in self.process.last_words())
 
     def call(self, method: str, path: str, body: object = None) -> dict:
+        return json.loads(self.read(path, method, body))
+
+    def read(self, path: str, method: str = "GET", body: object = None) -> str:
         found = load_kubeconfig(self.kubeconfig)
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {found.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(found.server + path, data, headers, method=method)
         context = ssl._create_unverified_context()
         with urllib.request.urlopen(request, timeout=20, context=context) as answer:
-            return json.load(answer)
+            return answer.read().decode()
 
     def names(self, path: str) -> list[str]:
         return [item["metadata"]["name"] for item in self.call("GET", path)["items"]]
@@ -83,7 +86,7 @@ def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
 
         eventually(running)
         code, out, err = bayplan(
-            "nodes", "add", "2", "--shape=gpu", "--zones=a,b", f"--kubeconfig={up.kubeconfig}"
+            "nodes", "add", "2", "--shape=gpu", f"--kubeconfig={up.kubeconfig}"
         )
         assert (0, "2 nodes added\n") == (code, out), err
         pods = up.names("/api/v1/namespaces/default/pods")
@@ -91,12 +94,17 @@ def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
         code = up.stop()
     assert code == 0
 
-    again = Up(tmp_path)
+    assert f"new cluster in {tmp_path / 'data'}: 2 nodes made" in up.process.last_words()
+
+    again = Up(tmp_path, "--nodes=10", "--authorization-mode=RBAC")
     try:
+        assert "4 nodes found; --nodes 10 is for a new cluster" in again.process.last_words()
+        page = again.read("/bayplan/scheduler/metrics")
+        assert "scheduler_schedule_attempts_total" in page
         assert ["gpu-1", "gpu-2", "node-1", "node-2"] == again.names("/api/v1/nodes")
         assert pods == again.names("/api/v1/namespaces/default/pods")
         node = again.call("GET", "/api/v1/nodes/gpu-2")
-        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "b"
+        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "local-b"
         code, out, _ = bayplan("nodes", "remove", "--all", f"--kubeconfig={again.kubeconfig}")
         assert (0, "4 nodes removed\n") == (code, out)
     finally:

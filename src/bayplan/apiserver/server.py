@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import structlog
@@ -57,7 +57,7 @@ from bayplan.apiserver.request import (
     parse_path,
     parse_query,
 )
-from bayplan.apiserver.responses import Answer, Stream, error_answer
+from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer
 from bayplan.apiserver.seats import Seats
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.store import Full, Store, StoreError, Unavailable
@@ -77,6 +77,13 @@ _BROWSERS = ("Mozilla", "curl", "Wget")
 
 Ask = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
 """The rest of a path and its query in, HTTP status and JSON out."""
+
+
+class Page(NamedTuple):
+    """What another part of the process shows: the rest of the path in, a body or None out."""
+
+    read: Callable[[str], bytes | None]
+    media: bytes = JSON_TYPE
 
 
 class ApiServer:
@@ -116,8 +123,8 @@ class ApiServer:
         self._always_allow = not rbac
         self._dispatcher = Dispatcher(self.backend, self.authenticator)
         self._documents = Documents(self.backend, self.tokens)
-        self.pages: dict[str, Callable[[str], bytes | None]] = {}
-        """What other parts of the process show below a path: the rest of it in, JSON out."""
+        self.pages: dict[str, Page] = {}
+        """What other parts of the process show below a path."""
         self.questions: dict[str, Ask] = {}
         """What other parts of the process answer below a path, with a query."""
         self._max_body = max_body
@@ -245,8 +252,10 @@ class ApiServer:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
         for prefix, page in self.pages.items():
             if connection.path.startswith(prefix):
-                body = page(connection.path.removeprefix(prefix))
-                return Answer(200, body) if body is not None else plain_text(404, "not found\n")
+                body = page.read(connection.path.removeprefix(prefix))
+                if body is None:
+                    return plain_text(404, "not found\n")
+                return Answer(200, body, page.media)
         for prefix, ask in self.questions.items():
             if connection.path.startswith(prefix):
                 query = dict(parse_qsl(connection.query.decode("latin-1")))

@@ -29,7 +29,7 @@ from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
-from bayplan.errors import ConfigError
+from bayplan.errors import CannotListen, ConfigError
 from bayplan.origin import is_loopback
 from bayplan.store import Store
 from bayplan.store.sqlite_file import FILE_NAME
@@ -95,6 +95,15 @@ async def open_store(settings: Settings) -> Store:
     return await SqliteStore.open(settings.data)
 
 
+def _make_data(path: Path) -> None:
+    try:
+        private.make_directory(path, DATA_FILES)
+    except OSError as error:
+        raise ConfigError(
+            f'making the data directory "{path}": {error.strerror}; choose another --data'
+        ) from error
+
+
 def _admin_token(settings: Settings) -> str:
     """Return the admin token, the same one each time for the same data directory."""
     if settings.data is None:
@@ -127,9 +136,7 @@ def _listen(settings: Settings) -> socket.socket:
         listener.bind((settings.host, settings.port))
     except OSError as error:
         listener.close()
-        raise ConfigError(
-            f'listening on "{settings.host}:{settings.port}": {error.strerror}'
-        ) from error
+        raise CannotListen(f"{settings.host}:{settings.port}", "--bind", error) from error
     listener.listen(1024)
     listener.setblocking(False)
     return listener
@@ -181,7 +188,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     if settings.authorization_mode not in ("", *MODES):
         raise ConfigError(f"--authorization-mode must be one of {', '.join(MODES)}")
     if settings.data is not None:
-        private.make_directory(settings.data, DATA_FILES)
+        _make_data(settings.data)
     files = _tls_files(settings)
     async with AsyncExitStack() as stack:
         if files is not None and settings.data is None and settings.tls_certificate is None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bayplan import private
+from bayplan.errors import ConfigError
 
 VALID_DAYS = 3650
 
@@ -32,8 +33,10 @@ class TlsFiles(NamedTuple):
 def generate(directory: Path, hosts: list[str]) -> TlsFiles:
     """Return a certificate for these hosts, made now unless the directory has one."""
     files = TlsFiles(directory / "apiserver.crt", directory / "apiserver.key", directory / "ca.crt")
-    if all(path.exists() for path in files) and _covers(files.certificate, hosts):
-        return files
+    if all(path.exists() for path in files):
+        _load(files.authority)
+        if _covers(_load(files.certificate), hosts):
+            return files
     private.make_directory(directory)
     now = datetime.datetime.now(datetime.UTC)
     authority_key = ec.generate_private_key(ec.SECP256R1())
@@ -105,9 +108,18 @@ def _alternatives(hosts: list[str]) -> list[x509.GeneralName]:
     return found
 
 
-def _covers(path: Path, hosts: list[str]) -> bool:
+def _load(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f'reading certificate "{path}": {error}; '
+            f'remove the directory "{path.parent}" to have a new one made'
+        ) from error
+
+
+def _covers(certificate: x509.Certificate, hosts: list[str]) -> bool:
     """Say whether a certificate is in date and names all hosts."""
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
     if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
         return False
     extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

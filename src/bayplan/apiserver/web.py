@@ -17,6 +17,8 @@ from collections.abc import Iterator
 import structlog
 import uvicorn
 
+from bayplan.errors import ConfigError
+
 log = structlog.get_logger(__name__)
 
 TLS_HANDSHAKE = b"\x16"
@@ -119,6 +121,12 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext:
     """Return a context that offers HTTP/1.1 over TLS 1.2 or newer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f'serving HTTPS with certificate "{certificate}" and key "{key}": '
+            f"{error.strerror or error}; give a pair in PEM, or remove generated ones"
+        ) from error
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -7,9 +7,9 @@ import click
 EXAMPLES = """
 \b
 Examples:
-  bayplan extender my_module:app --bind 127.0.0.1:8080    serve your own
+  bayplan extender my_module:app --bind 127.0.0.1:8888    serve your own
   bayplan extender --profile ksc.yaml                     serve a profile's plugins
-  bayplan extender check http://127.0.0.1:8080            check any extender
+  bayplan extender check http://127.0.0.1:8888            check any extender
   bayplan extender new ./my-extender                      write a working example
 """
 
@@ -40,7 +40,7 @@ def command() -> None:
     "--scheduler-name", default="", help="Which profile of that file; the first if unset."
 )
 @click.option("--plugins", multiple=True, help="Python module with outside plugins (repeatable).")
-@click.option("--bind", default="127.0.0.1:8080", show_default=True, help="Address to listen on.")
+@click.option("--bind", default="127.0.0.1:8888", show_default=True, help="Address to listen on.")
 @click.option("--prefix", default="", help="Path in front of the verbs, for example /scheduler.")
 @click.option("--kubeconfig", default="", help="Watch nodes of this cluster, so that calls that "
               "carry only names (nodeCacheCapable) work.")  # fmt: skip

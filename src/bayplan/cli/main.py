@@ -24,7 +24,7 @@ COMMANDS = {
     "extender": "serve, check or start a scheduler extender",
     "global": "place stacks over regions and zones",
     "inspect": "answer questions about a cluster over HTTP",
-    "learn": "seven lessons that grow a scheduler",
+    "learn": "eight lessons that grow a scheduler",
     "nodes": "add simulated nodes to a cluster",
     "scenario": "run a cluster's life in virtual time",
     "scheduler": "schedule pods; takes kube-scheduler's place",

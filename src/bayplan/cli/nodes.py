@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SIMULATED = "bayplan.dev/simulated"
 AT_ONCE = 16
+ZONES = ("local-a", "local-b", "local-c")
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -151,7 +152,12 @@ def command() -> None:
 @click.option("--memory", default="", help="Memory, in place of the shape's.")
 @click.option("--pods", default="", help="Number of pods, in place of the shape's.")
 @click.option("--resource", "resources", multiple=True, help="Another resource: name=quantity.")
-@click.option("--zones", default="", help="Zones to spread the nodes over, by commas.")
+@click.option(
+    "--zones",
+    default=",".join(ZONES),
+    show_default=True,
+    help='Zones to spread the nodes over, by commas; "" for none.',
+)
 @click.option("--label", "labels", multiple=True, help="A label: key=value.")
 @click.option("--taint", "taints", multiple=True, help="A taint: key=value:NoSchedule.")
 @click.option("--prefix", default="", help="Begin of the names (default: the shape).")
@@ -273,13 +279,12 @@ def _remark(present: list[str]) -> str:
 
 def default_nodes(count: int) -> list[dict[str, object]]:
     """Return the nodes of a new `bayplan up` cluster: medium ones over three zones."""
-    zones = ("local-a", "local-b", "local-c")
     return [
         make_node(
             f"node-{number}",
             SHAPES["medium"],
             shape_name="medium",
-            zone=zones[(number - 1) % len(zones)],
+            zone=ZONES[(number - 1) % len(ZONES)],
         )
         for number in range(1, count + 1)
     ]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bayplan.apiserver.serving import Running, Settings, running
+from bayplan.cli.fresh import FreshDirectory
 from bayplan.cli.stopping import stop_on_signals
 from bayplan.observe import logs
 
@@ -27,10 +28,12 @@ def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> Non
 async def _serve(settings: Settings, controllers: list[str], say: Callable[[str], None]) -> None:
     stopped = asyncio.Event()
     stop_on_signals(stopped)
-    async with running(settings) as served, _beside(served, controllers):
-        for line in greeting(served, settings):
-            say(line)
-        await stopped.wait()
+    with FreshDirectory(settings.data) as data:
+        async with running(settings) as served, _beside(served, controllers):
+            data.keep()
+            for line in greeting(served, settings):
+                say(line)
+            await stopped.wait()
 
 
 # Controllers, and the client they need, are loaded only when there are any: most servers have none.

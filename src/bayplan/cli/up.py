@@ -20,20 +20,20 @@ import click
 from bayplan.errors import BayplanError, ConfigError
 
 if TYPE_CHECKING:
+    from bayplan.apiserver.serving import Settings
     from bayplan.scheduler.cluster import LocalCluster
     from bayplan.scheduler.options import Options
 
 DEFAULT_DATA = Path("bayplan-data")
 REFRESH = 0.5
+NEW_NODES = 3
 
 
 @click.command("up")
 @click.option(
     "--nodes",
     type=click.IntRange(0, 10_000),
-    default=3,
-    show_default=True,
-    help="Nodes of a new cluster.",
+    help=f"Nodes of a new cluster (default: {NEW_NODES}); one that is found keeps its own.",
 )
 @click.option(
     "--data",
@@ -65,9 +65,14 @@ REFRESH = 0.5
 )
 @click.option("--plugins", multiple=True, help="Modules or files with further plugins.")
 @click.option("--controllers", default="*", show_default=True, help="Which controllers to run.")
+@click.option(
+    "--authorization-mode",
+    type=click.Choice(("AlwaysAllow", "RBAC")),
+    help="Default: RBAC beyond loopback, AlwaysAllow on it.",
+)
 @click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
 def command(
-    nodes: int,
+    nodes: int | None,
     data: Path,
     config: str,
     address: str,
@@ -75,17 +80,26 @@ def command(
     kubeconfig_out: Path | None,
     plugins: tuple[str, ...],
     controllers: str,
+    authorization_mode: str | None,
     verbose: int,
 ) -> None:
     """Start a whole cluster on this machine: API server, scheduler, simulated nodes."""
     from bayplan.observe import logs
 
     logs.configure(2 * verbose)
+    from bayplan.apiserver.serving import Settings
+
     host, port = bind_address(address)
-    target = kubeconfig_out or data / "kubeconfig"
+    settings = Settings(
+        data=data,
+        host=host,
+        port=port,
+        kubeconfig_out=kubeconfig_out or data / "kubeconfig",
+        authorization_mode=authorization_mode or "",
+    )
     words = [f"--plugins={item}" for item in plugins]
     words += [f"--config={config}"] if config else []
-    asyncio.run(_up(nodes, data, host, port, target, words, controllers, ui_bind))
+    asyncio.run(_up(nodes, settings, words, controllers, ui_bind))
 
 
 def bind_address(text: str) -> tuple[str, int]:
@@ -96,43 +110,55 @@ def bind_address(text: str) -> tuple[str, int]:
 
 
 async def _up(
-    nodes: int,
-    data: Path,
-    host: str,
-    port: int,
-    kubeconfig: Path,
+    nodes: int | None,
+    settings: Settings,
     words: list[str],
     controllers: str,
     ui_bind: str,
 ) -> None:
-    from bayplan.apiserver.serving import Settings
-    from bayplan.cli.nodes import add_nodes, default_nodes
+    from bayplan.cli.fresh import FreshDirectory
     from bayplan.cli.stopping import stop_on_signals
-    from bayplan.client.resources import NODES
     from bayplan.scheduler.cluster import local_cluster
     from bayplan.scheduler.extensions import load_registry
     from bayplan.scheduler.flags import parse
     from bayplan.scheduler.options import load_options
 
     options = load_options(parse(words))
-    settings = Settings(data=data, host=host, port=port, kubeconfig_out=kubeconfig)
     stopped = asyncio.Event()
-    async with local_cluster(
-        settings,
-        config=options.config,
-        gates=options.gates,
-        registry=load_registry(options.values.items("plugins")),
-        controllers=controllers,
-    ) as cluster:
-        stop_on_signals(stopped)
-        if b'"items":[]' in (await cluster.client.list(NODES, limit=1)).replace(b" ", b""):
-            await add_nodes(cluster.client, default_nodes(nodes))
-        async with _page(cluster, ui_bind) as page:
-            _greet(cluster, kubeconfig, page)
-            reloading = asyncio.create_task(_reload_on_change(cluster, options))
-            await _follow(cluster, stopped)
-            reloading.cancel()
-        click.echo("stopping; `bayplan up` again finds the cluster as it is now")
+    with FreshDirectory(settings.data) as data:
+        new = data.new
+        async with local_cluster(
+            settings,
+            config=options.config,
+            gates=options.gates,
+            registry=load_registry(options.values.items("plugins")),
+            controllers=controllers,
+        ) as cluster:
+            stop_on_signals(stopped)
+            remark = await _nodes(cluster, nodes)
+            async with _page(cluster, ui_bind) as page:
+                data.keep()
+                click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
+                _greet(cluster, page)
+                reloading = asyncio.create_task(_reload_on_change(cluster, options))
+                await _follow(cluster, stopped)
+                reloading.cancel()
+            click.echo("stopping; `bayplan up` again finds the cluster as it is now")
+
+
+async def _nodes(cluster: LocalCluster, wanted: int | None) -> str:
+    """Make the nodes of a cluster that has none; say what there is."""
+    from bayplan.cli.nodes import add_nodes, default_nodes
+
+    present = cluster.scheduler.sizes().get("nodes", 0)
+    if not present:
+        count = NEW_NODES if wanted is None else wanted
+        await add_nodes(cluster.client, default_nodes(count))
+        return f"{count} nodes made"
+    remark = f"{present} nodes found"
+    if wanted is not None and wanted != present:
+        remark += f"; --nodes {wanted} is for a new cluster: use `bayplan nodes add` or `remove`"
+    return remark
 
 
 async def _reload_on_change(cluster: LocalCluster, options: Options) -> None:
@@ -173,10 +199,15 @@ async def _page(cluster: LocalCluster, address: str) -> AsyncIterator[str]:
             yield url
 
 
-def _greet(cluster: LocalCluster, kubeconfig: Path, page: str) -> None:
+def _greet(cluster: LocalCluster, page: str) -> None:
+    from bayplan.scheduler.cluster import METRICS
+
+    kubeconfig = cluster.running.kubeconfig
+    assert kubeconfig is not None
     click.echo(f"cluster is ready at {cluster.running.url}")
     if page:
         click.echo(f"its page is at {page}")
+    click.echo(f"the scheduler's metrics are at {cluster.running.url}{METRICS}")
     click.echo(f"  export KUBECONFIG={kubeconfig.resolve()}")
     click.echo("  kubectl get nodes")
     click.echo("  kubectl create deployment web --image=nginx --replicas=5")

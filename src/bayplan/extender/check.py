@@ -234,7 +234,7 @@ def _reach(url: str, timeout: float) -> None:
     """Connect once, so that a wrong address is one problem and not one for each check."""
     found = urllib.parse.urlsplit(url)
     if found.scheme not in ("http", "https") or not found.hostname:
-        raise CheckError(f'extender "{url}": want a URL, for example http://127.0.0.1:8080')
+        raise CheckError(f'extender "{url}": want a URL, for example http://127.0.0.1:8888')
     try:
         port = found.port or (443 if found.scheme == "https" else 80)
         socket.create_connection((found.hostname, port), timeout).close()

@@ -18,7 +18,7 @@ class Listen(msgspec.Struct, frozen=True):
     """Where and how to listen."""
 
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8888
     cert_file: str = ""
     key_file: str = ""
     client_ca_file: str = ""
@@ -28,7 +28,7 @@ def parse_address(address: str) -> tuple[str, int]:
     """Split `HOST:PORT`, also with an IPv6 host in brackets."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f'address "{address}": expected HOST:PORT, for example 127.0.0.1:8080')
+        raise ConfigError(f'address "{address}": expected HOST:PORT, for example 127.0.0.1:8888')
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

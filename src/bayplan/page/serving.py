@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from bayplan.errors import ConfigError
+from bayplan.errors import CannotListen, ConfigError
 from bayplan.page.app import PageApp
 from bayplan.page.guard import Guard, new_token
 from bayplan.page.questions import Questions
@@ -88,7 +88,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise ConfigError(f'serving the page on "{host}:{port}": {error.strerror}') from error
+        raise CannotListen(f"{host}:{port}", "address for the page", error) from error
     listener.listen(128)
     listener.setblocking(False)
     return listener

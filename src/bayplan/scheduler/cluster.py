@@ -14,18 +14,22 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from bayplan.apiserver.server import Page
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.client import AsgiTransport, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
 from bayplan.inspect.http import PREFIX as INSPECT
-from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.observe.metrics import CONTENT_TYPE, SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.inspecting import questions
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.serving import EXPLAIN
+
+METRICS = "/bayplan/scheduler/metrics"
+"""Where the API server of `bayplan up` shows the scheduler's metrics; its own are at /metrics."""
 
 
 class LocalCluster(msgspec.Struct, frozen=True):
@@ -63,7 +67,9 @@ async def local_cluster(
             metrics=metrics,
         )
         extenders.take_texts_from(scheduler)
-        served.server.pages[EXPLAIN] = scheduler.explain
+        pages = served.server.pages
+        pages[EXPLAIN] = Page(scheduler.explain)
+        pages[METRICS] = Page(lambda rest: _metrics(scheduler, metrics), CONTENT_TYPE.encode())
         served.server.questions[INSPECT] = questions(scheduler, client).answer
         tasks = [
             asyncio.create_task(recorder.run()),
@@ -83,6 +89,11 @@ async def local_cluster(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             extenders.close()
+
+
+def _metrics(scheduler: LiveScheduler, metrics: SchedulerMetrics) -> bytes:
+    scheduler.refresh_gauges()
+    return metrics.exposition()
 
 
 def _client(served: Running) -> Client:

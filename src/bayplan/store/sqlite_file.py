@@ -66,6 +66,10 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+DAMAGED = (
+    "the file is damaged: restore a backup (`bayplan backup` makes them), or try "
+    f"`sqlite3 {FILE_NAME} .recover` on a copy of it"
+)
 _Row: TypeAlias = tuple[str | int | bytes | None, ...]
 # Each statement is given as what stands before the rows, one row, and what stands after.
 _PUT = (
@@ -163,18 +167,16 @@ class SqliteFile:
             execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // PAGE_SIZE}")
             if not tables:
                 self._db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
-        except sqlite3.Error as error:
-            raise StoreError(f'opening "{path}": {error}') from error
+        except sqlite3.DatabaseError as error:
+            advice = "" if isinstance(error, sqlite3.OperationalError) else f"; {DAMAGED}"
+            raise StoreError(f'opening "{path}": {error}{advice}') from error
 
     def load(self) -> Loaded:
         """Read everything, and rebuild the events from the undo log."""
         try:
             return self._load()
         except sqlite3.DatabaseError as error:
-            raise StoreError(
-                f"loading the store: {error}; the file is damaged: restore a backup, or try "
-                f"`sqlite3 {FILE_NAME} .recover` on a copy of it"
-            ) from error
+            raise StoreError(f"loading the store: {error}; {DAMAGED}") from error
 
     def _load(self) -> Loaded:
         query = "SELECT key, value, create_rv, rv FROM objects"

@@ -1,7 +1,7 @@
 """Places pods near their data: a node that carries the pod's `data` label wins.
 
-Run it:    bayplan extender extender:app --bind 127.0.0.1:8080
-Check it:  bayplan extender check http://127.0.0.1:8080
+Run it:    bayplan extender extender:app --bind 127.0.0.1:8888
+Check it:  bayplan extender check http://127.0.0.1:8888
 """
 
 from bayplan.extender import Extender

@@ -1,0 +1,37 @@
+"""The table of commands and their defaults agree with what there is."""
+
+import importlib
+import pkgutil
+import re
+
+from bayplan import lessons
+from bayplan.cli.main import COMMANDS, bayplan
+
+NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def default_of(words: list[str], flag: str) -> object:
+    command = bayplan
+    for word in words:
+        command = command.get_command(None, word)
+    return next(option.default for option in command.params if flag in option.opts)
+
+
+def test_the_number_of_lessons_is_right():
+    names = [item.name for item in pkgutil.iter_modules(lessons.__path__)]
+    count = sum(bool(re.fullmatch(r"lesson\d+", name)) for name in names)
+
+    assert COMMANDS["learn"].startswith(NUMBERS[count - 1])
+
+
+def test_no_two_servers_listen_on_the_same_port_by_default():
+    addresses = [default_of([name], "--bind") for name in ("up", "apiserver")]
+    addresses.append(default_of(["extender", "serve"], "--bind"))
+
+    assert len(set(addresses)) == len(addresses)
+
+
+def test_the_extender_kit_agrees_with_its_command():
+    listen = importlib.import_module("bayplan.extender.serve").Listen()
+
+    assert default_of(["extender", "serve"], "--bind") == f"{listen.host}:{listen.port}"
