@@ -21,9 +21,11 @@ import structlog
 
 from bayplan.client import AsgiTransport, Client, Informer
 from bayplan.client.asgi_transport import AsgiApp
+from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
 from bayplan.controllers.disruption import DisruptionController
+from bayplan.controllers.endpoints import EndpointsController
 from bayplan.controllers.ephemeral import EphemeralClaimController
 from bayplan.controllers.garbage import GarbageCollector
 from bayplan.controllers.job import JobController
@@ -67,6 +69,8 @@ CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "statefulset": StatefulSetController,
     "daemonset": DaemonSetController,
     "job": JobController,
+    "cronjob": CronJobController,
+    "endpoints": EndpointsController,
     "persistentvolume-binder": VolumeBinder,
     "volume-protection": ProtectionController,
     "ephemeral-claims": EphemeralClaimController,
