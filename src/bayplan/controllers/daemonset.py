@@ -28,11 +28,12 @@ from bayplan.controllers.objects import (
     is_ready,
     selector_of,
 )
-from bayplan.controllers.pods import PodControl, is_available, pod_from, template_hash
+from bayplan.controllers.pods import PodControl, is_available, pod_from
+from bayplan.controllers.revisions import HASH_LABEL as REVISION_LABEL
+from bayplan.controllers.revisions import Revisions
 from bayplan.controllers.runtime import Kit, Worker, together
 
 EVICTING = frozenset(("NoExecute",))
-REVISION_LABEL = "controller-revision-hash"
 _IN_TROUBLE = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -51,10 +52,12 @@ class DaemonSetController:
         self._worker = Worker(kit, "daemonset", self._sync)
         self._control = PodControl(kit, DAEMON_SETS, self._worker.queue)
         self._nodes = kit.cache(NODES)
+        self._revisions = Revisions(kit, DAEMON_SETS)
         self._worker.use((*self._control.caches, self._nodes))
         self._nodes.listen(self._node_changed)
 
     async def run(self) -> None:
+        await self._revisions.cache.informer.wait_synced()
         await self._worker.run()
 
     def _node_changed(self, change: Change[Object]) -> None:
@@ -75,7 +78,8 @@ class DaemonSetController:
         for pod in await self._control.claim(owner, selector_of(owner.spec.get("selector"))):
             pods.setdefault(_node_of(pod), []).append(pod)
         template: Json = owner.spec.get("template") or {}
-        revision = template_hash(template)
+        kept = await self._revisions.update(owner)
+        revision = kept.metadata.labels[REVISION_LABEL]
         wanted, stays = self._fitting(template)
         for node in wanted:
             alive = [pod for pod in pods.get(node, []) if not pod.deleted]
@@ -98,6 +102,8 @@ class DaemonSetController:
                         await self._control.delete(pod, owner)
         await self._roll(owner, pods, wanted, revision)
         await self._write_status(owner, pods, wanted, revision)
+        labels = (pod.metadata.labels for there in pods.values() for pod in there)
+        await self._revisions.trim(owner, {revision, *(x.get(REVISION_LABEL, "") for x in labels)})
         return None
 
     def _fitting(self, template: Json) -> tuple[list[str], set[str]]:

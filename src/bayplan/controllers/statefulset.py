@@ -3,8 +3,8 @@
 OrderedReady waits for each pod to be ready before it makes the next, and deletes from the end, one
 at a time; Parallel does not wait. A rolling update replaces pods from the end down to `partition`.
 Claims from `volumeClaimTemplates` are made with their pod and stay, unless the retention policy
-says Delete. ControllerRevision objects are not written; the template's hash is the revision. So a
-pod below `partition` that has to be made again gets the new template, where upstream takes the old.
+says Delete. A pod below `partition` that has to be made again gets the template it had, from its
+ControllerRevision.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from bayplan.controllers.objects import (
     owner_reference,
     selector_of,
 )
-from bayplan.controllers.pods import PodControl, is_available, pod_from, template_hash
+from bayplan.controllers.pods import PodControl, is_available, pod_from
+from bayplan.controllers.revisions import HASH_LABEL as REVISION_LABEL
+from bayplan.controllers.revisions import Revisions
 from bayplan.controllers.runtime import Kit, Worker
 
-REVISION_LABEL = "controller-revision-hash"
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
@@ -36,9 +37,11 @@ class StatefulSetController:
         self._kit = kit
         self._worker = Worker(kit, "statefulset", self._sync)
         self._control = PodControl(kit, STATEFUL_SETS, self._worker.queue)
+        self._revisions = Revisions(kit, STATEFUL_SETS)
         self._worker.use(self._control.caches)
 
     async def run(self) -> None:
+        await self._revisions.cache.informer.wait_synced()
         await self._worker.run()
 
     async def _sync(self, key: str) -> float | None:
@@ -51,10 +54,15 @@ class StatefulSetController:
             ordinal = _ordinal(owner, pod)
             if ordinal is not None:
                 pods[ordinal] = pod
-        update = f"{owner.metadata.name}-{template_hash(owner.spec.get('template') or {})}"
-        if not owner.deleted:
-            await self._step(owner, pods, update)
+        if owner.deleted:
+            await self._write_status(owner, pods, owner.status.get("updateRevision", ""))
+            return None
+        update = (await self._revisions.update(owner)).metadata.name
+        await self._step(owner, pods, update)
         await self._write_status(owner, pods, update)
+        labels = {pod.metadata.labels.get(REVISION_LABEL, "") for pod in pods.values()}
+        live = {update, owner.status.get("currentRevision", ""), *labels}
+        await self._revisions.trim(owner, live)
         return None
 
     async def _step(self, owner: Object, pods: dict[int, Object], update: str) -> None:
@@ -101,7 +109,13 @@ class StatefulSetController:
     async def _create(self, owner: Object, ordinal: int, revision: str) -> None:
         name = f"{owner.metadata.name}-{ordinal}"
         await self._create_claims(owner, ordinal)
-        body = pod_from(owner.spec.get("template") or {}, STATEFUL_SETS, owner.metadata, name=name)
+        template: Json = owner.spec.get("template") or {}
+        current = owner.status.get("currentRevision", "")
+        if current not in ("", revision) and _keeps_current(owner, ordinal):
+            old = self._revisions.named(owner, current)
+            if old is not None:
+                template, revision = old.template, current
+        body = pod_from(template, STATEFUL_SETS, owner.metadata, name=name)
         extra = {REVISION_LABEL: revision, NAME_LABEL: name, INDEX_LABEL: str(ordinal)}
         body["metadata"]["labels"] = {**body["metadata"]["labels"], **extra}
         spec = body["spec"]
@@ -109,9 +123,9 @@ class StatefulSetController:
         if owner.spec.get("serviceName"):
             spec["subdomain"] = owner.spec["serviceName"]
         volumes = {volume["name"]: volume for volume in spec.get("volumes") or []}
-        for template in owner.spec.get("volumeClaimTemplates") or []:
-            volume = template["metadata"]["name"]
-            claim = {"claimName": _claim_name(owner, template, ordinal)}
+        for given in owner.spec.get("volumeClaimTemplates") or []:
+            volume = given["metadata"]["name"]
+            claim = {"claimName": _claim_name(owner, given, ordinal)}
             volumes[volume] = {"name": volume, "persistentVolumeClaim": claim}
         if volumes:
             spec["volumes"] = list(volumes.values())
@@ -157,6 +171,16 @@ class StatefulSetController:
             "collisionCount": owner.status.get("collisionCount", 0),
         }
         await self._kit.set_status(STATEFUL_SETS, owner, status)
+
+
+def _keeps_current(owner: Object, ordinal: int) -> bool:
+    """Say whether a pod made again in the middle of an update gets the old template."""
+    strategy: Json = owner.spec.get("updateStrategy") or {}
+    if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        return False
+    first: int = (owner.spec.get("ordinals") or {}).get("start", 0)
+    partition: int = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+    return ordinal < first + partition
 
 
 def _ordinal(owner: Object, pod: Object) -> int | None:
