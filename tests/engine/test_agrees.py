@@ -1,11 +1,15 @@
 """The engine decides as the scalar reference does, whatever the cluster."""
 
+import os
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayplan.cli.conformance_decisions import differences
+from bayplan.cluster.limits import Limits
+from bayplan.engine.cache import Cache
 from bayplan.engine.replay import describe
 from bayplan.testing.strategies import clusters, nodes, pods
 from tests.engine.clusters import engine_for, world_for
@@ -74,11 +78,20 @@ def test_scoring_strategies_agree_with_the_reference(strategy, cluster, pod):
     assert [] == differences(expected, describe(engine, decision))
 
 
-@settings(RELAXED, max_examples=60)
+FEW = Limits(
+    journal=3, queries=1, signatures=2, plans=2, answer_bytes=1, changes=2, dry_runs=1, terms=1
+)
+
+
+@pytest.mark.parametrize("limits", [Limits(), FEW], ids=["roomy", "single digits"])
+@settings(RELAXED, max_examples=int(os.environ.get("BAYPLAN_EXAMPLES", "40")))
 @given(cluster=clusters(), incoming=st.lists(pods(), min_size=1, max_size=3), data=st.data())
-def test_kept_answers_are_those_of_a_fresh_start(cluster, incoming, data):
-    """Pods come, go and are placed, nodes change: what is kept never differs from asking anew."""
-    engine = engine_for(cluster)
+def test_kept_answers_are_those_of_a_fresh_start(limits, cluster, incoming, data):
+    """Pods come, go and are placed, nodes change: what is kept never differs from asking anew.
+
+    `BAYPLAN_EXAMPLES=2000` makes it tens of thousands of decisions.
+    """
+    engine = engine_for(cluster, cache=Cache(limits))
     names = [node.name for node in cluster.nodes]
     for step in range(data.draw(st.integers(1, 6))):
         change(engine, cluster, names, incoming, step, data)
@@ -91,6 +104,50 @@ def test_kept_answers_are_those_of_a_fresh_start(cluster, incoming, data):
             assert described == describe(engine, fresh)
             assert kept.node_name == fresh.node_name
     engine.cache.validate()
+
+
+@settings(RELAXED, max_examples=int(os.environ.get("BAYPLAN_EXAMPLES", "40")))
+@given(cluster=clusters(), incoming=st.lists(pods(), min_size=2, max_size=4), data=st.data())
+def test_what_is_kept_never_differs_from_an_engine_that_keeps_nothing(cluster, incoming, data):
+    """The same events to two engines, one of which forgets everything before each decision."""
+    kept = engine_for(cluster, cache=Cache(FEW))
+    forgetful = engine_for(cluster)
+    names = [node.name for node in cluster.nodes]
+    for step in range(data.draw(st.integers(2, 8))):
+        event = draw_change(kept, names, incoming, step, data)
+        for engine in (kept, forgetful):
+            event(engine)
+        for pod in incoming:
+            forgetful.forget_answers()
+            mine, theirs = kept.schedule(pod, NOW), forgetful.schedule(pod, NOW)
+
+            assert describe(kept, mine) == describe(forgetful, theirs)
+            assert mine.node_name == theirs.node_name
+    kept.cache.validate()
+
+
+def draw_change(engine, names, incoming, step, data):
+    """One random event, to be applied to several engines."""
+    kinds = ("place", "place", "add", "remove", "node", "drop", "nominate")
+    what = data.draw(st.sampled_from(kinds))
+    if what == "place":
+        pod = named(data.draw(st.sampled_from(incoming)), f"placed-{step}")
+        return lambda engine: engine.place(pod, NOW)
+    if what == "add":
+        pod = data.draw(pods(f"new-{step}", data.draw(st.sampled_from(names))))
+        return lambda engine: engine.cache.put(pod)
+    if what == "remove" and engine.cache.pod_count:
+        infos = [*engine.cache.table.all_pods(), *engine.cache.table.waiting_pods()]
+        pod = data.draw(st.sampled_from(sorted(infos, key=lambda info: info.uid))).pod
+        return lambda engine: engine.cache.remove_pod(pod)
+    if what == "drop":
+        name = data.draw(st.sampled_from(names))
+        return lambda engine: engine.cache.remove_node(name)
+    if what == "nominate":
+        pod, name = data.draw(pods(f"promised-{step}")), data.draw(st.sampled_from(names))
+        return lambda engine: engine.cache.nominator.add(engine.cache.infos.make(pod), name)
+    node = data.draw(nodes(data.draw(st.sampled_from(names))))
+    return lambda engine: engine.cache.put(node)
 
 
 def change(engine, cluster, names, incoming, step, data):

@@ -26,6 +26,7 @@ from bayplan.framework import (
     PodInfo,
     PreFilterResult,
     Status,
+    Verdict,
 )
 from bayplan.framework.contract.points import MAX_SCORE, MIN_SCORE
 from bayplan.framework.runtime.filtering import call_pre_filter
@@ -76,6 +77,8 @@ class Answer:
         """Whether PreFilter neither rejected the pod nor narrowed the search."""
         self.fails = Column(desk.limits.changes)
         """Outcome numbers by row, 0 fits."""
+        self._verdict: Verdict | None = None
+        """What `fails` was made from as a whole; the very same object says nothing new."""
         self.raw = Column(desk.limits.changes)
         """Scores by row, before normalising, if they do not hang on which rows fit."""
         self.constant = False
@@ -105,11 +108,17 @@ class Answer:
 
     def _ask_filter(self, state: CycleState, info: PodInfo) -> None:
         """Filter over all rows, unless PreFilter made that needless."""
-        desk, numbers = self.desk, None
+        desk = self.desk
         if self.filters and not self.skips_filter and not self.rejects:
             verdict = desk.verdict(self.plugin, state, info, desk.table)
+            if verdict is self._verdict:
+                return
             numbers = desk.numbers(verdict, self.name)
-        self.fails.replace(numbers)
+            self.fails.replace(numbers)
+            self._verdict = verdict
+            return
+        self._verdict = None
+        self.fails.replace(None)
 
     def _ask_pre_score(self, state: CycleState, info: PodInfo, feasible: BoolArray) -> None:
         self.skips_score = False
@@ -165,11 +174,6 @@ class RowAnswer(Answer):
         """Whether no change of a row can change `fails`: PreFilter, asked once, said so."""
         return self._stamp is not None and (self.skips_filter or not self.filters)
 
-    @property
-    def unscored(self) -> bool:
-        """Whether no change of a row can change that there are no scores."""
-        return self._score_stamp is not None and self.skips_score
-
     def _standing(self, stamp: int | None) -> Standing:
         journal = self._journal
         if stamp is None:
@@ -197,6 +201,7 @@ class RowAnswer(Answer):
 
     def _follow(self, rows: list[int], info: PodInfo) -> None:
         desk, fails = self.desk, self.fails
+        self._verdict = None
         fails.resize(desk.table.count)
         if len(rows) <= _FEW and self._scalar_filter:
             for row in rows:
@@ -218,8 +223,8 @@ class RowAnswer(Answer):
     def refresh_scores(self, info: PodInfo, feasible: BoolArray) -> None:
         """Bring `raw` up to date; raises AttemptFailed."""
         generation = self._journal.generation
-        if self._score_stamp == generation:
-            return
+        if self._score_stamp == generation or (self._score_stamp is not None and self.skips_score):
+            return  # that there are no scores no row can change
         standing = self._standing(self._score_stamp)
         self._score_stamp = None
         self.state.info = info

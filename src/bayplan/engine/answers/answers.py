@@ -40,13 +40,17 @@ class Plan:
         "_data",
         "_epochs",
         "_nodes_seen",
+        "_plain",
         "_usage",
         "answers",
         "candidates",
         "cluster",
+        "cluster_scorers",
         "facets",
         "filters",
         "pre_filters",
+        "promised",
+        "row_scorers",
         "rows",
         "scorers",
         "signatures",
@@ -62,8 +66,12 @@ class Plan:
         self.pre_filters = [by_name[plugin.name] for plugin in profile.pre_filter]
         self.filters = [by_name[plugin.name] for plugin in profile.filter]
         self.scorers = [by_name[plugin.name] for plugin in profile.score]
+        self.row_scorers = [a for a in self.scorers if isinstance(a, RowAnswer)]
+        self.cluster_scorers = [a for a in self.scorers if isinstance(a, ClusterAnswer)]
         self.signatures: set[tuple[bytes, str]] = set()
         """Who finds this plan without asking plugins for facets."""
+        self.promised: dict[int, Any] = {}
+        """What is remembered of nodes with nominated pods, by the pod's priority."""
         self.candidates: Candidates | None = None
         self.totals: tuple[Candidates, tuple[Scorer, ...], Totals] | None = None
         self._nodes_seen = -1
@@ -71,7 +79,14 @@ class Plan:
         self._usage = self.rows
         """Those that have to follow pods too."""
         self._epochs = -1
+        self._plain = False
+        """Whether no PreFilter had anything to say, as of those epochs."""
         self._data: tuple[dict[str, object], set[str]] = ({}, set())
+
+    @property
+    def hangs_on_rows(self) -> bool:
+        """Whether every filter that runs looks at one node and the pods on it alone."""
+        return all(answer.skips_filter or not answer.filters for answer in self.cluster)
 
     def refresh_rows(self, info: PodInfo, table: NodeTable) -> None:
         """Follow the journals; what hangs on nodes alone is passed over while no node changed."""
@@ -89,22 +104,28 @@ class Plan:
 
     def fill(self, state: CycleState, fresh: list[ClusterAnswer]) -> None:
         """Give an attempt's state what the kept answers' plugins wrote."""
-        epochs = sum(answer.epoch for answer in self.answers)
-        if fresh or self._epochs != epochs:
+        # What hangs on nodes alone is asked again only when a node changed.
+        epochs = self._nodes_seen
+        for answer in self._usage:
+            epochs += answer.epoch
+        for other in self.cluster:
+            epochs += other.epoch
+        if fresh or self._epochs != epochs or self._nodes_seen < 0:
             data: dict[str, object] = {}
             skip: set[str] = set()
-            for answer in self.pre_filters:
-                if answer not in fresh:
-                    data.update(answer.state.data)
-                    if answer.skips_filter:
-                        skip.add(answer.name)
+            for asked in self.pre_filters:
+                if asked not in fresh:
+                    data.update(asked.state.data)
+                    if asked.skips_filter:
+                        skip.add(asked.name)
             self._data = (data, skip)
             self._epochs = -1 if fresh else epochs
+            self._plain = not fresh and all(answer.plain for answer in self.pre_filters)
         state.take(*self._data)
 
     def outcome(self) -> PreFilterOutcome | None:
         """What all PreFilters together said; None if nothing worth telling."""
-        if all(answer.plain for answer in self.pre_filters):
+        if self._plain or all(answer.plain for answer in self.pre_filters):
             return None
         merge = PreFilterMerge(CycleState())
         for answer in self.pre_filters:
@@ -337,11 +358,10 @@ class Answers:
         """The sums that belong to a pod's candidates and the plugins that have scores for it."""
         plan, info, candidates = judgement.plan, judgement.info, judgement.candidates
         mask, stamp = candidates.mask, candidates.stamp
-        for answer in plan.scorers:
-            if isinstance(answer, RowAnswer):
-                if not answer.unscored:
-                    answer.refresh_scores(info, mask)
-            elif answer.steady:
+        for row_answer in plan.row_scorers:
+            row_answer.refresh_scores(info, mask)
+        for answer in plan.cluster_scorers:
+            if answer.steady:
                 answer.refresh_scores(info, mask)
             else:
                 answer.prepare_scores(info, mask, stamp)

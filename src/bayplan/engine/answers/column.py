@@ -22,20 +22,23 @@ Rows = int | IntArray
 class History:
     """An array as it was, and every change since, in order; shared by many records."""
 
-    __slots__ = ("base", "changes", "start")
+    __slots__ = ("base", "rows", "start", "values")
 
     def __init__(self, base: Values | None, start: int) -> None:
         self.base = base
         self.start = start
         """The column's version when this began."""
-        self.changes: list[tuple[Rows, Any]] = []
+        self.rows: list[Rows] = []
+        """What changed, in order."""
+        self.values: list[Any] = []
+        """What it became."""
 
     def array(self, end: int) -> Values | None:
         """The array as it was after `end` changes."""
         if self.base is None or not end:
             return self.base
         array: Values = self.base.copy()
-        for rows, values in self.changes[:end]:
+        for rows, values in zip(self.rows[:end], self.values, strict=False):
             array[rows] = values
         return array
 
@@ -58,7 +61,7 @@ class Column:
         """The rows that changed after `version`, in order; None: any may have."""
         history = self.history
         start = version - history.start
-        return None if start < 0 else [rows for rows, _ in history.changes[start:]]
+        return None if start < 0 else history.rows[start:]
 
     def replace(self, values: Values | None) -> None:
         """Take whole new values; notes single rows if few differ. Do not change them later."""
@@ -106,7 +109,7 @@ class Column:
 
     def _write(self, rows: Rows, values: Any) -> None:
         history = self.history
-        if len(history.changes) >= self._limit:
+        if len(history.rows) >= self._limit:
             self._restart(self.values)
             history = self.history
         if self.values is history.base:  # records may hold it
@@ -115,7 +118,8 @@ class Column:
         array = self.values
         assert array is not None
         array[rows] = values
-        history.changes.append((rows, values))
+        history.rows.append(rows)
+        history.values.append(values)
         self.version += 1
         self.unpaid += 64 if isinstance(rows, int) else 10 * len(rows)
 
@@ -128,14 +132,24 @@ class Column:
 
 def rows_of(changes: list[Rows], count: int) -> Rows:
     """Noted rows as one array, which may hold a row twice, or as one row if there is no other."""
+    try:
+        single = set(changes)
+    except TypeError:  # arrays cannot be hashed
+        return _joined(changes, count)
+    if len(single) == 1:
+        return int(single.pop())
+    return np.array(list(single), dtype=np.int64)
+
+
+def _joined(changes: list[Rows], count: int) -> IntArray:
     arrays = [rows for rows in changes if not isinstance(rows, int)]
     single = list({rows for rows in changes if isinstance(rows, int)})
-    if not arrays:
-        return single[0] if len(single) == 1 else np.array(single, dtype=np.int64)
     if single:
         arrays.append(np.array(single, dtype=np.int64))
-    found: IntArray = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    if len(arrays) > 1 and len(found) > count // 4:
+    if len(arrays) == 1:
+        return arrays[0]
+    found: IntArray = np.concatenate(arrays)
+    if len(found) > count // 4:
         mask = np.zeros(count, dtype=bool)
         mask[found] = True
         found = mask.nonzero()[0]

@@ -28,7 +28,7 @@ class Share(NamedTuple):
 
 def moment(column: Column) -> tuple[History, int]:
     history = column.history
-    return history, len(history.changes)
+    return history, len(history.rows)
 
 
 def array(kept: Kept) -> npt.NDArray[Any] | None:

@@ -255,7 +255,8 @@ class Totals:
         for part in self.parts:
             values = part.column.values
             if values is not None:
-                total += np.multiply(values[rows], part.weight, dtype=np.int64)
+                mine, weight = values[rows], part.weight
+                total += mine if weight == 1 else np.multiply(mine, weight, dtype=np.int64)
         self.totals[rows] = total
         total = np.where(self._candidates.mask[rows], total, LOWEST)
         leaders = self._leaders

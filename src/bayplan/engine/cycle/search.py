@@ -16,6 +16,7 @@ from bayplan.engine.answers.share import Share
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, sample
 from bayplan.engine.cycle.extending import extender_scores, filter_with_extenders
+from bayplan.engine.cycle.promised import too_full
 from bayplan.framework import (
     BoolArray,
     Code,
@@ -28,7 +29,7 @@ from bayplan.framework import (
     Status,
 )
 from bayplan.framework.contract.diagnosis import NOT_EVALUATED
-from bayplan.framework.runtime.filtering import PreFilterOutcome, run_filters_with_nominated
+from bayplan.framework.runtime.filtering import PreFilterOutcome
 
 EXTENDER = "Extender"
 
@@ -113,30 +114,27 @@ class Search:
     def _with_nominated(self, mask: BoolArray) -> BoolArray:
         """Leave out nodes that would be too full with the pods nominated to them.
 
-        A node that fits not even without them keeps the status that it has, unless it must be told
-        why it fails: upstream counts nominated pods first, so the text may name another reason.
+        Only nodes that fit are looked at: the others need not fail twice.
         """
-        cache, pod = self._shared.cache, self._pod
-        changed = mask
-        for name in list(cache.nominator.nodes()):
-            row = cache.table.row_of(name)
-            if row is None or (self._within is not None and not self._within[row]):
-                continue
-            nominated = cache.nominator.pods_for(name)
-            if not any(n.priority >= pod.priority and n.uid != pod.uid for n in nominated):
-                continue
-            status = run_filters_with_nominated(
-                self._profile, self._judgement.state, pod, cache.table.info(row), nominated
-            )
-            if status is None:
-                continue
-            if not status.rejected:
-                raise AttemptFailed(status)
-            self.own[row] = status
-            if changed[row]:
-                changed = changed.copy() if changed is mask else changed
-                changed[row] = False
-        return changed
+        keep = self._within is None
+        rows, statuses = too_full(
+            self._shared.cache, self._profile, self._judgement, mask, keep=keep
+        )
+        self.own.update(statuses)
+        if not mask[rows].any():
+            return mask
+        left = mask.copy()
+        left[rows] = False
+        return left
+
+    def _tell_nominated(self) -> None:
+        """Nothing fits: upstream counts nominated pods first, so they may add to the reasons."""
+        looked_at = self._within if self._seen is None else self._seen
+        everywhere = np.ones(len(self.mask), dtype=bool) if looked_at is None else looked_at
+        _, statuses = too_full(
+            self._shared.cache, self._profile, self._judgement, everywhere, keep=False
+        )
+        self.own = {**statuses, **self.own}
 
     def _nominated_row(self) -> int:
         name = self._pod.status.nominated_node_name
@@ -220,6 +218,8 @@ class Search:
 
     def fit_error(self) -> FitError:
         """Why nothing fits: one status a node that was looked at."""
+        if len(self._shared.cache.nominator):
+            self._tell_nominated()
         table, numbers = self._shared.cache.table, None
         for fails in self._judgement.fails():
             numbers = fails.copy() if numbers is None else np.where(numbers == 0, fails, numbers)

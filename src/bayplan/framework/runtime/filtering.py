@@ -157,10 +157,16 @@ def call_filter_node(
     return _wrap_filter(plugin.name, status)
 
 
-def run_filters_on(profile: Profile, state: CycleState, pod: Any, node: NodeInfo) -> Status | None:
-    """Run all filters on one node until the first says no."""
+def run_filters_on(
+    profile: Profile,
+    state: CycleState,
+    pod: Any,
+    node: NodeInfo,
+    filters: Sequence[Any] | None = None,
+) -> Status | None:
+    """Run all filters (or some) on one node until the first says no."""
     skip = state.skip_filter
-    for plugin in profile.filter:
+    for plugin in profile.filter if filters is None else filters:
         if plugin.name not in skip:
             status = call_filter_node(profile, plugin, state, pod, node)
             if status is not None:
@@ -174,6 +180,7 @@ def run_filters_with_nominated(
     pod: Any,
     node: NodeInfo,
     nominated: Sequence[PodInfo],
+    filters: Sequence[Any] | None = None,
 ) -> Status | None:
     """Run all filters on one node, first as if nominated pods ran there, then without them.
 
@@ -188,10 +195,10 @@ def run_filters_with_nominated(
             status = run_add_pod(profile, copy, pod, info, what_if)
             if status is not None:
                 return status
-        status = run_filters_on(profile, copy, pod, what_if)
+        status = run_filters_on(profile, copy, pod, what_if, filters)
         if status is not None:
             return status
-    return run_filters_on(profile, state, pod, node)
+    return run_filters_on(profile, state, pod, node, filters)
 
 
 def run_add_pod(

@@ -9,6 +9,7 @@ deletes the victims, and when, is up to the scheduler.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,7 @@ from bayplan.plugins.default_preemption.victims import (
     Budget,
     DryRun,
     compile_budgets,
+    moving_filters,
     pick_node,
     start_time,
 )
@@ -133,9 +135,11 @@ class DefaultPreemption:
         violating: dict[str, Victims] = {}
         problem: Status | None = None
         memory = self._memory(state, pod)
+        assert handle.profile is not None
+        moving = moving_filters(handle.profile, state, pod)
         for row in rows[hopeful].tolist():
             name = table.name_of(row)
-            found = self._dry_run(state, pod, row, name, budgets, memory)
+            found = self._dry_run(state, pod, row, name, budgets, memory, moving)
             if isinstance(found, Status):
                 if found.code is Code.ERROR:
                     problem = found
@@ -166,6 +170,7 @@ class DefaultPreemption:
         name: str,
         budgets: Sequence[Budget],
         memory: Memory | None,
+        moving: Sequence[Any],
     ) -> Outcome:
         handle = self._handle
         profile, nominated = handle.profile, handle.nominator.pods_for(name)
@@ -174,7 +179,8 @@ class DefaultPreemption:
         found = None if memory is None or nominated else memory.get(row, pods)
         if found is None:
             node = handle.table.info(row)
-            found = DryRun(profile, state, pod, node, nominated).victims(budgets, handle.now)
+            run = DryRun(profile, state, pod, node, nominated, moving)
+            found = run.victims(budgets, handle.now)
             started = all(start_time(other, handle.now) <= handle.now for other in pods)
             erred = isinstance(found, Status) and found.code is Code.ERROR
             if memory is not None and not nominated and started and not erred:

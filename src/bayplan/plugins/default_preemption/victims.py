@@ -8,6 +8,7 @@ a victim.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from bayplan.api.labels import Selector, SelectorError, compile_selector
 from bayplan.framework import (
     Code,
     CycleState,
+    Depends,
     NodeInfo,
     PodInfo,
     Profile,
@@ -75,7 +77,22 @@ def compile_budgets(items: Sequence[PodDisruptionBudget]) -> list[Budget]:
 
 def start_time(pod: Pod, now: float) -> float:
     """When the pod started; now if it has not."""
-    return parse_time(pod.status.start_time) if pod.status.start_time else now
+    return _parsed(pod.status.start_time) if pod.status.start_time else now
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(text: str) -> float:
+    return parse_time(text)
+
+
+def moving_filters(profile: Profile, state: CycleState, pod: Any) -> list[Any]:
+    """The filters that run for a pod and look at more than the node's own object."""
+    return [
+        plugin
+        for plugin in profile.filter
+        if plugin.name not in state.skip_filter
+        and not (hasattr(plugin, "depends_on") and plugin.depends_on(pod) is Depends.NODE)
+    ]
 
 
 def by_importance(pods: Sequence[PodInfo], now: float) -> list[PodInfo]:
@@ -112,7 +129,10 @@ class DryRun:
         pod: Any,
         node: NodeInfo,
         nominated: Sequence[PodInfo],
+        moving: Sequence[Any],
     ) -> None:
+        self._moving = moving
+        """The filters that pods coming and going can change."""
         self._profile = profile
         self._state = state.clone()
         self._pod = pod
@@ -127,9 +147,9 @@ class DryRun:
         self._node.add_pod(info)
         return run_add_pod(self._profile, self._state, self._pod, info, self._node)
 
-    def _fits(self) -> Status | None:
+    def _fits(self, filters: Sequence[Any] | None = None) -> Status | None:
         return run_filters_with_nominated(
-            self._profile, self._state, self._pod, self._node, self._nominated
+            self._profile, self._state, self._pod, self._node, self._nominated, filters
         )
 
     def victims(self, budgets: Sequence[Budget], now: float) -> Victims | Status:
@@ -167,7 +187,7 @@ class DryRun:
         problem = self._add(info)
         if problem is not None:
             return problem
-        status = self._fits()
+        status = self._fits(self._moving)
         if status is None:
             return True
         if status.code is Code.ERROR:

@@ -6,6 +6,8 @@ in clones, when preemption or nominated pods ask what would be.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,11 +37,17 @@ _NO_LABEL, _SKEWED = 1, 2
 class HardState:
     """Counts per domain for each hard constraint."""
 
-    __slots__ = ("_own", "constraints", "counts", "included", "present")
+    __slots__ = ("_own", "_told", "constraints", "counts", "included", "present")
 
     def __init__(
-        self, table: NodeTable, constraints: tuple[Constraint, ...], included: list[Included]
+        self,
+        table: NodeTable,
+        constraints: tuple[Constraint, ...],
+        included: list[Included],
+        before: HardState | None = None,
     ) -> None:
+        self._told: tuple[Hashable, Verdict] | None = None if before is None else before._told
+        """The last verdict on all nodes for these constraints, and what it hangs on."""
         self.constraints = constraints
         self.included = included
         self.counts: list[IntArray] = []
@@ -55,6 +63,7 @@ class HardState:
         copy.constraints, copy.included = self.constraints, self.included
         copy.counts = [counts.copy() for counts in self.counts]
         copy.present = self.present
+        copy._told = None
         copy._own = True
         return copy
 
@@ -86,14 +95,28 @@ class HardState:
                 self.counts[place][code] += delta
 
     def verdict(self, nodes: Nodes) -> Verdict:
+        lookups = [self._lookup(place) for place in range(len(self.constraints))]
+        if nodes is not nodes.table:
+            return self._verdict(nodes, lookups)
+        # Counts change with every pod; which domains are too full seldom does.
+        stamp = (nodes.table.nodes_revision, *(lookup.tobytes() for lookup in lookups))
+        if self._told is None or self._told[0] != stamp:
+            self._told = (stamp, self._verdict(nodes, lookups))
+        return self._told[1]
+
+    def _lookup(self, place: int) -> npt.NDArray[np.uint8]:
+        """The outcome of each domain, the last being "no label"."""
+        item, counts = self.constraints[place], self.counts[place]
+        limit = item.max_skew - item.matches_self + self.least(place)
+        lookup = np.zeros(len(counts) + 1, dtype=np.uint8)  # (domains + 1,)
+        lookup[:-1][counts > limit] = _SKEWED
+        lookup[-1] = _NO_LABEL
+        return lookup
+
+    def _verdict(self, nodes: Nodes, lookups: list[npt.NDArray[np.uint8]]) -> Verdict:
         which: npt.NDArray[np.uint8] | None = None
-        for place, item in enumerate(self.constraints):
-            counts = self.counts[place]
-            limit = item.max_skew - item.matches_self + self.least(place)
-            table = np.zeros(len(counts) + 1, dtype=np.uint8)  # (domains + 1,): last is "no label"
-            table[:-1][counts > limit] = _SKEWED
-            table[-1] = _NO_LABEL
-            mine = table[nodes.label_codes(item.key)]  # (N,)
+        for item, lookup in zip(self.constraints, lookups, strict=True):
+            mine = lookup[nodes.label_codes(item.key)]  # (N,)
             which = mine if which is None else np.where(which == 0, mine, which)
         assert which is not None
         return Verdict.by_outcome(which, OUTCOMES)

@@ -89,7 +89,8 @@ class PodTopologySpread:
             return None, SKIP
         key = (found.hard, True, included_by(pod, found))
         masks = self._inclusion.masks(nodes.table, pod, key, found.hard, True, self._comparisons)
-        state.write(_HARD, HardState(nodes.table, found.hard, masks))
+        before = state.get(_HARD, HardState)
+        state.write(_HARD, HardState(nodes.table, found.hard, masks, before))
         return None, None
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status | None:

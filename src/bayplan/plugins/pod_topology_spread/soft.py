@@ -94,7 +94,40 @@ class SoftState:
             scores = compact(worth)[codes]
             self._by_domain = (worth, codes, scores)
             return scores
+        if self._is_host_and_domain():
+            return self._score_host_and_domain(nodes)
         return self._score_several(nodes)
+
+    def _is_host_and_domain(self) -> bool:
+        """Whether it is one count a node and one a domain, as the system's defaults are."""
+        counts, column = self._counts, self._table.label_column
+        return (
+            len(counts) == 2
+            and counts[0] is None
+            and counts[1] is not None
+            and len(counts[1]) < 256
+            and column(self.constraints[0].key).labelled == self._table.count
+        )
+
+    def _score_host_and_domain(self, nodes: Nodes) -> IntArray:
+        """Few counts and few domains: each pair of them is worked out once."""
+        host, domain = self.constraints
+        counts = self._counts[1]
+        assert counts is not None
+        own = self._per_node(0, nodes)
+        most = int(own.max(initial=0))
+        if most > 255:
+            return self._score_several(nodes)
+        beside: FloatArray = np.zeros(len(counts) + 1)  # (1 + domains,): first is "no label"
+        beside[1:] = counts * self._weights[1] + (domain.max_skew - 1)
+        here = np.arange(most + 1, dtype=np.float64) * self._weights[0] + (host.max_skew - 1)
+        worth = _rounded(here[:, None] + beside[None, :]).ravel()  # (counts * (1 + domains),)
+        pairs = own * len(beside)
+        pairs += nodes.label_codes(domain.key)
+        pairs += 1
+        scores = compact(worth)[pairs]
+        self._by_domain = (worth, pairs, scores)
+        return scores
 
     def _score_several(self, nodes: Nodes) -> IntArray:
         total: FloatArray | None = None
@@ -152,7 +185,7 @@ class SoftState:
         if most == 0:
             result = np.full(len(scores), MAX_SCORE, dtype=np.uint8)
         elif known is not None and known[2] is scores:
-            # Domains in which no node fits may lie outside 0..100.
+            # Domains (or pairs) in which no node fits may lie outside 0..100.
             worth = MAX_SCORE * (most + least - known[0]) // most
             result = np.minimum(np.maximum(worth, 0), 255).astype(np.uint8)[known[1]]
         else:

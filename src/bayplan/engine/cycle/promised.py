@@ -1,0 +1,99 @@
+"""Which nodes are too full for a pod once the pods nominated to them are counted.
+
+Filters run on a copy of the node with the nominated pods added. While every filter that runs for
+the pod looks at one node and its pods alone, the answer for a node stays until its row or the
+nominations change, so it is remembered for pods of the same plan and priority. Otherwise every
+such node is looked at in every attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.engine.answers import AttemptFailed, Judgement
+from bayplan.engine.cache import Cache
+from bayplan.framework import Profile, Status
+from bayplan.framework.runtime.filtering import run_filters_with_nominated
+
+
+class Promised:
+    """What is remembered for one plan and priority."""
+
+    def __init__(self) -> None:
+        self._nominations = -1
+        self._generation = -1
+        self._promised: set[int] = set()
+        self._pending: set[int] = set()
+        """Rows that have not been looked at since they changed."""
+        self._statuses: dict[int, Status] = {}
+        self._rows: IntArray | None = None
+
+    def follow(self, cache: Cache) -> None:
+        """Forget what may have changed."""
+        table, nominations = cache.table, cache.nominator.revision
+        rows = table.changes.since(self._generation) if self._generation >= 0 else None
+        if rows is None or self._nominations != nominations:
+            found = (table.row_of(name) for name in cache.nominator.nodes())
+            self._promised = {row for row in found if row is not None}
+            self._pending = set(self._promised)
+            self._statuses.clear()
+            self._rows = None
+        else:
+            for row in self._promised.intersection(rows):
+                self._pending.add(row)
+                self.keep(row, None)
+        self._nominations, self._generation = nominations, table.changes.generation
+
+    def pending(self) -> Iterator[int]:
+        """Rows to look at; each is told once."""
+        while self._pending:
+            yield self._pending.pop()
+
+    def keep(self, row: int, status: Status | None) -> None:
+        """Remember what was found; None: it fits."""
+        if status is not None:
+            self._statuses[row] = status
+            self._rows = None
+        elif self._statuses.pop(row, None) is not None:
+            self._rows = None
+
+    def rejected(self) -> tuple[IntArray, dict[int, Status]]:
+        """Rows that do not fit, and why; not to be changed."""
+        if self._rows is None:
+            self._rows = np.array(list(self._statuses), dtype=np.int64)
+        return self._rows, self._statuses
+
+
+def too_full(
+    cache: Cache, profile: Profile, judgement: Judgement, within: BoolArray, *, keep: bool
+) -> tuple[IntArray, dict[int, Status]]:
+    """Rows (among some) that nominated pods leave no room on, with their statuses.
+
+    Only with `keep`, for the rows that fit, is anything remembered: a row fits or not until it
+    changes.
+    """
+    pod = judgement.info.pod
+    memory = judgement.plan.promised.get(pod.priority)
+    itself = cache.nominator.node_of(pod.metadata.uid)
+    kept = keep and judgement.plan.hangs_on_rows and not itself
+    if memory is None or not kept:
+        memory = Promised()
+    if kept:
+        judgement.plan.promised[pod.priority] = memory
+    memory.follow(cache)
+    for row in memory.pending():
+        if not within[row]:
+            continue
+        nominated = cache.nominator.pods_for(cache.table.name_of(row))
+        status = None
+        if any(n.priority >= pod.priority and n.uid != pod.metadata.uid for n in nominated):
+            status = run_filters_with_nominated(
+                profile, judgement.state, pod, cache.table.info(row), nominated
+            )
+            if status is not None and not status.rejected:
+                raise AttemptFailed(status)
+        memory.keep(row, status)
+    return memory.rejected()
