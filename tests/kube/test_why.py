@@ -27,8 +27,9 @@ pytestmark = [
 NAMESPACE = "why"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def control_plane(tmp_path_factory):
+    """A cluster for each test: what one leaves behind would change the other's sentences."""
     cluster = start_kube(tmp_path_factory.mktemp("kube-why"))
     try:
         yield cluster
