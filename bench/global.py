@@ -103,7 +103,7 @@ def decide(sites: int, count: int = 2000) -> dict[str, object]:
         found = placer.decide(table, allocation)
         assert not isinstance(found, NoSite), found.message
         for placement in found:
-            table.apply(placement.row, placement.charges)
+            table.apply(placement.charges)
             table.note_stack(placement.row, allocation.stack.labels)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return {

@@ -44,8 +44,10 @@ def test_the_seed_example_goes_to_site1():
 
     assert [] == problems
     assert ("site1", ("c6.large.2",)) == (placement.site_id, placement.flavors)
-    assert {"resource_type_1": 2} == placement.charges.vcpus
-    assert {"SAS": 40} == placement.charges.storage
+    assert {
+        "hosts/region1/az1/resource_type_1": (2, 2),
+        "volumes/region1/az1/SAS": (40,),
+    } == placement.charges.takes
 
 
 @pytest.mark.parametrize(

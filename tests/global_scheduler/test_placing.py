@@ -91,7 +91,7 @@ async def test_the_demo_machine_is_bound_to_its_zone():
     assert ("PodScheduled", "True") == (condition["type"], condition["status"])
     [record] = service.ledger.records.values()
     assert pod["metadata"]["uid"] == record.id
-    assert {"region1/common_pool1": 1} == record.groups[0].charges.eips
+    assert (1,) == record.groups[0].charges.takes["eips/region1/common_pool1"]
 
 
 async def test_a_machine_that_does_not_fit_says_why_and_is_placed_when_room_comes_free():

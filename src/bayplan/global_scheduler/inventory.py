@@ -48,7 +48,10 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """The machines of one kind in a site; `types` is what may run on them, joined by `||`."""
+    """Machines of one kind; `types` is what may run on them, joined by `||`.
+
+    They serve all sites of their place, or only the `site` that they name.
+    """
 
     region: str
     zone: str
@@ -57,6 +60,7 @@ class Host(msgspec.Struct, frozen=True):
     memory: int
     used_vcpus: int = 0
     used_memory: int = 0
+    site: str = ""
 
 
 class Flavor(msgspec.Struct, frozen=True):
@@ -152,6 +156,7 @@ def read_hosts(fields: Fields) -> list[Host]:
     """One entry of site_nodes.json or site_resources.json: the hosts of a site."""
     region = fields.text("region", required=True)
     zone = fields.text("availability_zone", required=True)
+    site = fields.text("site_id")
     result = []
     for host in fields.items("node_infos", "hosts"):
         ratio = host.number("cpu_allocation_ratio", default=1.0, least=0.0)
@@ -164,6 +169,7 @@ def read_hosts(fields: Fields) -> list[Host]:
                 memory=host.integer("total_mem", least=0),
                 used_vcpus=host.integer("used_vcpus", least=0),
                 used_memory=host.integer("used_mem", least=0),
+                site=site,
             )
         )
     return result

@@ -2,10 +2,10 @@
 
 A *record* is one allocation with all it takes. The ledger holds every record in memory and applies
 it to the site table; the store has the truth. Each write of a batch is one transaction: the
-records, and for every site and address pool that gives something a *fence* key that must still be
-at the revision this process has seen. Another scheduler that placed something there meanwhile has
-moved the fence: the transaction fails, nothing of the batch stays applied, and the caller decides
-again. So capacity is never sold twice. Giving back moves no fence, it cannot oversell.
+records, and for every source that gives something a *fence* key that must still be at the revision
+this process has seen. Another scheduler that took something from the source meanwhile has moved the
+fence: the transaction fails, nothing of the batch stays applied, and the caller decides again. So
+capacity is never sold twice. Giving back moves no fence, it cannot oversell.
 
 Changes by others arrive by watching; applying one twice does nothing.
 """
@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from bayplan.global_scheduler.sources import Charges, OldCharges, fence_of
 from bayplan.global_scheduler.stack import Allocation
-from bayplan.global_scheduler.table import Charges, SiteTable
+from bayplan.global_scheduler.table import SiteTable
 from bayplan.store import Conflict, Delete, Event, KeyValue, Op, Put, Store
 
 PREFIX = "/global/"
@@ -65,8 +66,35 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: str = ""
 
 
-_decode = msgspec.json.Decoder(Record).decode
+class _OldGroup(msgspec.Struct):
+    charges: OldCharges = OldCharges()
+
+
+class _OldRecord(msgspec.Struct):
+    groups: tuple[_OldGroup, ...] = ()
+
+
 _encode = msgspec.json.encode
+
+
+def _decode(value: bytes) -> Record:
+    """A stored record; one from before charges named sources is brought to these terms."""
+    record = msgspec.json.decode(value, type=Record)
+    if all(group.charges.takes for group in record.groups):
+        return record
+    old = msgspec.json.decode(value, type=_OldRecord)
+    groups = tuple(
+        group if group.charges.takes else _in_sources(group, before.charges)
+        for group, before in zip(record.groups, old.groups, strict=True)
+    )
+    return msgspec.structs.replace(record, groups=groups)
+
+
+def _in_sources(group: Group, charges: OldCharges) -> Group:
+    at = group.selected
+    member = bool(at.cluster)
+    new = charges.by_source(at.node_id, at.region, at.availability_zone, member=member)
+    return msgspec.structs.replace(group, charges=new)
 
 
 class Ledger:
@@ -164,9 +192,9 @@ class Ledger:
     def _charge(self, record: Record, times: int) -> None:
         labels = record.allocation.stack.labels
         for group in record.groups:
+            self.table.apply(group.charges, times)
             row = self.table.row_of(group.selected.node_id)
             if row is not None:
-                self.table.apply(row, group.charges, times)
                 self.table.note_stack(row, labels, times)
         for listener in self._listeners:
             listener(record, times > 0)
@@ -177,16 +205,15 @@ class Ledger:
         for record in self.records.values():
             labels = record.allocation.stack.labels
             for group in record.groups:
+                table.apply(group.charges)
                 row = table.row_of(group.selected.node_id)
                 if row is not None:
-                    table.apply(row, group.charges)
                     table.note_stack(row, labels)
 
     def fences_of(self, record: Record) -> set[str]:
         """The keys that must not have moved when this record is written."""
-        fences = {f"{FENCES}site/{group.selected.node_id}" for group in record.groups}
-        fences |= {f"{FENCES}eip/{pool}" for group in record.groups for pool in group.charges.eips}
-        return fences
+        sources = {source for group in record.groups for source in group.charges.takes}
+        return {f"{FENCES}{fence_of(source)}" for source in sources}
 
     async def write(self, puts: Iterable[Record], deletes: Iterable[Record], by: str) -> None:
         """Store a batch in one transaction; raises Conflict when a fence or record has moved."""

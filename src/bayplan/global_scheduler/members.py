@@ -115,6 +115,7 @@ class Member:
             memory=memory // MIB,
             used_vcpus=-(-used_cpu // 1000),
             used_memory=-(-used_memory // MIB),
+            site=self.site.id,
         )
         return msgspec.structs.replace(self.site, status=status), host
 

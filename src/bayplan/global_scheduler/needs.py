@@ -2,7 +2,9 @@
 
 One combination picks a flavor for every resource. Its machines are counted jointly: two flavors of
 one type share the type's pools, and two types that share a pool must fit it together (every subset
-of the types is checked, Hall's condition; requests have a handful of types at most).
+of the types is checked, Hall's condition; requests have a handful of types at most). Where a type
+has several pools the sums say too much, as a machine takes its vcpus and its memory from one pool:
+there whole machines are packed, most specific pool first, and what was packed counts.
 
 Divisions are done in float64 and cut: for whole numbers below 2**53 that is exact.
 """
@@ -14,9 +16,9 @@ from itertools import combinations as subsets
 import msgspec
 import numpy as np
 
-from bayplan.global_scheduler.inventory import Spot
+from bayplan.global_scheduler.sources import offer_of, spot_id
 from bayplan.global_scheduler.stack import FlavorChoice, Stack
-from bayplan.global_scheduler.table import BoolArray, Charges, IntArray, SiteTable
+from bayplan.global_scheduler.table import BoolArray, IntArray, SiteTable
 from bayplan.global_scheduler.view import SiteView
 
 UNLIMITED = np.int64(2**53)
@@ -25,6 +27,16 @@ MAX_COMBINATIONS = 64
 FIRST_CHOICE = 10
 
 Amount = int | IntArray
+Takes = dict[str, tuple[int, ...]]
+
+
+class Machines(msgspec.Struct, frozen=True):
+    """Equal machines of one flavor and type; sizes are 0 in regions where the type is another."""
+
+    kind: str
+    vcpus: Amount
+    memory: Amount
+    count: int
 
 
 class Combination(msgspec.Struct, frozen=True):
@@ -73,6 +85,7 @@ class Need:
         self.vcpus: dict[str, Amount] = {}
         self.memory: dict[str, Amount] = {}
         self.spot: dict[FlavorChoice, int] = {}
+        self.machines: list[Machines] = []
         self._fake_spot = fake_spot
         for resource, choice in zip(stack.resources, self.flavors, strict=True):
             if choice.spot is not None:
@@ -81,6 +94,12 @@ class Need:
             for kind, (vcpus, memory) in table.flavor(choice.flavor_id).sizes.items():
                 self.vcpus[kind] = self.vcpus.get(kind, 0) + vcpus * resource.count
                 self.memory[kind] = self.memory.get(kind, 0) + memory * resource.count
+                self.machines.append(Machines(kind, vcpus, memory, resource.count))
+        # types with few pools choose first, then large machines
+        self.machines.sort(
+            key=lambda m: (len(table.pools_of(m.kind)), m.kind, -int(np.max(m.vcpus)))
+        )
+        self._packed = any(len(table.pools_of(kind)) > 1 for kind in self.vcpus)
         kinds = sorted(self.vcpus)
         self._groups = [(kind,) for kind in kinds] + [
             group
@@ -105,6 +124,8 @@ class Need:
             mask &= memory >= self._sum(self.memory, group, view)
         for choice, count in self.spot.items():
             mask &= self._spot_offer(view, choice) >= count
+        if self._packed and mask.any():
+            mask &= self._packs(view, np.ones(view.count, np.int64))
         return mask
 
     def capacity(self, view: SiteView) -> IntArray:
@@ -116,7 +137,42 @@ class Need:
             np.minimum(result, quotient(memory, self._sum(self.memory, group, view)), out=result)
         for choice, count in self.spot.items():
             np.minimum(result, self._spot_offer(view, choice) // count, out=result)
-        return np.maximum(result, 0)
+        return (
+            self._most_packed(view, np.maximum(result, 0))
+            if self._packed
+            else np.maximum(result, 0)
+        )
+
+    def _most_packed(self, view: SiteView, bound: IntArray) -> IntArray:
+        """How many replicas, up to the bound of each row, can be packed as whole machines."""
+        low = np.zeros(view.count, np.int64)
+        high = bound.copy()
+        while (low < high).any():
+            middle = (low + high + 1) // 2
+            packs = self._packs(view, middle)
+            low = np.where(packs, middle, low)
+            high = np.where(packs, high, middle - 1)
+        return low
+
+    def _packs(self, view: SiteView, replicas: IntArray) -> BoolArray:
+        """Where that many replicas can be packed into the pools, machine by machine."""
+        pools = {key: self.table.pools[key] for key in self.table.pools_of(*self.vcpus)}
+        free = {
+            key: [np.maximum(view.take(column), 0) for column in (p.free_vcpus, p.free_memory)]
+            for key, p in pools.items()
+        }
+        mask = np.ones(view.count, np.bool_)
+        for machines in self.machines:
+            vcpus, memory = _at_rows(machines.vcpus, view), _at_rows(machines.memory, view)
+            left = np.where((vcpus > 0) | (memory > 0), machines.count * replicas, 0)
+            for key in self.table.pools_of(machines.kind):
+                room = np.minimum(quotient(free[key][0], vcpus), quotient(free[key][1], memory))
+                part = np.minimum(left, room)
+                free[key][0] = free[key][0] - part * vcpus
+                free[key][1] = free[key][1] - part * memory
+                left = left - part
+            mask &= left == 0
+        return mask
 
     def _free(self, view: SiteView, group: tuple[str, ...]) -> tuple[IntArray, IntArray]:
         keys = self.table.pools_of(*group)
@@ -135,51 +191,60 @@ class Need:
     def _sum(amounts: Mapping[str, Amount], group: tuple[str, ...], view: SiteView) -> Amount:
         total: Amount = 0
         for kind in group:
-            amount = amounts[kind]
-            total = total + (view.take(amount) if isinstance(amount, np.ndarray) else amount)
+            total = total + _at_rows(amounts[kind], view)
         return total
 
     def _spot_offer(self, view: SiteView, choice: FlavorChoice) -> IntArray:
         if self._fake_spot or choice.spot is None:
             return np.full(view.count, FAKE_SPOT, np.int64)
-        offers = np.zeros(view.count, np.int64)
-        policy = "delay" if choice.spot.interruption_policy == "delay" else "immediate"
-        for row in range(view.count):
-            site = self.table.sites[view.table_row(row)]
-            offer = site.spot.get(choice.flavor_id, {}).get(policy, Spot())
-            hours = choice.spot.spot_duration_hours
-            offers[row] = offer.finite.get(choice.spot.hours_key, 0) if hours else offer.infinite
-        return offers
+        column = self.table.offers.get(offer_of(choice.flavor_id, choice.spot))
+        return np.zeros(view.count, np.int64) if column is None else view.take(column)
 
-    def charges(self, row: int) -> Charges:
-        """Take one replica's machines out of the row's pools, most specific pool first.
+    def takes(self, row: int) -> Takes | None:
+        """One replica's machines by source, most specific pool first; None when they do not fit.
 
-        The caller has made sure that it fits; storage and addresses are added by the placer.
+        Storage and addresses are added by the placer.
         """
-        vcpus: dict[str, int] = {}
-        memory: dict[str, int] = {}
-        for kind in sorted(self.vcpus, key=lambda kind: (len(self.table.pools_of(kind)), kind)):
-            pools = self.table.pools_of(kind)
-            free = [self.table.pools[key] for key in pools]
-            self._spread(
-                pools, [int(p.free_vcpus[row]) for p in free], self.vcpus[kind], row, vcpus
-            )
-            self._spread(
-                pools, [int(p.free_memory[row]) for p in free], self.memory[kind], row, memory
-            )
-        return Charges(vcpus=vcpus, memory=memory)
+        taken: Takes = {}
+        for machines in self.machines:
+            vcpus, memory = _at_row(machines.vcpus, row), _at_row(machines.memory, row)
+            left = machines.count if vcpus or memory else 0
+            for key in self.table.pools_of(machines.kind):
+                source = self.table.pools[key].sources.get(row)
+                if source is None or not left:
+                    continue
+                before = taken.get(source, (0, 0))
+                free = self.table.free(source)
+                rooms = [
+                    (free[place] - before[place]) // size
+                    for place, size in enumerate((vcpus, memory))
+                    if size
+                ]
+                part = max(min(left, *rooms), 0)
+                if part:
+                    taken[source] = (before[0] + part * vcpus, before[1] + part * memory)
+                    left -= part
+            if left:
+                return None
+        return taken | self._spot_takes(row)
 
-    @staticmethod
-    def _spread(
-        pools: list[str], free: list[int], amount: Amount, row: int, taken: dict[str, int]
-    ) -> None:
-        left = int(amount[row]) if isinstance(amount, np.ndarray) else amount
-        for position, key in enumerate(pools):
-            room = max(free[position] - taken.get(key, 0), 0)
-            part = left if position == len(pools) - 1 else min(left, room)
-            if part:
-                taken[key] = taken.get(key, 0) + part
-                left -= part
+    def _spot_takes(self, row: int) -> Takes:
+        """Invented offers (`spot_fake`) have no source."""
+        taken: Takes = {}
+        site = self.table.sites[row].id
+        for choice, count in self.spot.items():
+            if choice.spot is not None and not self._fake_spot:
+                source = spot_id(site, *offer_of(choice.flavor_id, choice.spot))
+                taken[source] = (taken.get(source, (0,))[0] + count,)
+        return taken
+
+
+def _at_rows(amount: Amount, view: SiteView) -> Amount:
+    return view.take(amount) if isinstance(amount, np.ndarray) else amount
+
+
+def _at_row(amount: Amount, row: int) -> int:
+    return int(amount[row]) if isinstance(amount, np.ndarray) else amount
 
 
 def quotient(free: IntArray, need: Amount) -> IntArray:

@@ -18,16 +18,20 @@ from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Status
 from bayplan.framework.contract.verdict import Verdict
 from bayplan.global_scheduler.files import Policy, PolicyEntry
+from bayplan.global_scheduler.needs import Takes
 from bayplan.global_scheduler.plugins import Registry
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorFit, FlavorPlan, replicas_that_fit
 from bayplan.global_scheduler.plugins.selectors import REGION
+from bayplan.global_scheduler.sources import Charges
 from bayplan.global_scheduler.stack import CENTRALIZE, Allocation
 from bayplan.global_scheduler.strategy import Candidate, spread
-from bayplan.global_scheduler.table import NO_POOL, Charges, SiteTable
+from bayplan.global_scheduler.table import NO_POOL, SiteTable
 from bayplan.global_scheduler.table import IntArray as Rows
 from bayplan.global_scheduler.view import SiteView
 
 NOT_ENOUGH = "site(s) fit, but not all replicas together"
+LAYOUTS = 16
+"""How often replicas are spread anew when sites that share sources take fewer than they could."""
 FIRST_LOOK = 8
 """How many of the best sites are looked at first, beside one a replica."""
 
@@ -101,12 +105,17 @@ class Placer:
         verdicts, feasible = self._filter(state, allocation, view)
         if not feasible.any():
             return _no_site(view, verdicts)
-        order, totals = self._rank(state, allocation, view, feasible)
-        chosen = self._spread(state, allocation, view, order, totals)
-        if chosen is None:
-            left = np.where(feasible, 0, 1)
-            return _no_site(view, verdicts, short=left == 0)
-        return _placements(state, allocation, view, chosen)
+        totals = self._rank(state, allocation, view, feasible)
+        most: dict[int, int] = {}
+        for _ in range(LAYOUTS):
+            chosen = self._spread(state, allocation, totals, most)
+            if chosen is None:
+                break
+            placements, short = _lay_out(state, allocation, chosen)
+            if not short:
+                return placements
+            most |= short
+        return _no_site(view, verdicts, short=feasible)
 
     def _view(self, table: SiteTable, allocation: Allocation) -> SiteView:
         """Only the rows of the regions asked for, when every choice names one."""
@@ -137,8 +146,8 @@ class Placer:
 
     def _rank(
         self, state: CycleState, allocation: Allocation, view: SiteView, feasible: BoolArray
-    ) -> tuple[Rows, IntArray]:
-        """The rows of the view that fit (unsorted), and their weighted scores."""
+    ) -> IntArray:
+        """The weighted scores of the rows that fit; they become the state's view."""
         rows = np.flatnonzero(feasible)
         part = view
         if len(rows) < view.count:
@@ -149,29 +158,28 @@ class Placer:
         for _, weight, plugin in self.scores:
             totals += weight * plugin.score(state, allocation, part)  # type: ignore[attr-defined]
         state.write("view", part)
-        return rows, totals
+        return totals
 
     def _spread(
         self,
         state: CycleState,
         allocation: Allocation,
-        view: SiteView,
-        rows: Rows,
         totals: IntArray,
+        most: Mapping[int, int],
     ) -> dict[int, int] | None:
-        """Replicas by row of the narrowed view."""
+        """Replicas by row of the narrowed view; `most` limits rows that turned out smaller."""
         strategy = allocation.selector.strategy
         few = FIRST_LOOK + allocation.replicas
-        if not strategy.region_strategy and len(rows) > 2 * few:
+        if not strategy.region_strategy and len(totals) > 2 * few:
             # the best few nearly always suffice: no need to sort thousands of sites
             best = _best(totals, few)
             beyond = 0
             if strategy.location_strategy != CENTRALIZE and allocation.replicas > 1:
                 beyond = self._room_beyond(state, allocation, best)
-            found = self._spread_over(state, allocation, best, beyond)
+            found = self._spread_over(state, allocation, best, most, beyond)
             if found is not None:
                 return found
-        return self._spread_over(state, allocation, _best(totals, len(totals)))
+        return self._spread_over(state, allocation, _best(totals, len(totals)), most)
 
     @staticmethod
     def _room_beyond(state: CycleState, allocation: Allocation, best: Rows) -> int:
@@ -182,27 +190,33 @@ class Placer:
 
     @staticmethod
     def _spread_over(
-        state: CycleState, allocation: Allocation, order: Rows, beyond: int = 0
+        state: CycleState,
+        allocation: Allocation,
+        order: Rows,
+        most: Mapping[int, int],
+        beyond: int = 0,
     ) -> dict[int, int] | None:
         part = state.read("view", SiteView)
         plan = state.read(PLAN, FlavorPlan)
         some = part.narrow(order)
         here = FlavorPlan(plan.combinations, plan.needs, plan.choice[order])
         capacity = replicas_that_fit(here, allocation, some)
-        pools = some.take(part.table.eip_pool)
-        regions = some.take(part.table.facts["region"])
+        table = part.table
         eips = allocation.stack.eips
+        regions, pools = some.take(table.facts["region"]), some.take(table.eip_pool)
         candidates = [
-            Candidate(int(row), int(room), int(region), int(pool) if eips else NO_POOL)
+            Candidate(
+                int(row),
+                min(int(room), most.get(int(row), int(room))),
+                int(region),
+                int(pool) if eips else NO_POOL,
+            )
             for row, room, region, pool in zip(order, capacity, regions, pools, strict=True)
             if room > 0
         ]
-        limits = {}
-        if eips:
-            used = {candidate.eip_pool for candidate in candidates} - {NO_POOL}
-            limits = {pool: int(part.table.eip_free[pool]) // eips for pool in used}
-        strategy = allocation.selector.strategy
-        return spread(candidates, allocation.replicas, strategy, limits, beyond)
+        used = {candidate.eip_pool for candidate in candidates} - {NO_POOL}
+        limits = {pool: int(table.eip_free[pool]) // eips for pool in used}
+        return spread(candidates, allocation.replicas, allocation.selector.strategy, limits, beyond)
 
 
 def _best(totals: IntArray, count: int) -> Rows:
@@ -217,39 +231,44 @@ def _best(totals: IntArray, count: int) -> Rows:
     return some[np.argsort(-totals[some], kind="stable")]
 
 
-def _placements(
-    state: CycleState, allocation: Allocation, view: SiteView, chosen: Mapping[int, int]
-) -> list[Placement]:
+def _lay_out(
+    state: CycleState, allocation: Allocation, chosen: Mapping[int, int]
+) -> tuple[list[Placement], dict[int, int]]:
+    """What every replica takes, and the rows of the view where fewer fit than were chosen.
+
+    Replicas are laid on the sources one by one, so nothing that is answered can oversell one.
+    """
     part = state.read("view", SiteView)
     plan = state.read(PLAN, FlavorPlan)
     table = part.table
-    result = []
+    result: list[Placement] = []
+    short: dict[int, int] = {}
     for position, replicas in chosen.items():
         row = part.table_row(position)
         need = plan.needs[int(plan.choice[position])]
-        for charges in _charges(table, allocation, need_row=row, need=need, replicas=replicas):
-            flavors = tuple(choice.flavor_id for choice in need.flavors)
+        flavors = tuple(choice.flavor_id for choice in need.flavors)
+        more = _volumes_and_addresses(table, allocation, row)
+        for number in range(replicas):
+            machines = need.takes(row)
+            charges = Charges((machines or {}) | more)
+            if machines is None or not table.has_room(charges):
+                short[position] = number
+                break
+            table.apply(charges)
             result.append(Placement(row, table.sites[row].id, flavors, charges))
-    return result
+    for placement in result:
+        table.apply(placement.charges, -1)
+    return result, short
 
 
-def _charges(
-    table: SiteTable, allocation: Allocation, *, need_row: int, need: object, replicas: int
-) -> Sequence[Charges]:
-    """What each replica takes; pools fill up as replicas of one decision are laid on them."""
-    eips: dict[str, int] = {}
-    pool = int(table.eip_pool[need_row])
+def _volumes_and_addresses(table: SiteTable, allocation: Allocation, row: int) -> Takes:
+    takes: Takes = {
+        table.volume_source(row, kind): (size,) for kind, size in allocation.stack.storage.items()
+    }
+    pool = int(table.eip_pool[row])
     if allocation.stack.eips and pool != NO_POOL:
-        eips = {table.eip_keys[pool]: allocation.stack.eips}
-    result: list[Charges] = []
-    for _ in range(replicas):
-        machines: Charges = need.charges(need_row)  # type: ignore[attr-defined]
-        charges = msgspec.structs.replace(machines, storage=allocation.stack.storage, eips=eips)
-        table.apply(need_row, charges)
-        result.append(charges)
-    for charges in result:
-        table.apply(need_row, charges, -1)
-    return result
+        takes[table.eip_sources[pool]] = (allocation.stack.eips,)
+    return takes
 
 
 def _no_site(view: SiteView, verdicts: Sequence[Verdict], short: BoolArray | None = None) -> NoSite:

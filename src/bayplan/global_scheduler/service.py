@@ -326,7 +326,7 @@ class Allocations:
             return False
         if operations > self._operations:
             raise TooWideError(
-                f"the allocation touches {len(fences)} sites and address pools; this store takes "
+                f"the allocation touches {len(fences)} places and address pools; this store takes "
                 f"{self._operations - 1} in one transaction: ask for fewer replicas at once"
             )
         batch.written |= keys

@@ -2,9 +2,10 @@
 
 Rows are in order of site id, so that ties between equal scores always go to the smaller id.
 Machines are counted by *pool*: all hosts of a site whose `resource_type` text is the same, such as
-`gp||hi-mem`, which serves flavors of type `gp` and of type `hi-mem`. Addresses are counted by the
-regional pool that several sites share. What Bayplan placed is added to what the inventory says is
-used, so a new inventory never forgets a placement.
+`gp||hi-mem`, which serves flavors of type `gp` and of type `hi-mem`. What is free belongs to
+sources (see `sources`); a column shows at each row what the row's source has, so all rows that
+share a source move together. What Bayplan placed is added to what the inventory says is used, so a
+new inventory never forgets a placement.
 
 What it does not do: decide, or remember allocations (`placer`, `ledger`).
 """
@@ -17,33 +18,36 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.global_scheduler.inventory import Flavor, Inventory, Site
+from bayplan.global_scheduler.sources import (
+    EIPS,
+    HOSTS,
+    OWN,
+    VOLUMES,
+    Charges,
+    source_id,
+    spot_id,
+)
 
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 LabelKey = frozenset[tuple[str, str]]
+Slot = tuple[tuple[IntArray, ...], "int | IntArray"]
+"""Where a source's amounts stand: the columns, and the rows that share it."""
 
 NO_POOL = -1
 FACTS = ("region", "zone", "operator", "country", "area", "province", "city")
 
 
-class Charges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one replica takes from its site, in the terms of the ledger."""
-
-    vcpus: dict[str, int] = {}
-    memory: dict[str, int] = {}
-    storage: dict[str, int] = {}
-    eips: dict[str, int] = {}
-
-
 class Pool(msgspec.Struct):
-    """Machines of one kind, one entry a site."""
+    """Machines of one kind, one entry a site; `sources` has the source of each row."""
 
     types: frozenset[str]
     vcpus: IntArray
     memory: IntArray
     free_vcpus: IntArray
     free_memory: IntArray
+    sources: dict[int, str]
 
 
 class Storage(msgspec.Struct):
@@ -84,7 +88,9 @@ class SiteTable:
         self.exclusive = {row: s.domains for row, s in enumerate(sites) if s.domains is not None}
         self._rows_of_region = _group(self.facts["region"])
         self._place = _rows_by_place(sites)
+        self._slots: dict[str, Slot] = {}
         self._lay_out_machines(inventory)
+        self._lay_out_spot()
         self._lay_out_storage(inventory)
         self._lay_out_addresses(inventory)
         self._lay_out_flavors(inventory.flavors)
@@ -106,18 +112,23 @@ class SiteTable:
         return self._rows_of_region.get(self.code_of(region), np.empty(0, np.int64))
 
     def _lay_out_machines(self, inventory: Inventory) -> None:
+        """Hosts that name no site serve the sites of their place without such hosts themselves."""
         self.pools: dict[str, Pool] = {}
-        for host in inventory.hosts:
-            pool = self.pools.get(host.types)
+        for (site, region, zone, types), amounts in _host_groups(inventory, self._row).items():
+            pool = self.pools.get(types)
             if pool is None:
                 arrays = [np.zeros(self.count, np.int64) for _ in range(4)]
-                pool = Pool(frozenset(host.types.split("||")), *arrays)
-                self.pools[host.types] = pool
-            row = self._place[(host.region, host.zone)][0]
-            pool.vcpus[row] += host.vcpus
-            pool.memory[row] += host.memory
-            pool.free_vcpus[row] += host.vcpus - host.used_vcpus
-            pool.free_memory[row] += host.memory - host.used_memory
+                pool = self.pools[types] = Pool(frozenset(types.split("||")), *arrays, sources={})
+            if site:
+                source, rows = source_id(OWN, site, types), [self._row[site]]
+            else:
+                source = source_id(HOSTS, region, zone, types)
+                rows = [row for row in self._place[(region, zone)] if row not in pool.sources]
+            pool.sources.update(dict.fromkeys(rows, source))
+            columns = (pool.vcpus, pool.memory, pool.free_vcpus, pool.free_memory)
+            self._add_source(source, columns[2:], rows)
+            for column, amount in zip(columns, amounts, strict=True):
+                column[rows] = amount
         self._pools_of_type: dict[str, list[str]] = {}
         # a pool that serves fewer types is used first, so that flexible machines stay free
         for key in sorted(self.pools, key=lambda key: (len(self.pools[key].types), key)):
@@ -129,6 +140,24 @@ class SiteTable:
         found = (key for kind in types for key in self._pools_of_type.get(kind, ()))
         return list(dict.fromkeys(found))
 
+    def _add_source(self, source: str, columns: tuple[IntArray, ...], rows: list[int]) -> None:
+        if rows:
+            self._slots[source] = columns, rows[0] if len(rows) == 1 else np.array(rows)
+
+    def _lay_out_spot(self) -> None:
+        self.offers: dict[tuple[str, str, str], IntArray] = {}
+        """Flavor, policy and hours to the machines that each site still offers."""
+        for row, site in enumerate(self.sites):
+            for flavor, policies in site.spot.items():
+                for policy, spot in policies.items():
+                    for hours, amount in (("", spot.infinite), *spot.finite.items()):
+                        offer = (flavor, policy, hours)
+                        column = self.offers.get(offer)
+                        if column is None:
+                            column = self.offers[offer] = np.zeros(self.count, np.int64)
+                        column[row] = amount
+                        self._add_source(spot_id(site.id, *offer), (column,), [row])
+
     def _lay_out_storage(self, inventory: Inventory) -> None:
         self.storage: dict[str, Storage] = {}
         for pool in inventory.volume_pools:
@@ -139,10 +168,12 @@ class SiteTable:
                     np.zeros(self.count, np.int64),
                     np.zeros(self.count, np.bool_),
                 )
-            for row in self._place.get((pool.region, pool.zone), ()):
-                column.total[row] += pool.total
-                column.free[row] += pool.total - pool.used
-                column.there[row] = True
+            rows = self._place.get((pool.region, pool.zone), [])
+            column.total[rows] += pool.total
+            column.free[rows] += pool.total - pool.used
+            column.there[rows] = True
+            source = source_id(VOLUMES, pool.region, pool.zone, pool.type)
+            self._add_source(source, (column.free,), rows)
 
     def _lay_out_addresses(self, inventory: Inventory) -> None:
         self.eip_keys: list[str] = []
@@ -163,7 +194,9 @@ class SiteTable:
         """Sites of regions about which address pools are known."""
         self.eip_size = np.array(sizes, np.int64)
         self.eip_free = np.array(free, np.int64)
-        self._eip_number = {key: number for number, key in enumerate(self.eip_keys)}
+        self.eip_sources = [source_id(EIPS, region, name) for region, name in numbers]
+        for number, source in enumerate(self.eip_sources):
+            self._add_source(source, (self.eip_free,), [number])
         self.eip_pool: CodeArray = np.fromiter(
             (numbers.get((s.region, s.eip_pool), NO_POOL) for s in self.sites), np.int32, self.count
         )
@@ -203,20 +236,38 @@ class SiteTable:
             sizes[kind] = (vcpus, memory)
         return FlavorColumns(sold, sizes)
 
-    def apply(self, row: int, charges: Charges, times: int = 1) -> None:
-        """Take charges from a row (`times` -1 gives them back); unknown pools are left out."""
-        for key, amount in charges.vcpus.items():
-            if key in self.pools:
-                self.pools[key].free_vcpus[row] -= amount * times
-        for key, amount in charges.memory.items():
-            if key in self.pools:
-                self.pools[key].free_memory[row] -= amount * times
-        for kind, amount in charges.storage.items():
-            if kind in self.storage:
-                self.storage[kind].free[row] -= amount * times
-        for key, amount in charges.eips.items():
-            if (number := self._eip_number.get(key)) is not None:
-                self.eip_free[number] -= amount * times
+    def volume_source(self, row: int, kind: str) -> str:
+        """The source of a site's volumes of one type."""
+        site = self.sites[row]
+        return source_id(VOLUMES, site.region, site.zone, kind)
+
+    @property
+    def sources(self) -> Iterable[str]:
+        """The ids of all sources."""
+        return self._slots.keys()
+
+    def free(self, source: str) -> tuple[int, ...]:
+        """What a source has left; nothing when it is not known."""
+        columns, at = self._slots.get(source, ((), 0))
+        first = at if isinstance(at, int) else int(at[0])
+        return tuple(int(column[first]) for column in columns)
+
+    def has_room(self, charges: Charges) -> bool:
+        """Whether every source that is known has what the charges take."""
+        return all(
+            left >= amount
+            for source, amounts in charges.takes.items()
+            for left, amount in zip(self.free(source), amounts, strict=False)
+        )
+
+    def apply(self, charges: Charges, times: int = 1) -> None:
+        """Take charges from their sources (`times` -1 gives back); unknown ones are left out."""
+        for source, amounts in charges.takes.items():
+            slot = self._slots.get(source)
+            if slot is not None:
+                columns, at = slot
+                for column, amount in zip(columns, amounts, strict=True):
+                    column[at] -= amount * times
 
     def note_stack(self, row: int, labels: Mapping[str, str], times: int = 1) -> None:
         """Remember (or forget) that a stack with these labels is on a row."""
@@ -245,9 +296,24 @@ def _rows_by_place(sites: list[Site]) -> dict[tuple[str, str], list[int]]:
     return places
 
 
+def _host_groups(
+    inventory: Inventory, known: Mapping[str, int]
+) -> dict[tuple[str, str, str, str], list[int]]:
+    """Site (or none), region, zone and types to totals and what is free; named sites first."""
+    groups: dict[tuple[str, str, str, str], list[int]] = {}
+    for host in inventory.hosts:
+        place = (host.site, "", "") if host.site in known else ("", host.region, host.zone)
+        group = groups.setdefault((*place, host.types), [0, 0, 0, 0])
+        group[0] += host.vcpus
+        group[1] += host.memory
+        group[2] += host.vcpus - host.used_vcpus
+        group[3] += host.memory - host.used_memory
+    return dict(sorted(groups.items(), key=lambda item: not item[0][0]))
+
+
 def _with_unknown_sites(inventory: Inventory) -> list[Site]:
-    """The sites, plus one for each place that has hosts but is not listed."""
-    sites = list(inventory.sites)
+    """The sites (of one id, the last), plus one for each place that has hosts but is not listed."""
+    sites = list({site.id: site for site in inventory.sites}.values())
     known = {(site.region, site.zone) for site in sites}
     for host in inventory.hosts:
         place = (host.region, host.zone)
