@@ -138,18 +138,52 @@ async def test_an_allocation_is_placed_dispatched_scheduled_and_reported_back(tm
         assert {"n1"} == {pod["spec"]["nodeName"] for pod in pods}
 
         await client.delete(ALLOCATIONS, "web", "default")
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    await client.get(ALLOCATIONS, "web", "default")
-                except NotFound:
-                    break
-                await asyncio.sleep(0.02)
+        await until_gone(client, ALLOCATIONS, "web")
         found = msgspec.json.decode(await members[1].client.list(DEPLOYMENTS, "default"))["items"]
         assert [] == [d for d in found if not d["metadata"].get("deletionTimestamp")]
         async with asyncio.timeout(10):
             while scheduler.service.ledger.records:
                 await asyncio.sleep(0.02)
+
+
+async def test_two_allocations_with_one_template_name_leave_each_other_s_copies_alone(tmp_path):
+    async with federation(tmp_path) as (client, _, members):
+        pinned = {"selector": {"site_id": "m1"}}
+        first = allocation("first")
+        first["spec"] |= pinned
+        await client.create(ALLOCATIONS, first, "default")
+        first = await until(client, ALLOCATIONS, "first", lambda item: reported(item, "running", 2))
+        second = allocation("second")
+        second["spec"] |= pinned
+        await client.create(ALLOCATIONS, second, "default")
+
+        second = await until(client, ALLOCATIONS, "second", lambda item: reported(item, "problem"))
+        await client.delete(ALLOCATIONS, "second", "default")
+        await until_gone(client, ALLOCATIONS, "second")
+
+        [deployment] = msgspec.json.decode(await members[1].client.list(DEPLOYMENTS, "default"))[
+            "items"
+        ]
+    says = "deployments default/web-0 is there and belongs to another; rename the template"
+    assert says == second["status"]["members"][0]["problem"]
+    labels = deployment["metadata"]["labels"]
+    assert first["metadata"]["uid"] == labels["bayplan.dev/allocation"]
+    assert "deletionTimestamp" not in deployment["metadata"]
+
+
+def reported(item, fact, value=None):
+    members = item.get("status", {}).get("members", [])
+    return any(m.get(fact) if value is None else m.get(fact) == value for m in members)
+
+
+async def until_gone(client, resource, name):
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await client.get(resource, name, "default")
+            except NotFound:
+                return
+            await asyncio.sleep(0.02)
 
 
 async def test_a_member_that_goes_offline_receives_nothing_new(tmp_path):

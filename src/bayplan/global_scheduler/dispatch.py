@@ -4,7 +4,8 @@ An Allocation with `spec.template` (any manifest) is dispatched: for every group
 created in the member cluster of its site, with a name of its own and labels that say which
 allocation it belongs to, also in its pod template. The member's own scheduler places the pods. How
 many are scheduled and running flows back into `status.members`. A finalizer keeps the Allocation
-until the members' copies are deleted; a member that cannot be reached is tried again.
+until the members' copies are deleted; a member that cannot be reached is tried again. Only objects
+with this allocation's label are its copies: a name that another has is said and left alone.
 """
 
 import asyncio
@@ -27,15 +28,19 @@ log = structlog.get_logger(__name__)
 FINALIZER = "bayplan.dev/dispatch"
 GROUP_LABEL = "bayplan.dev/group"
 RETRY_EVERY = 2.0
+TAKEN_RETRY = 10.0
+"""Seconds until a name that another object has is tried again."""
 PLURALS = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "StatefulSet": "statefulsets"}
 
 
-class _Finalizers(msgspec.Struct):
+class _Meta(msgspec.Struct):
+    uid: str = ""
+    labels: dict[str, str] = {}
     finalizers: list[str] = []
 
 
-class _WithFinalizers(msgspec.Struct):
-    metadata: _Finalizers = msgspec.field(default_factory=_Finalizers)
+class _Object(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
 def resource_of(manifest: dict[str, Any]) -> Resource:
@@ -114,8 +119,7 @@ class Dispatcher:
                         await self._reconcile(key, item)
                 except ClientError as problem:
                     log.warning("dispatching failed", allocation=key, error=str(problem))
-                    self._todo[key] = None
-                    asyncio.get_running_loop().call_later(RETRY_EVERY, self._work.set)
+                    self._again(key, RETRY_EVERY)
 
     async def _reconcile(self, key: str, item: Placeable) -> None:
         wanted = copies(item)
@@ -128,28 +132,56 @@ class Dispatcher:
         if not wanted:
             return
         await self._finalize(item, keep=True)
+        problems = {}
         for member, manifest in wanted:
-            await self._create(member, manifest)
-        await self._report(key, item, [member for member, _ in wanted])
+            if problem := await self._create(member, manifest):
+                problems[member] = problem
+                self._again(key, TAKEN_RETRY)
+        await self._report(key, item, [member for member, _ in wanted], problems)
 
-    async def _create(self, name: str, manifest: dict[str, Any]) -> None:
+    def _again(self, key: str, seconds: float) -> None:
+        def later() -> None:
+            self._todo[key] = None
+            self._work.set()
+
+        asyncio.get_running_loop().call_later(seconds, later)
+
+    async def _create(self, name: str, manifest: dict[str, Any]) -> str:
+        """Make sure that a copy is there; returns what is in the way."""
         member = self._members.by_name.get(name)
         if member is None or not member.online:
-            return
+            return ""
         meta = manifest["metadata"]
-        with suppress(AlreadyExists):
-            await member.client.create(resource_of(manifest), manifest, meta["namespace"])
-            log.info("dispatched", member=name, object=meta["name"])
+        resource = resource_of(manifest)
+        try:
+            await member.client.create(resource, manifest, meta["namespace"])
+        except AlreadyExists:
+            with suppress(NotFound):
+                found = await _read(member.client, resource, meta)
+                if _is_copy(found, manifest):
+                    return ""
+            where = f"{meta['namespace']}/{meta['name']}"
+            return f"{resource.plural} {where} is there and belongs to another; rename the template"
+        log.info("dispatched", member=name, object=meta["name"])
+        return ""
 
     async def _delete(self, name: str, manifest: dict[str, Any]) -> None:
+        """Delete a copy, if what has its name is this allocation's."""
         member = self._members.by_name.get(name)
         if member is None:
             return
         meta = manifest["metadata"]
+        resource = resource_of(manifest)
         with suppress(NotFound):
-            await member.client.delete(
-                resource_of(manifest), meta["name"], meta["namespace"], propagation="Background"
-            )
+            found = await _read(member.client, resource, meta)
+            if _is_copy(found, manifest):
+                await member.client.delete(
+                    resource,
+                    meta["name"],
+                    meta["namespace"],
+                    uid=found.uid,
+                    propagation="Background",
+                )
 
     async def _finalize(self, item: Placeable, *, keep: bool) -> None:
         """Add or remove the finalizer, by a patch that fails if the list changed meanwhile."""
@@ -158,26 +190,40 @@ class Dispatcher:
             raw = await self._client.get(ALLOCATIONS, meta.name, meta.namespace)
         except NotFound:
             return
-        now = msgspec.json.decode(raw, type=_WithFinalizers).metadata.finalizers
+        now = msgspec.json.decode(raw, type=_Object).metadata.finalizers
         if (FINALIZER in now) == keep:
             return
         names = [*now, FINALIZER] if keep else [name for name in now if name != FINALIZER]
         body = {"metadata": {"finalizers": names}}
         await self._client.patch(ALLOCATIONS, meta.name, body, meta.namespace)
 
-    async def _report(self, key: str, item: Placeable, names: list[str]) -> None:
+    async def _report(
+        self, key: str, item: Placeable, names: list[str], problems: dict[str, str]
+    ) -> None:
         """Patch `status.members` when it changed."""
         report = []
         for name in dict.fromkeys(names):
             member = self._members.by_name.get(name)
             if member is not None:
-                report.append({"name": name, **_counts(member, item.metadata.uid)})
+                entry = {"name": name, **_counts(member, item.metadata.uid)}
+                report.append(entry | ({"problem": problems[name]} if name in problems else {}))
         if report == self._reported.get(key):
             return
         meta = item.metadata
         body = {"status": {"members": report}}
         await self._client.patch_status(ALLOCATIONS, meta.name, body, meta.namespace, kind="merge")
         self._reported[key] = report
+
+
+async def _read(client: Client, resource: Resource, meta: dict[str, Any]) -> _Meta:
+    raw = await client.get(resource, meta["name"], meta["namespace"])
+    return msgspec.json.decode(raw, type=_Object).metadata
+
+
+def _is_copy(found: _Meta, manifest: dict[str, Any]) -> bool:
+    """Whether an object is the copy that the manifest describes, of the same allocation."""
+    wanted = manifest["metadata"]["labels"]
+    return all(found.labels.get(key) == wanted[key] for key in (ALLOCATION_LABEL, GROUP_LABEL))
 
 
 def _counts(member: Member, uid: str) -> dict[str, object]:
