@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
 
+from bayplan.apiserver.serving import Settings
+from bayplan.apiserver.serving import running as api_server
 from bayplan.errors import ConfigError
 from bayplan.global_scheduler.run import Options, running
 from tests.global_scheduler.test_http import BODY, JSON, SAMPLE
@@ -41,6 +44,85 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not_taken(conf):
         await asyncio.sleep(0.2)
 
         assert 2 == scheduler.service.table.count
+
+
+class Log:
+    """Keeps what is logged as errors."""
+
+    def __init__(self):
+        self.errors = []
+
+    def error(self, event, **facts):
+        self.errors.append(facts)
+
+    def info(self, event, **facts):
+        pass
+
+
+async def test_a_folder_that_goes_away_is_said_once_and_taken_up_again(conf, monkeypatch):
+    log = Log()
+    monkeypatch.setattr("bayplan.global_scheduler.run.log", log)
+    away = conf.with_name("away")
+    async with running(options(conf, store="memory")) as scheduler, httpx.AsyncClient() as client:
+        conf.rename(away)
+        await wait_for(lambda: log.errors)
+        await asyncio.sleep(0.2)  # ten more looks
+        url = f"http://127.0.0.1:{scheduler.port}/v1/allocations"
+        served = await client.post(url, content=BODY, headers=JSON)
+        sites = json.loads((away / "sites.json").read_text())
+        sites["sites"].append(sites["sites"][0] | {"id": "site2", "az": "az2"})
+        (away / "sites.json").write_text(json.dumps(sites))
+        away.rename(conf)
+        await wait_for(lambda: scheduler.service.table.count == 2)
+
+    assert 201 == served.status_code
+    [error] = log.errors
+    assert "is not a directory" in error["problem"]
+
+
+async def test_a_changed_policy_is_used_and_a_wrong_one_is_not(conf):
+    policy = conf / "edgecloud_policy.yaml"
+    async with running(options(conf, store="memory")) as scheduler:
+        policy.write_text("predicates: [{name: Flavor}]\npriorities: []\n")
+        await wait_for(lambda: ["Flavor"] == [name for name, _ in scheduler.service.placer.filters])
+
+        policy.write_text("predicates: [{name: Nonsense}]\n")
+        await asyncio.sleep(0.2)
+
+        assert ["Flavor"] == [name for name, _ in scheduler.service.placer.filters]
+
+
+async def test_members_come_and_go_with_their_file(conf, tmp_path):
+    kubeconfigs = {name: tmp_path / f"{name}.kubeconfig" for name in ("m0", "m1")}
+    async with AsyncExitStack() as stack:
+        for path in kubeconfigs.values():
+            settings = Settings(store="memory", kubeconfig_out=path)
+            await stack.enter_async_context(api_server(settings))
+        scheduler = await stack.enter_async_context(running(options(conf, store="memory")))
+
+        def write(*names):
+            entries = [
+                {
+                    "name": n,
+                    "region": "r",
+                    "availability_zone": "z",
+                    "kubeconfig": str(kubeconfigs[n]),
+                }
+                for n in names
+            ]
+            (conf / "members.yaml").write_text(json.dumps({"members": entries}))
+
+        def online():
+            return {site.id for site in scheduler.service.table.sites if site.open and site.cluster}
+
+        write("m0")
+        await wait_for(lambda: online() == {"m0"})
+        write("m0", "m1")
+        await wait_for(lambda: online() == {"m0", "m1"})
+        write("m1")
+        await wait_for(lambda: online() == {"m1"})
+        (conf / "members.yaml").unlink()
+        await wait_for(lambda: not online())
 
 
 async def test_allocations_over_http_survive_a_restart(conf):

@@ -21,6 +21,7 @@ from bayplan.client.resources import NODES, PODS
 from bayplan.global_scheduler.fields import Fields, Problem
 from bayplan.global_scheduler.files import expand
 from bayplan.global_scheduler.inventory import Host, Inventory, Site, read_site
+from bayplan.global_scheduler.supervise import keep
 
 log = structlog.get_logger(__name__)
 
@@ -45,12 +46,14 @@ def read_members(directory: Path) -> tuple[list[MemberConfig], list[Problem]]:
     if not path.exists():
         return [], problems
     fields = Fields(yaml.load(path.read_bytes()), problems, file=path.name)
-    members = []
+    members: list[MemberConfig] = []
     for item in fields.items("members", required=True):
         name = item.text("name", required=True)
         body = {"site_id": name, "cluster": name, **item.everything}
         site = read_site(Fields(body, problems, item.path, path.name))
         kubeconfig = expand(item.text("kubeconfig", required=True), directory)
+        if any(site.id == member.site.id for member in members):
+            item.problem("name", f'"{site.id}" is listed twice')
         members.append(MemberConfig(site, kubeconfig))
     return members, problems
 
@@ -141,16 +144,41 @@ class Members:
         self._hand_out_to = changed
         self._dirty = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
+        self._configs: dict[str, MemberConfig] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running = False
 
     def add(self, site: Site, client: Client) -> Member:
-        """Take a cluster in; `run` must not have begun."""
+        """Take a cluster in."""
         member = self.by_name[site.id] = Member(site, client, self._touch)
+        if self._running:
+            self._watch(member)
+        self._touch()
         return member
 
-    def connect(self, configs: Sequence[MemberConfig]) -> None:
-        """Take in all members of the file."""
-        for config in configs:
-            self.add(config.site, connect(load_kubeconfig(config.kubeconfig)))
+    async def remove(self, name: str) -> None:
+        """Let a cluster go: what was placed there stays in the ledger, nothing new comes."""
+        member = self.by_name.pop(name)
+        self._configs.pop(name, None)
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await member.client.close()
+        self._touch()
+
+    async def take(self, configs: Sequence[MemberConfig]) -> None:
+        """Have exactly the members of the file; raises before anything changed when one is bad."""
+        wanted = {config.site.id: config for config in configs}
+        changed = [config for name, config in wanted.items() if self._configs.get(name) != config]
+        access = [load_kubeconfig(config.kubeconfig) for config in changed]
+        for name in [name for name in self._configs if self._configs[name] != wanted.get(name)]:
+            await self.remove(name)
+            log.info("member left", member=name)
+        for config, kubeconfig in zip(changed, access, strict=True):
+            self.add(config.site, connect(kubeconfig))
+            self._configs[config.site.id] = config
+            log.info("member taken", member=config.site.id)
 
     async def close(self) -> None:
         """Close the connections to all members."""
@@ -165,11 +193,22 @@ class Members:
         self._dirty.set()
 
     async def run(self) -> None:
-        """Watch all members until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for member in self.by_name.values():
-                group.create_task(member.run())
-            group.create_task(self._hand_out())
+        """Watch all members, also those that come later, until cancelled."""
+        self._running = True
+        for member in self.by_name.values():
+            self._watch(member)
+        try:
+            await self._hand_out()
+        finally:
+            self._running = False
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._tasks.clear()
+
+    def _watch(self, member: Member) -> None:
+        work = keep(f"watching member {member.name}", member.run)
+        self._tasks[member.name] = asyncio.create_task(work)
 
     async def _hand_out(self) -> None:
         while True:

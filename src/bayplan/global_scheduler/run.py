@@ -1,7 +1,8 @@
 """Puts the global scheduler together: files, store, HTTP API, and the API server's objects.
 
-Everything runs on one event loop. The inventory is read again when a file changes; a broken file is
-reported and the last good inventory stays.
+Everything runs on one event loop. Inventory, policy and members are read again when a file changes;
+a broken file, or a folder that is away, is reported once and the last good state stays. Background
+work is supervised: what fails is begun again.
 """
 
 import asyncio
@@ -22,16 +23,19 @@ from bayplan.global_scheduler.dispatch import Dispatcher
 from bayplan.global_scheduler.http import Api
 from bayplan.global_scheduler.inventory import Inventory
 from bayplan.global_scheduler.kinds import in_tree_adapters
-from bayplan.global_scheduler.members import Members, read_members
+from bayplan.global_scheduler.members import MemberConfig, Members, read_members
 from bayplan.global_scheduler.partition import Partition
 from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.placing import Placing
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.resources import ResourceInventory
 from bayplan.global_scheduler.service import OPERATIONS, Allocations
+from bayplan.global_scheduler.supervise import keep
 from bayplan.store import MemoryStore, SqliteStore, Store
 
 log = structlog.get_logger(__name__)
+
+Work = Callable[[], Awaitable[None]]
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -77,6 +81,10 @@ async def open_store(options: Options) -> AsyncIterator[tuple[Store, int]]:
         await store.close()
 
 
+class _BrokenFiles(ConfigError):
+    """The files have problems; only another change can mend them."""
+
+
 class GlobalScheduler:
     """A running global scheduler; use `running`."""
 
@@ -86,6 +94,7 @@ class GlobalScheduler:
         self.options = options
         self.port = 0
         self.placings: list[Placing] = []
+        self.members = Members(partial(self.add_inventory, "members"))
         self._more: dict[str, Inventory] = {}
 
     def add_inventory(self, source: str, more: Inventory) -> None:
@@ -105,23 +114,47 @@ class GlobalScheduler:
     async def reread(self, before: files.Change) -> None:
         """Read the files again when they are no longer as they were; until cancelled."""
         directory = self.options.directory
+        said = ""
         while True:
             await asyncio.sleep(self.options.reread_seconds)
             try:
                 now = await asyncio.to_thread(files.newest_change, directory)
-                if now == before:
-                    continue
-                base, problems = await asyncio.to_thread(files.load, directory)
-            except (BayplanError, OSError) as error:  # the folder is away: it may come back
-                log.error("inventory cannot be read", problem=str(error))
+                if now != before:
+                    await self.take(*await asyncio.to_thread(_read, directory))
+            except _BrokenFiles as error:
+                log.error("inventory was not taken", problem=str(error))
+                before = now
                 continue
-            before = now
-            for problem in problems:
-                log.error("inventory was not taken", problem=str(problem))
-            if not problems:
-                self.base = base
-                self._use()
-                log.info("inventory taken", sites=len(base.inventory.sites))
+            except (BayplanError, OSError) as error:  # it may come back: go on with what there is
+                if str(error) != said:
+                    log.error("inventory was not taken", problem=str(error))
+                said = str(error)
+                continue
+            if said:
+                log.info("inventory can be read again")
+            before, said = now, ""
+
+    async def take(self, base: files.Base, configs: list[MemberConfig]) -> None:
+        """Go on with other files: all of them, or none when one cannot be used."""
+        placer = _placer(base)
+        await self.members.take(configs)
+        self.base = base
+        self.service.placer = placer
+        self._use()
+        log.info("inventory taken", sites=len(base.inventory.sites), members=len(configs))
+
+
+def _read(directory: Path) -> tuple[files.Base, list[MemberConfig]]:
+    """Everything in the directory; raises one error that lists all problems."""
+    base, problems = files.load(directory)
+    configs, more = read_members(directory)
+    if problems + more:
+        raise _BrokenFiles("; ".join(str(problem) for problem in (problems + more)[:20]))
+    return base, configs
+
+
+def _placer(base: files.Base) -> Placer:
+    return Placer(base.policy, in_tree_registry(fake_spot=base.conf.spot_fake))
 
 
 def merged(one: Inventory, other: Inventory) -> Inventory:
@@ -139,64 +172,74 @@ async def running(
 ) -> AsyncIterator[GlobalScheduler]:
     """Run until the context is left; `client` adds the API server's objects."""
     before = files.newest_change(options.directory)
-    base = files.must_load(options.directory)
-    placer = Placer(base.policy, in_tree_registry(fake_spot=base.conf.spot_fake))
+    base, configs = _read(options.directory)
     async with open_store(options) as (store, limit):
         service = Allocations(
-            store, base.inventory, placer, clock=time.time, name=options.name, operations=limit
+            store,
+            base.inventory,
+            _placer(base),
+            clock=time.time,
+            name=options.name,
+            operations=limit,
         )
         await service.start()
         scheduler = GlobalScheduler(service, base, options)
-        tasks = [asyncio.create_task(scheduler.reread(before))]
-        members = _members(scheduler)
-        if members.by_name:
-            tasks.append(asyncio.create_task(members.run()))
-        if client is not None:
-            tasks += _place_objects(scheduler, client)
-            tasks.append(asyncio.create_task(Dispatcher(client, members).run()))
-            resources = ResourceInventory(client, partial(scheduler.add_inventory, "resources"))
-            tasks.append(asyncio.create_task(resources.run()))
-        server = await _serve(scheduler) if serve else None
+        tasks: list[asyncio.Task[None]] = []
         try:
-            yield scheduler
+            await scheduler.members.take(configs)
+            for name, work in _background(scheduler, client, before).items():
+                tasks.append(asyncio.create_task(keep(name, work)))
+            server = await _serve(scheduler) if serve else None
+            try:
+                yield scheduler
+            finally:
+                if server is not None:
+                    await server()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if server is not None:
-                await server()
-            await members.close()
+            await scheduler.members.close()
             await service.stop()
 
 
-def _members(scheduler: GlobalScheduler) -> Members:
-    """The member clusters of members.yaml."""
-    members = Members(partial(scheduler.add_inventory, "members"))
-    configs, problems = read_members(scheduler.options.directory)
-    if problems:
-        raise ConfigError("; ".join(str(problem) for problem in problems))
-    members.connect(configs)
-    return members
+def _background(
+    scheduler: GlobalScheduler, client: Client | None, before: files.Change
+) -> dict[str, Work]:
+    """All that goes on beside the requests, by what to call it."""
+    work: dict[str, Work] = {
+        "reading the files": partial(scheduler.reread, before),
+        "watching members": scheduler.members.run,
+    }
+    if client is not None:
+        resources = ResourceInventory(client, partial(scheduler.add_inventory, "resources"))
+        work |= _place_objects(scheduler, client)
+        work["dispatching"] = Dispatcher(client, scheduler.members).run
+        work["watching the inventory"] = resources.run
+    return work
 
 
-def _place_objects(scheduler: GlobalScheduler, client: Client) -> list[asyncio.Task[None]]:
+def _place_objects(scheduler: GlobalScheduler, client: Client) -> dict[str, Work]:
     options = scheduler.options
     partition = Partition(client, options.name, clock=time.time)
     is_mine = partition.is_mine if options.share else lambda uid: True
-    scheduler.placings = [
-        Placing(client, scheduler.service, adapter, clock=time.time, is_mine=is_mine)
-        for adapter in in_tree_adapters().values()
-    ]
+    placings = {
+        f"placing {kind}": Placing(
+            client, scheduler.service, adapter, clock=time.time, is_mine=is_mine
+        )
+        for kind, adapter in in_tree_adapters().items()
+    }
+    scheduler.placings = list(placings.values())
 
     def moved() -> None:
         for placing in scheduler.placings:
             placing.reconsider()
 
     partition.on_change(moved)
-    tasks = [asyncio.create_task(placing.run()) for placing in scheduler.placings]
+    work: dict[str, Work] = {name: placing.run for name, placing in placings.items()}
     if options.share:
-        tasks.append(asyncio.create_task(partition.run()))
-    return tasks
+        work["sharing objects"] = partition.run
+    return work
 
 
 async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:

@@ -43,11 +43,11 @@ class Pool(msgspec.Struct):
     """Machines of one kind, one entry a site; `sources` has the source of each row."""
 
     types: frozenset[str]
+    sources: dict[int, str]
     vcpus: IntArray
     memory: IntArray
     free_vcpus: IntArray
     free_memory: IntArray
-    sources: dict[int, str]
 
 
 class Storage(msgspec.Struct):
@@ -118,7 +118,7 @@ class SiteTable:
             pool = self.pools.get(types)
             if pool is None:
                 arrays = [np.zeros(self.count, np.int64) for _ in range(4)]
-                pool = self.pools[types] = Pool(frozenset(types.split("||")), *arrays, sources={})
+                pool = self.pools[types] = Pool(frozenset(types.split("||")), {}, *arrays)
             if site:
                 source, rows = source_id(OWN, site, types), [self._row[site]]
             else:
