@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayplan import api
+from bayplan.config import FeatureGates
+from bayplan.engine.replay import decide
 from bayplan.framework import ClusterObjects, Code, CycleState, Depends, Handle, NodeTable
 from bayplan.plugins import dynamic_resources
 from bayplan.plugins.dynamic_resources.verdicts import Verdicts
@@ -67,6 +70,7 @@ def pod_with(*claims, name="pod"):
 
 
 CANNOT = "cannot allocate all claims"
+TOO_MANY = "claim default/c: number of requested devices 33 exceeds the claim limit of 32"
 
 
 def test_a_pod_without_claims_is_skipped_and_has_nothing_to_deallocate():
@@ -127,7 +131,7 @@ def test_written_allocations_replace_booked_ones():
 
 @pytest.mark.parametrize(
     ("count", "devices", "text"),
-    [(2, 2, ""), (3, 2, CANNOT), (None, 3, ""), (None, 0, CANNOT), (33, 40, CANNOT)],
+    [(2, 2, ""), (3, 2, CANNOT), (None, 3, ""), (None, 0, CANNOT), (33, 40, TOO_MANY)],
 )
 def test_counts(count, devices, text):
     claim = make_resource_claim("c").exactly("r", request("gpu", count=count))
@@ -170,7 +174,7 @@ def test_selectors_of_class_and_request_both_count():
     assert [consumer] == status.body["status"]["reservedFor"]
 
 
-def test_a_wrong_expression_is_an_error_that_names_the_request():
+def test_a_wrong_expression_is_an_error_that_names_claim_and_device():
     claim = make_resource_claim("c").exactly("r", request("gpu", "device.nonsense == 1"))
     cluster = Cluster(make_slice("s", "d0", node="a"), claim)
     state = CycleState()
@@ -179,7 +183,10 @@ def test_a_wrong_expression_is_an_error_that_names_the_request():
     status = cluster.plugin.filter_node(state, pod_with("c"), cluster.handle.table.info_of("a"))
 
     assert Code.ERROR is status.code
-    assert "request r, device gpu.example.com/a/d0: no such key: nonsense" in status.message
+    assert (
+        "claim default/c: selector #0 on device gpu.example.com/a/d0: CEL runtime error: "
+        "no such key: nonsense. consider using CEL optional chaining"
+    ) in status.message
 
 
 def test_the_first_choice_that_can_be_had_is_taken_and_scored():
@@ -290,7 +297,7 @@ def test_only_the_newest_complete_pool_counts():
     cluster = Cluster(make_slice("s0", "d0", node="a", **old), first, claim, everything)
 
     assert CANNOT == cluster.filter(pod_with("c"))[2]["a"]
-    assert "invalid resource pools" in cluster.filter(pod_with("all"))[2]["a"]
+    assert "p is currently being updated" in cluster.filter(pod_with("all"))[2]["a"]
     cluster.objects.put(make_slice("s2", "d2", node="a", **pool).build())
     assert "" == cluster.filter(pod_with("c"))[2]["a"]
 
@@ -338,7 +345,7 @@ def test_an_allocated_claim_elsewhere_is_taken_back_if_nobody_else_uses_it():
 @pytest.mark.parametrize(
     ("claim", "text"),
     [
-        (None, 'resourceclaim.resource.k8s.io "c" not found'),
+        (None, 'could not find ResourceClaim "default/c"'),
         (make_resource_claim("c").terminating(), 'resourceclaim "c" is being deleted'),
     ],
 )
@@ -483,3 +490,22 @@ def test_answers_are_kept_for_resources_that_no_class_serves():
     assert plugin.revision(CycleState(), unserved) not in (None, before)
     cluster.objects.put(make_device_class("card", resource="example.com/card").build())
     assert plugin.revision(CycleState(), unserved) is None
+
+
+@pytest.mark.parametrize(("version", "fits"), [("1.36", True), ("1.37", False)])
+def test_a_taint_rule_keeps_requests_off_devices_since_1_37(version, fits):
+    taint = {"key": "example.com/broken", "effect": "NoSchedule"}
+    rule = {"deviceSelector": {"driver": "gpu.example.com", "pool": "a"}, "taint": taint}
+    body = {
+        "nodes": [api.to_builtins(make_node("a").build())],
+        "resourceSlices": [api.to_builtins(make_slice("s", "d0", node="a").build())],
+        "deviceClasses": [api.to_builtins(make_device_class("gpu").build())],
+        "resourceClaims": [
+            api.to_builtins(make_resource_claim("c").exactly("r", request("gpu")).build())
+        ],
+        "deviceTaintRules": [{"metadata": {"name": "rule"}, "spec": rule}],
+    }
+
+    told = decide(body, api.to_builtins(pod_with("c")), gates=FeatureGates(version=version))
+
+    assert fits == ("best" in told)

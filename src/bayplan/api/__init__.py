@@ -34,6 +34,7 @@ from bayplan.api.devices import (
     DeviceResult,
     DeviceSelector,
     DeviceTaint,
+    DeviceTaintRule,
     DeviceToleration,
     ResourceClaim,
     ResourceClaimSpec,
@@ -178,6 +179,7 @@ KINDS: dict[str, type[Object]] = {
         ResourceClaim,
         ResourceClaimTemplate,
         DeviceClass,
+        DeviceTaintRule,
         ResourceSlice,
     )
 }
@@ -232,6 +234,7 @@ __all__ = [
     "DeviceResult",
     "DeviceSelector",
     "DeviceTaint",
+    "DeviceTaintRule",
     "DeviceToleration",
     "DriverAllocatable",
     "EphemeralVolume",

@@ -250,6 +250,30 @@ class DeviceTaint(Model, frozen=True):
     effect: str = ""
 
 
+class DeviceTaintSelector(Model, frozen=True):
+    """The devices that a rule taints; what is not named is any."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class DeviceTaintRuleSpec(Model, frozen=True):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(Object, kw_only=True, frozen=True):
+    """Taints devices without touching their slices."""
+
+    API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
+    KIND: ClassVar[str] = "DeviceTaintRule"
+    RESOURCE: ClassVar[str] = "devicetaintrules"
+    NAMESPACED: ClassVar[bool] = False
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 class Device(Model, frozen=True):
     """A device on offer."""
 

@@ -20,7 +20,8 @@ MOST_SHRUNK = 20
 """Differences that are shrunk and written; more are only counted."""
 
 
-def _chosen(family: tuple[str, ...]) -> list[str]:
+def chosen_families(family: tuple[str, ...]) -> list[str]:
+    """The families asked for, or all; raises BayplanError on one that there is not."""
     if unknown := sorted(set(family) - set(FAMILIES)):
         raise BayplanError(
             f"--family {', '.join(unknown)}: unknown; there are {', '.join(sorted(FAMILIES))}"
@@ -82,12 +83,11 @@ def command(
     A difference is made small and written as a file that `conformance decisions` replays. Exits 0
     only when no difference was found that is not listed with a reason.
     """
-    families = _chosen(family)
+    families = chosen_families(family)
     with Oracle(program) as oracle:
         version = oracle.describe()["version"]
         click.echo(f"oracle {version}, seed {seed}, {len(families)} families")
-        minor = ".".join(version.split(".")[:2])
-        fuzzer = fuzz.Fuzzer(oracle, FeatureGates(version=parse_version(minor)))
+        fuzzer = fuzz.Fuzzer(oracle, FeatureGates(version=parse_version(fuzz.minor(version))))
         progress = _Progress(count)
         for case in _limited(fuzz.cases(families, seed, count), seconds):
             found = fuzzer.check(case)

@@ -16,6 +16,7 @@ from bayplan.api import (
     CSINode,
     CSIStorageCapacity,
     DeviceClass,
+    DeviceTaintRule,
     Namespace,
     Object,
     PersistentVolume,
@@ -117,6 +118,7 @@ class ClusterObjects:
         self.priority_classes = Lister(PriorityClass)
         self.resource_claims = Lister(ResourceClaim)
         self.device_classes = Lister(DeviceClass)
+        self.device_taint_rules = Lister(DeviceTaintRule)
         self.resource_slices = Lister(ResourceSlice)
         self.pod_groups = Lister(PodGroup)
         self.workloads = Lister(Workload)

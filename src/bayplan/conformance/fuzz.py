@@ -54,6 +54,11 @@ def cases(families: Sequence[str], seed: int, count: int) -> Iterator[Body]:
         yield draw_case(family, f"{seed}-{index // len(families)}")
 
 
+def minor(version: str) -> str:
+    """`1.37` of `v1.37.1`."""
+    return ".".join(version.removeprefix("v").split(".")[:2])
+
+
 class Fuzzer:
     """Compares cases and keeps the tally."""
 

@@ -45,6 +45,7 @@ OPTIONAL: tuple[tuple[Resource, type[Object]], ...] = (
     (r.RESOURCE_SLICES, api.ResourceSlice),
     (r.DEVICE_CLASSES, api.DeviceClass),
 )
+RULES: tuple[tuple[Resource, type[Object]], ...] = ((r.DEVICE_TAINT_RULES, api.DeviceTaintRule),)
 GANG: tuple[tuple[Resource, type[Object]], ...] = (
     (r.WORKLOADS, api.Workload),
     (r.POD_GROUPS, api.PodGroup),
@@ -53,7 +54,12 @@ GANG: tuple[tuple[Resource, type[Object]], ...] = (
 
 def kinds_of(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
     """What a scheduler reads, in the order in which it is listed."""
-    return (*ALWAYS, *OPTIONAL, *(GANG if gates["GenericWorkload"] else ()))
+    return (*ALWAYS, *_optional(gates))
+
+
+def _optional(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
+    rules = RULES if gates["DRADeviceTaintRules"] and gates.since("1.37") else ()
+    return (*OPTIONAL, *rules, *(GANG if gates["GenericWorkload"] else ()))
 
 
 class Feed:
@@ -69,7 +75,7 @@ class Feed:
         keep_texts: bool = False,
     ) -> None:
         """`keep_texts`: keep the JSON of pods and nodes, which extenders are sent."""
-        optional = (*OPTIONAL, *GANG) if gates["GenericWorkload"] else OPTIONAL
+        optional = _optional(gates)
         self.informers: dict[str, Informer[Object]] = {}
         for resource, kind in (*ALWAYS, *optional):
             transform: Callable[[Object], Object] | None = None

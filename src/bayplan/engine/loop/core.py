@@ -70,6 +70,7 @@ _KINDS = (
     "CSIStorageCapacity",
     "VolumeAttachment",
     "DeviceClass",
+    "DeviceTaintRule",
     "ResourceClaim",
     "ResourceSlice",
     "Node",

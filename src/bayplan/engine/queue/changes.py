@@ -57,6 +57,7 @@ KIND_RESOURCES = {
     "StorageClass": Resource.STORAGE_CLASS,
     "ResourceClaim": Resource.RESOURCE_CLAIM,
     "ResourceSlice": Resource.RESOURCE_SLICE,
+    "DeviceTaintRule": Resource.RESOURCE_SLICE,  # changes what a slice offers
     "DeviceClass": Resource.DEVICE_CLASS,
     "PodGroup": Resource.POD_GROUP,
 }

@@ -17,7 +17,7 @@ from bayplan.errors import BayplanError
 from bayplan.plugins.dynamic_resources.claims import ClaimBooks, DeviceId
 from bayplan.plugins.dynamic_resources.counters import Counters
 from bayplan.plugins.dynamic_resources.pools import Offer
-from bayplan.plugins.dynamic_resources.requests import Alternative, consumption
+from bayplan.plugins.dynamic_resources.requests import Alternative, consumption, fits_whole
 
 MAX_RESULTS = 32
 """Devices that one claim can hold."""
@@ -58,17 +58,51 @@ class Search:
     ) -> None:
         self._claims = claims
         self._offers = [offer for offer in offers if offer.pool.usable]
-        self._unusable = len(self._offers) < len(offers)
+        self._all_offers = offers
+        self._everything: dict[int, list[Offer]] = {}
+        """What "all" means for the alternatives that want it."""
         self._books = books
         self._picked: list[Picked] = []
         self._held: dict[DeviceId, list[Picked]] = {}
         self._counters = Counters(books)
-        self._could: dict[int, list[Offer]] = {}
         self._steps = 0
 
     def run(self) -> list[Picked] | None:
-        """The devices for all claims, or None if there is no solution."""
-        return self._picked if self._claim(0) else None
+        """The devices for all claims, or None if there is no solution.
+
+        Raises AllocationError for claims that cannot be handled, InvalidPools if there might be a
+        solution with pools that are invalid now, CelError from selectors.
+        """
+        for claim, requests in self._claims:
+            least = sum(min(self._least(a) for a in choices) for choices in requests if choices)
+            if least > MAX_RESULTS:
+                raise AllocationError(
+                    f"claim {claim.key}: number of requested devices {least} exceeds the claim "
+                    f"limit of {MAX_RESULTS}"
+                )
+        if self._claim(0):
+            return self._picked
+        if any(offer.pool.invalid for offer in self._all_offers):
+            raise InvalidPools("invalid resource pools were encountered")
+        return None
+
+    def _least(self, wanted: Alternative) -> int:
+        """How many devices an alternative takes; works out what "all" are."""
+        if not wanted.wants_all:
+            return wanted.count
+        found = []
+        for offer in self._all_offers:
+            pool = offer.pool
+            if not pool.usable:
+                state = "invalid" if pool.complete else "being updated"
+                raise AllocationError(
+                    f"{wanted.where}: asks for all devices, but resource pool "
+                    f"{pool.driver}/{pool.name} is currently {state}"
+                )
+            if wanted.selects(offer) and self._could_serve(wanted, offer):
+                found.append(offer)
+        self._everything[id(wanted)] = found
+        return len(found)
 
     def _claim(self, number: int) -> bool:
         if number == len(self._claims):
@@ -94,34 +128,41 @@ class Search:
         """Take `left` more devices from position `start` on, then go on with the next request."""
         if left == 0:
             return self._request(claim, request + 1)
-        candidates = self._candidates(wanted)
-        for place in range(start, len(candidates) - left + 1):
-            if self._take(claim, request, wanted, candidates[place]):
+        admin = wanted.detail.admin_access
+        for place in range(start, len(self._offers)):
+            offer = self._offers[place]
+            # cheap questions first; a selector that fails is only asked where it is needed
+            if not admin and self._is_taken(offer):
+                continue
+            if not wanted.selects(offer) or not self._could_serve(wanted, offer):
+                continue
+            if self._take(claim, request, wanted, offer):
                 if self._some(claim, request, wanted, left - 1, place + 1):
                     return True
                 self._give_back()
         return False
 
-    def _candidates(self, wanted: Alternative) -> list[Offer]:
-        """The devices that an alternative could get at all, worked out once."""
-        found = self._could.get(id(wanted))
-        if found is None:
-            in_use, admin = self._books.in_use, wanted.detail.admin_access
-            found = [
-                offer
-                for offer in self._offers
-                if (admin or not in_use(offer.id))
-                and wanted.selects(offer)
-                and wanted.tolerates(offer.device.taints)
-            ]
-            self._could[id(wanted)] = found
-        return found
+    def _is_taken(self, offer: Offer) -> bool:
+        """Whether a device that is not shared has gone to a claim, here or before."""
+        if self._books.in_use(offer.id):
+            return True
+        # within one search a device that an administrator looks at is held, too
+        return not offer.device.allow_multiple_allocations and bool(self._held.get(offer.id))
+
+    def _could_serve(self, wanted: Alternative, offer: Offer) -> bool:
+        """Whether a shared device has the capacity that is asked for."""
+        if not offer.device.allow_multiple_allocations:
+            return fits_whole(offer.device, wanted.detail)
+        consumed = consumption(offer.device, wanted.detail)
+        return consumed is not None and self._enough(offer, self._sharers(offer), consumed)
+
+    def _sharers(self, offer: Offer) -> list[Picked]:
+        held = self._held.get(offer.id, [])
+        return [item for item in held if not item.alternative.detail.admin_access]
 
     def _all(self, claim: int, request: int, wanted: Alternative) -> bool:
         """Take every device that is selected; all of them must be free."""
-        if self._unusable:
-            raise InvalidPools("invalid resource pools were encountered")
-        selected = [offer for offer in self._offers if wanted.selects(offer)]
+        selected = self._everything[id(wanted)]
         if not selected:
             return False
         taken = 0
@@ -141,12 +182,18 @@ class Search:
             raise AllocationError(f"gave up after {STEP_LIMIT} steps to allocate devices")
         if sum(item.claim == claim for item in self._picked) >= MAX_RESULTS:
             return False
-        if wanted.wants_all and not wanted.tolerates(offer.device.taints):
-            return False
         picked = self._fits(claim, request, wanted, offer)
-        if picked is None or not self._constraints_allow(picked):
+        if picked is None or not wanted.tolerates(offer.taints):
             return False
-        if not wanted.detail.admin_access and not self._counters.take(offer):
+        if not self._counters.take(offer):
+            return False
+        if not self._constraints_allow(picked):
+            self._counters.give_back(offer)
+            if wanted.wants_all:
+                raise AllocationError(
+                    f"{wanted.where}: cannot add device {'/'.join(offer.id)} because a claim "
+                    "constraint would not be satisfied"
+                )
             return False
         self._picked.append(picked)
         self._held.setdefault(offer.id, []).append(picked)
@@ -155,8 +202,7 @@ class Search:
     def _give_back(self) -> None:
         picked = self._picked.pop()
         self._held[picked.offer.id].pop()
-        if not picked.alternative.detail.admin_access:
-            self._counters.give_back(picked.offer)
+        self._counters.give_back(picked.offer)
 
     def _fits(self, claim: int, request: int, wanted: Alternative, offer: Offer) -> Picked | None:
         """Whether the device is free, or has enough left where it is shared."""
@@ -164,11 +210,11 @@ class Search:
         if wanted.detail.admin_access:
             twice = any(item.claim == claim for item in held)
             return None if twice else Picked(claim, request, wanted, offer, None)
-        others = [item for item in held if not item.alternative.detail.admin_access]
+        others = self._sharers(offer)
         if self._books.in_use(offer.id):
             return None
         if not offer.device.allow_multiple_allocations:
-            taken = others or self._books.shared(offer.id)
+            taken = held or self._books.shared(offer.id)
             return None if taken else Picked(claim, request, wanted, offer, None)
         consumed = consumption(offer.device, wanted.detail)
         if consumed is None or not self._enough(offer, others, consumed):

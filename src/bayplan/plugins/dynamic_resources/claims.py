@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from bayplan.api import AllocationResult, Pod, ResourceClaim, quantity
 from bayplan.framework import ClusterObjects
-from bayplan.plugins.volume_claims import not_found
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
@@ -33,7 +32,7 @@ def pod_resource_claims(pod: Pod, objects: ClusterObjects) -> list[ResourceClaim
                 continue
         claim = objects.resource_claims.get(f"{pod.namespace}/{name}")
         if claim is None:
-            raise ClaimProblem(not_found("resourceclaim.resource.k8s.io", name))
+            raise ClaimProblem(f'could not find ResourceClaim "{pod.metadata.namespace}/{name}"')
         if claim.terminating:
             raise ClaimProblem(f'resourceclaim "{name}" is being deleted')
         owner = claim.controller

@@ -78,7 +78,10 @@ class DynamicResources:
         timeout = args.binding_timeout
         self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
         self._books = handle.shared(NAME, lambda: ClaimBooks(handle.objects))
-        self._pools = handle.shared(f"{NAME}/pools", lambda: Pools(handle.objects))
+        rules, hints = handle.gates["DRADeviceTaintRules"], handle.gates.since("1.37")
+        self._pools = handle.shared(
+            f"{NAME}/pools", lambda: Pools(handle.objects, rules=rules, hints=hints)
+        )
         self._verdicts = handle.shared(
             f"{NAME}/verdicts",
             lambda: Verdicts(self._books, self._pools, handle.objects.device_classes),

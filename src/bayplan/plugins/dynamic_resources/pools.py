@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api import Device, ResourceSlice
+from bayplan.api.devices import DeviceTaint, DeviceTaintSelector
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
 from bayplan.framework import ClusterObjects, NodeInfo
 from bayplan.plugins.dynamic_resources.cel_values import device_view
@@ -20,7 +21,17 @@ from bayplan.plugins.dynamic_resources.claims import DeviceId
 class Offer:
     """A device on offer and where it can be used."""
 
-    __slots__ = ("_selector", "_view", "all_nodes", "device", "id", "node_name", "pool", "slice")
+    __slots__ = (
+        "_selector",
+        "_view",
+        "all_nodes",
+        "device",
+        "id",
+        "node_name",
+        "pool",
+        "slice",
+        "taints",
+    )
 
     def __init__(self, pool: Pool, item: ResourceSlice, device: Device) -> None:
         spec = item.spec
@@ -29,6 +40,8 @@ class Offer:
         self.pool = pool
         self.slice = item
         self.device = device
+        self.taints = device.taints
+        """Its own, and those of rules."""
         self.id: DeviceId = (spec.driver, spec.pool.name, device.name)
         self.node_name = device.node_name if per_device else spec.node_name
         self.all_nodes = device.all_nodes if per_device else spec.all_nodes
@@ -83,11 +96,21 @@ class Pool:
         return self.complete and not self.invalid
 
 
+def _parts(selector: DeviceTaintSelector) -> DeviceId:
+    return selector.driver, selector.pool, selector.device
+
+
 class Pools:
     """All pools, rebuilt when a slice changes, with the offers of each node."""
 
-    def __init__(self, objects: ClusterObjects) -> None:
+    def __init__(
+        self, objects: ClusterObjects, *, rules: bool = False, hints: bool = False
+    ) -> None:
+        """`rules`: DeviceTaintRules count. `hints`: errors of selectors name the device."""
+        self.hints = hints
         self._lister = objects.resource_slices
+        self._rules = objects.device_taint_rules if rules else None
+        self._seen = (-1, -1)
         self.revision = -1
         self._local: dict[str, list[Offer]] = {}
         self._global: list[Offer] = []
@@ -98,9 +121,11 @@ class Pools:
         """Whether any device is tied to nodes by labels."""
 
     def refresh(self) -> None:
-        if self.revision == self._lister.revision:
+        seen = (self._lister.revision, -1 if self._rules is None else self._rules.revision)
+        if seen == self._seen:
             return
-        self.revision = self._lister.revision
+        self._seen = seen
+        self.revision += 1
         groups: dict[tuple[str, str], list[ResourceSlice]] = {}
         for item in self._lister:
             groups.setdefault((item.spec.driver, item.spec.pool.name), []).append(item)
@@ -111,6 +136,7 @@ class Pools:
         self.by_labels = False
         for pool in pools:
             for offer in pool.offers:
+                offer.taints = offer.device.taints + self._ruled(offer)
                 self._order.setdefault(offer.id, len(self._order))
                 if offer.node_name:
                     self._nodes[offer.id] = offer.node_name
@@ -118,6 +144,17 @@ class Pools:
                 else:
                     self._global.append(offer)
                     self.by_labels = self.by_labels or not offer.anywhere
+
+    def _ruled(self, offer: Offer) -> tuple[DeviceTaint, ...]:
+        """The taints that rules put on a device."""
+        if self._rules is None:
+            return ()
+        return tuple(
+            rule.spec.taint
+            for rule in self._rules
+            if (by := rule.spec.device_selector) is not None
+            and all(not want or want == has for want, has in zip(_parts(by), offer.id, strict=True))
+        )
 
     def node_of(self, device: DeviceId) -> str:
         """The only node that can use a device; empty if there may be others."""

@@ -15,48 +15,79 @@ from bayplan.plugins.dynamic_resources import cel
 from bayplan.plugins.dynamic_resources.pools import Offer, Pools
 
 ALL = "All"
+NO_KEY_HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) "
+    "or guarding the check with has() for optional fields"
+)
 HARD_EFFECTS = frozenset(("NoSchedule", "NoExecute"))
 
 
 class Alternative:
     """One way to satisfy a request: `exactly`, or one of `firstAvailable`."""
 
-    __slots__ = ("_answers", "count", "detail", "expressions", "index", "label", "wants_all")
+    __slots__ = (
+        "_answers",
+        "_hints",
+        "_selectors",
+        "claim",
+        "count",
+        "detail",
+        "index",
+        "label",
+        "wants_all",
+    )
 
     def __init__(
         self,
+        claim: ResourceClaim,
         label: str,
         index: int,
         detail: DeviceRequestDetail,
         device_class: DeviceClass,
         pools: Pools,
     ) -> None:
+        self.claim = claim
         self.label = label
         """`request`, or `request/subrequest`."""
         self.index = index
         self.detail = detail
         self.wants_all = detail.allocation_mode == ALL
         self.count = detail.count or 1
-        selectors = device_class.spec.selectors + detail.selectors
-        self.expressions = tuple(s.cel.expression for s in selectors if s.cel is not None)
-        self._answers = pools.answers(self.expressions)
+        own, whole = detail.selectors, device_class.spec.selectors
+        self._selectors = tuple(
+            (f"{owner}: selector #{number}", selector.cel.expression)
+            for owner, selectors in (
+                (f"class {device_class.name}", whole),
+                (f"claim {claim.key}", own),
+            )
+            for number, selector in enumerate(selectors)
+            if selector.cel is not None
+        )
+        self._hints = pools.hints
+        self._answers = pools.answers(tuple(text for _, text in self._selectors))
+
+    @property
+    def where(self) -> str:
+        """The claim and the request, or the choice of it, as messages name them."""
+        return f"claim {self.claim.key}, request {self.label.rpartition('/')[2]}"
 
     def selects(self, offer: Offer) -> bool:
         """Whether class and request select the device; raises CelError."""
         known = self._answers.get(id(offer))
         if known is None:
-            known = all(self._matches(text, offer) for text in self.expressions)
+            known = all(self._matches(where, text, offer) for where, text in self._selectors)
             self._answers[id(offer)] = known
         return known
 
-    def _matches(self, text: str, offer: Offer) -> bool:
+    def _matches(self, where: str, text: str, offer: Offer) -> bool:
         try:
             return cel.matches(text, offer.view)
         except cel.CelError as problem:
-            driver, pool, device = offer.id
-            raise cel.CelError(
-                f"claim request {self.label}, device {driver}/{pool}/{device}: {problem}"
-            ) from problem
+            reason = str(problem)
+            if self._hints:
+                where += f" on device {'/'.join(offer.id)}"
+                reason += NO_KEY_HINT if "no such key:" in reason else ""
+            raise cel.CelError(f"{where}: CEL runtime error: {reason}") from problem
 
     def tolerates(self, taints: Sequence[DeviceTaint]) -> bool:
         """Whether no taint keeps the request off a device."""
@@ -106,9 +137,20 @@ def alternatives(
         for index, (label, detail) in enumerate(asked):
             device_class = classes.get(detail.device_class_name)
             if device_class is not None:
-                choices.append(Alternative(label, index, detail, device_class, pools))
+                choices.append(Alternative(claim, label, index, detail, device_class, pools))
         found.append(tuple(choices))
     return found
+
+
+def fits_whole(device: Device, detail: DeviceRequestDetail) -> bool:
+    """Whether a device that is not shared has each capacity that a request asks for."""
+    asked: Mapping[str, object] = detail.capacity.requests if detail.capacity is not None else {}
+    return all(
+        name in device.capacity
+        and isinstance(wanted, str | int | float)
+        and quantity.nanos(wanted) <= quantity.nanos(device.capacity[name].value)
+        for name, wanted in asked.items()
+    )
 
 
 def consumption(device: Device, detail: DeviceRequestDetail) -> dict[str, int] | None:

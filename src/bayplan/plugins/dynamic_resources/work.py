@@ -182,6 +182,8 @@ class Attempt:
         return OnNode(allocations, self._score(picked), special, mappings)
 
     def _score(self, picked: Sequence[Picked]) -> int:
+        if not picked:  # upstream scores only nodes on which something was allocated now
+            return 0
         chosen = {
             (item.claim, item.request): item.alternative.index
             for item in picked
