@@ -66,6 +66,7 @@ class NodeVolumeLimits:
         self._objects = handle.objects
         self._names = VolumeNames(handle.objects)
         self._attached = AttachedVolumes(handle.objects, self._names)
+        self._needs_drivers = handle.gates["VolumeLimitScaling"]
 
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.CLUSTER if _countable(pod) else Depends.NODE
@@ -95,6 +96,8 @@ class NodeVolumeLimits:
             return Verdict.none_pass(nodes, wanted.problem)
         if not wanted.volumes:
             return Verdict.all_pass(nodes)
+        if self._required(wanted):
+            return self._by_node(state, pod, nodes)
         attached, table = self._attached, nodes.table
         attached.refresh(table)
         mask = np.ones(table.count, dtype=bool)  # (full table,)
@@ -107,11 +110,36 @@ class NodeVolumeLimits:
             mask &= ~(over & (new > 0))
         return Verdict(nodes.pick(mask).astype(bool, copy=False), _REJECTED.code, REASON)
 
+    def _required(self, wanted: _Wanted) -> list[str]:
+        """The drivers without which no pod of theirs may be placed on a node."""
+        if not self._needs_drivers:
+            return []
+        known = self._objects.csi_drivers
+        return [
+            name
+            for name in sorted(set(wanted.volumes.values()))
+            if (driver := known.get(name)) and driver.spec.prevent_pod_scheduling_if_missing
+        ]
+
+    def _by_node(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+        which = np.zeros(nodes.count, dtype=np.uint16)  # (N,)
+        outcomes: dict[Status, int] = {}
+        for place in range(nodes.count):
+            status = self.filter_node(state, pod, nodes.info(place))
+            if status is not None:
+                which[place] = outcomes.setdefault(status, len(outcomes) + 1)
+        return Verdict.by_outcome(which, tuple(outcomes)) if outcomes else Verdict.all_pass(nodes)
+
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         wanted = state.read(NAME, _Wanted)
         if wanted.problem is not None:
             return wanted.problem
-        limits = limits_of(self._objects.csi_nodes.get(node.name))
+        csi_node = self._objects.csi_nodes.get(node.name)
+        installed = {item.name for item in csi_node.spec.drivers} if csi_node else set()
+        for driver in self._required(wanted):
+            if driver not in installed:
+                return unschedulable(f"{driver} CSI driver is not installed on the node")
+        limits = limits_of(csi_node)
         if not wanted.volumes or not limits:
             return None
         attached = self._names.of_placed(info.pod for info in node.pods)

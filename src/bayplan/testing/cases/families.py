@@ -86,6 +86,7 @@ FAMILIES: dict[str, Traits] = {
     "ports": {**_PLAIN, "ports": 0.8},
     "images": {**_PLAIN, "images": 0.9, "init containers": 0.3},
     "volumes": {**_PLAIN, "storage": 1.0, "capacity": 0.5},
+    "drivers": {**_PLAIN, "storage": 1.0, "capacity": 1.0, "required drivers": 0.7},
     "preempt": {**_PLAIN, **_ODD, "crowded": 1.0, "priority": 0.8, "never preempts": 0.03},
     "preemptmixed": {**_PLAIN, **_ODD, **_PODS, **_PLACES, "crowded": 1.0, "storage": 0.2},
     "nominated": {**_PLAIN, **_PODS, "priority": 0.7, "nominated": 1.0, "self nominated": 0.4},

@@ -29,6 +29,8 @@ def storage(draw: Draw, names: list[str]) -> Body:
     }
     if draw.wants("capacity"):
         spec = {"storageCapacity": draw.chance(0.8), "attachRequired": draw.chance(0.8)}
+        if draw.wants("required drivers"):
+            spec["preventPodSchedulingIfMissing"] = True
         objects["csiDrivers"] = [{"metadata": {"name": DRIVER}, "spec": spec}]
         objects["csiStorageCapacities"] = [_capacity(draw, i) for i in range(draw.number(0, 3))]
     return objects
