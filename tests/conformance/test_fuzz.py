@@ -70,6 +70,18 @@ def test_a_difference_is_shrunk_and_written_as_a_recording(program, tmp_path):
     assert "agreement: 0/1" == again.output.splitlines()[-1]
 
 
+def test_sequences_keep_one_engine_through_changes(program, tmp_path):
+    options = ["--sequences", 2, "--steps", 8, "--seed", 4, "--out", tmp_path / "out"]
+    result = run("--oracle", program(), *options)
+
+    assert "seed 4: 2/2 sequences agree, 16 decisions" in result.output.splitlines()[-1]
+
+    result = run("--oracle", program(LIE), *options)
+
+    assert "seed 4: 0/2 sequences agree, 2 decisions" in result.output.splitlines()[-1]
+    assert 2 == len(list((tmp_path / "out").iterdir()))
+
+
 def test_an_unknown_family_names_those_there_are(program):
     result = run("--oracle", program(), "--family", "nonsense")
 

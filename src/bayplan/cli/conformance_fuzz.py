@@ -12,6 +12,7 @@ import click
 from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance import fuzz
 from bayplan.conformance.oracle import Oracle
+from bayplan.conformance.sequence import Sequence
 from bayplan.errors import BayplanError
 from bayplan.testing.cases import FAMILIES
 
@@ -67,6 +68,8 @@ class _Progress:
 )
 @click.option("--seed", default=1, show_default=True, help="Where the cases come from.")
 @click.option("--family", multiple=True, help="Only this family of cases; may be repeated.")
+@click.option("--sequences", default=0, help="Compare so many sequences of changes instead.")
+@click.option("--steps", default=50, show_default=True, help="Decisions of a sequence.")
 @click.option("--seconds", default=0.0, help="Stop after this time, whatever --cases says.")
 @click.option(
     "--out",
@@ -76,7 +79,14 @@ class _Progress:
     help="Where differing cases are written.",
 )
 def command(
-    program: str, count: int, seed: int, family: tuple[str, ...], seconds: float, out: Path
+    program: str,
+    count: int,
+    seed: int,
+    family: tuple[str, ...],
+    sequences: int,
+    steps: int,
+    seconds: float,
+    out: Path,
 ) -> None:
     """Draw random cases and ask both the real scheduler and the engine.
 
@@ -87,7 +97,10 @@ def command(
     with Oracle(program) as oracle:
         version = oracle.describe()["version"]
         click.echo(f"oracle {version}, seed {seed}, {len(families)} families")
-        fuzzer = fuzz.Fuzzer(oracle, FeatureGates(version=parse_version(fuzz.minor(version))))
+        gates = FeatureGates(version=parse_version(fuzz.minor(version)))
+        if sequences:
+            sys.exit(_run_sequences(oracle, gates, version, seed, (sequences, steps), out))
+        fuzzer = fuzz.Fuzzer(oracle, gates)
         progress = _Progress(count)
         for case in _limited(fuzz.cases(families, seed, count), seconds):
             found = fuzzer.check(case)
@@ -96,6 +109,35 @@ def command(
             progress.step(fuzzer.tally.differing.total())
     _verdict(fuzzer.tally, progress, version, seed)
     sys.exit(1 if fuzzer.tally.differing else 0)
+
+
+def _run_sequences(
+    oracle: Oracle,
+    gates: FeatureGates,
+    version: str,
+    seed: int,
+    size: tuple[int, int],
+    out: Path,
+) -> int:
+    """Run sequences to their end or first difference; the exit code."""
+    progress, differing = _Progress(size[0] * size[1]), 0
+    for number in range(size[0]):
+        kept = Sequence(oracle, gates, f"{seed}-{number}")
+        for _ in range(size[1]):
+            found = kept.step()
+            progress.step(differing)
+            if found is not None:
+                differing += 1
+                click.echo(f"{found.case['id']} differs, written to {fuzz.write(found, out)}:")
+                for line in found.lines[:6]:
+                    click.echo(f"  {line}")
+                break
+    agreeing = size[0] - differing
+    click.echo(
+        f"{version} seed {seed}: {agreeing}/{size[0]} sequences agree, "
+        f"{progress.count} decisions, {progress.rate:.0f}/s"
+    )
+    return 1 if differing else 0
 
 
 def _show(fuzzer: fuzz.Fuzzer, found: fuzz.Difference, out: Path) -> None:
