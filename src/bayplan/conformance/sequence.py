@@ -1,8 +1,8 @@
 """One engine kept through random changes, against the real scheduler made anew at every step.
 
-A kept answer that was not renewed shows here: the cluster changes, another pod is asked about, and the
-oracle starts from scratch each time. Changes are those that informers deliver: nodes and pods come,
-change and go.
+A kept answer that was not renewed shows here: the cluster changes, another pod is asked about, and
+the oracle starts from scratch each time. Changes are those that informers deliver: nodes and pods
+come, change and go.
 """
 
 from __future__ import annotations
