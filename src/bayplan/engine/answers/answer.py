@@ -228,6 +228,14 @@ class RowAnswer(Answer):
         standing = self._standing(self._score_stamp)
         self._score_stamp = None
         self.state.info = info
+        if (
+            isinstance(standing, Behind)
+            and len(standing.rows) == 1
+            and self._scalar_score
+            and self._follow_score(standing.rows[0], info)
+        ):
+            self._score_stamp = generation
+            return
         if not isinstance(standing, Behind):
             self._ask_pre_score(self.state, info, feasible)
             if not self.skips_score:
@@ -235,6 +243,19 @@ class RowAnswer(Answer):
         elif not self.skips_score:
             self._follow_scores(standing.rows, info)
         self._score_stamp = generation
+
+    def _follow_score(self, row: int, info: PodInfo) -> bool:
+        """The usual case, one row of a column of bytes; False if it is not that case."""
+        values = self.raw.values
+        if values is None or values.dtype != np.uint8 or len(values) != self.desk.table.count:
+            return False
+        score = self._score_one(row, info)
+        if not MIN_SCORE <= score <= MAX_SCORE:
+            return False
+        if values[row] != score:
+            self.constant = False
+            self.raw.set_row(row, score)
+        return True
 
     def _follow_scores(self, rows: list[int], info: PodInfo) -> None:
         raw, table = self.raw, self.desk.table

@@ -53,6 +53,10 @@ class Candidates:
 
     def sync(self) -> None:
         """Follow the columns."""
+        if not self.filters and self._seen is not None:
+            values = self.fits.values
+            if values is not None and len(values) == self._desk.table.count:
+                return
         rows = self._changed_rows()
         if rows is None:
             mask = np.ones(self._desk.table.count, dtype=bool)

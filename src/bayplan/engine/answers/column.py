@@ -71,16 +71,20 @@ class Column:
         if values is None or old is None or len(values) != len(old) or values.dtype != old.dtype:
             self._restart(values)
             return
-        rows = (values != old).nonzero()[0]
-        if not len(rows):
-            return
-        if len(rows) == 1:
-            row = int(rows[0])
+        differs = values != old
+        changed = int(np.count_nonzero(differs))
+        if changed == 1:
+            row = int(differs.argmax())
             self._write(row, values[row])
-        elif 3 * len(rows) < len(values):
-            self._write(rows, values[rows])
-        else:
+        elif 3 * changed >= len(values):
             self._restart(values)
+        elif changed:
+            rows = differs.nonzero()[0]
+            self._write(rows, values[rows])
+
+    def put(self, values: Values) -> None:
+        """Take whole new values that nobody follows row by row. Do not change them later."""
+        self._restart(values)
 
     def set_row(self, row: int, value: int) -> None:
         values = self.values

@@ -8,6 +8,7 @@ profile was refused if its weights could overflow.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +75,7 @@ class Part:
             answer.prepare_scores(info, mask, candidates.stamp)
             scores = answer.score_rows(info, mask)
             if self.raw is not None:
-                self.raw.replace(scores)
+                self.raw.put(scores)
         return normalized(answer, info, scores, mask)
 
 
@@ -269,8 +270,14 @@ class Totals:
 
 def add_up(columns: Sequence[tuple[npt.NDArray[np.uint8] | None, int]], count: int) -> IntArray:
     """The weighted sum of some columns."""
-    total: IntArray = np.zeros(count, dtype=np.int64)
+    weights = sum(abs(weight) for _, weight in columns)
+    bytewise = all(values is None or values.dtype == np.uint8 for values, _ in columns)
+    # Scores below 256 and small weights fit 16 bits, which are added four times as fast.
+    small = bytewise and weights * 255 < np.iinfo(np.int16).max
+    kind = np.dtype(np.int16 if small else np.int64)
+    total: npt.NDArray[Any] = np.zeros(count, dtype=kind)
     for values, weight in columns:
         if values is not None:
-            total += values if weight == 1 else np.multiply(values, weight, dtype=np.int64)
-    return total
+            total += values if weight == 1 else np.multiply(values, kind.type(weight), dtype=kind)
+    wide: IntArray = total.astype(np.int64, copy=False)
+    return wide

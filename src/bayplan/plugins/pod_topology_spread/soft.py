@@ -91,7 +91,7 @@ class SoftState:
             own = only.astype(np.float64) * self._weights[0]
             worth[:-1] = _rounded(own + (self.constraints[0].max_skew - 1))
             codes = nodes.label_codes(self.constraints[0].key)
-            scores = compact(worth)[codes]
+            scores = compact(worth)[codes]  # -1 is the last
             self._by_domain = (worth, codes, scores)
             return scores
         if self._is_host_and_domain():
@@ -125,7 +125,7 @@ class SoftState:
         pairs = own * len(beside)
         pairs += nodes.label_codes(domain.key)
         pairs += 1
-        scores = compact(worth)[pairs]
+        scores = compact(worth).take(pairs)
         self._by_domain = (worth, pairs, scores)
         return scores
 
@@ -187,7 +187,8 @@ class SoftState:
         elif known is not None and known[2] is scores:
             # Domains (or pairs) in which no node fits may lie outside 0..100.
             worth = MAX_SCORE * (most + least - known[0]) // most
-            result = np.minimum(np.maximum(worth, 0), 255).astype(np.uint8)[known[1]]
+            lookup = np.minimum(np.maximum(worth, 0), 255).astype(np.uint8)
+            result = lookup.take(known[1], mode="wrap")
         else:
             result = MAX_SCORE * (most + least - scores.astype(np.int64)) // most
         if ignored is not None:
