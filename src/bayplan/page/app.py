@@ -28,6 +28,7 @@ from bayplan.page.stream import Stream
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+BINARY = "application/octet-stream"
 NO_STORE = {"cache-control": "no-store"}
 
 
@@ -69,7 +70,7 @@ class PageApp:
     async def _cluster(self, request: Request) -> Response:
         if self._stream is not None:
             self._stream.tick()
-        return packed(wire.cluster(self._source.board, self.about()))
+        return packed(wire.cluster(self._source.board, self.about()), BINARY)
 
     async def _history(self, request: Request) -> Response:
         board = self._source.run(request.query_params.get("run", ""))
@@ -77,7 +78,7 @@ class PageApp:
             return problem(404, "there is no such run")
         if self._stream is not None:
             self._stream.tick()
-        return packed(wire.history(board, self.about()))
+        return packed(wire.history(board, self.about()), BINARY)
 
     async def _changes(self, request: Request) -> Response:
         if self._stream is None:
@@ -89,10 +90,10 @@ class PageApp:
         )
 
 
-def packed(body: bytes) -> Response:
-    """Return JSON, compressed."""
+def packed(body: bytes, kind: str = "application/json") -> Response:
+    """Return a body, compressed."""
     headers = {**NO_STORE, "content-encoding": "gzip"}
-    return Response(wire.gzipped(body), media_type="application/json", headers=headers)
+    return Response(wire.gzipped(body), media_type=kind, headers=headers)
 
 
 def problem(status: int, message: str) -> Response:

@@ -32,12 +32,10 @@ def report(
 ) -> str:
     """Return the page of a board; `at` is the address (`#/…`) that it opens with."""
     still = {**about, "live": False}
-    whole = {name: wire.history(found, still) for name, found in (histories or {}).items()}
-    data = b'{"cluster":%s,"histories":{%s},"answers":%s}' % (
-        wire.cluster(board, still),
-        b",".join(b"%s:%s" % (msgspec.json.encode(k), v) for k, v in whole.items()),
-        msgspec.json.encode(answers or {}),
-    )
+    parts = {"cluster": wire.cluster(board, still)}
+    for name, found in (histories or {}).items():
+        parts[f"history {name}"] = wire.history(found, still)
+    parts["answers"] = msgspec.json.encode(answers or {})
     imports = json.dumps({"imports": _modules()})
     first = f"if (!location.hash) location.hash = {_text(at)};" if at.startswith("#/") else ""
     scripts = [first] if first else []
@@ -49,9 +47,14 @@ def report(
         style=style,
         imports=imports,
         first="".join(f"<script>{text}</script>\n" for text in scripts),
-        data=base64.b64encode(wire.gzipped(data)).decode(),
+        data="\n".join(_part(name, body) for name, body in parts.items()),
         start=START,
     )
+
+
+def _part(name: str, body: bytes) -> str:
+    text = base64.b64encode(wire.gzipped(body)).decode()
+    return f'<script data-part="{html.escape(name)}" type="application/gzip+base64">{text}</script>'
 
 
 def _modules() -> dict[str, str]:
@@ -83,7 +86,7 @@ _PAGE = """<!doctype html>
 <style>
 {style}</style>
 <script type="importmap">{imports}</script>
-<script id="data" type="application/gzip+base64">{data}</script>
+{data}
 {first}</head>
 <body><script type="module">{start}</script>
 </body>

@@ -236,7 +236,8 @@ export class Cluster {
 
   /** One label of a node; undefined if it has none. @param {number} slot @param {string} key */
   label(slot, key) {
-    return this.labels(this.nodes, slot).get(key);
+    const value = parsedLabels(this.text(this.nodes.columns.labels[slot])).get(key);
+    return value === "*" ? this.nodes.name[slot] : value;
   }
 
   /** @param {number} slot */
@@ -298,8 +299,8 @@ function widened(array, length) {
 /** @type {Map<string, Map<string, string>>} */
 const parsed = new Map();
 
-/** Labels from their text; `*` is the object's own name. @param {string} text @param {string} name */
-export function labelMap(text, name) {
+/** @param {string} text @returns {Map<string, string>} */
+function parsedLabels(text) {
   let found = parsed.get(text);
   if (!found) {
     found = new Map();
@@ -310,6 +311,12 @@ export function labelMap(text, name) {
     if (parsed.size > 50_000) parsed.clear();
     parsed.set(text, found);
   }
+  return found;
+}
+
+/** Labels from their text; `*` is the object's own name. @param {string} text @param {string} name */
+export function labelMap(text, name) {
+  const found = parsedLabels(text);
   if (!text.includes("=*")) return found;
   return new Map([...found].map(([key, value]) => [key, value === "*" ? name : value]));
 }

@@ -2,28 +2,22 @@
 
 import { Cluster } from "./cluster.js";
 import { History } from "./history.js";
+import { unpack } from "./wire.js";
 
 /** @import { Store } from "./store.js" */
 
 /** Whether this page is a file that was saved. */
 export function saved() {
-  return document.getElementById("data") !== null;
+  return document.querySelector("[data-part]") !== null;
 }
 
-/** @type {Promise<any> | null} */
-let embedded = null;
-
-/** What a report holds. @returns {Promise<any>} */
-function data() {
-  embedded ??= unpack(document.getElementById("data")?.textContent ?? "");
-  return embedded;
-}
-
-/** @param {string} text base64 of gzip of JSON */
-async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+/** A part of a report, unpacked. @param {string} name @returns {Promise<ArrayBuffer | null>} */
+async function part(name) {
+  const found = [...document.querySelectorAll("[data-part]")].find((item) => item.getAttribute("data-part") === name);
+  if (!found) return null;
+  const bytes = Uint8Array.from(atob(found.textContent ?? ""), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
+  return new Response(stream).arrayBuffer();
 }
 
 /**
@@ -32,13 +26,18 @@ async function unpack(text) {
  * @param {RequestInit} [init]
  */
 export async function ask(path, init) {
+  return (await answered(path, init)).json();
+}
+
+/** @param {string} path @param {RequestInit} [init] @returns {Promise<Response>} */
+async function answered(path, init) {
   let answer;
   try {
     answer = await fetch(path, init);
   } catch {
     throw new Error("the server does not answer; is bayplan still running?");
   }
-  if (answer.ok) return answer.json();
+  if (answer.ok) return answer;
   const text = await answer.text();
   let message = text;
   try {
@@ -52,7 +51,8 @@ export async function ask(path, init) {
 /** Load the cluster, then follow it. @param {Store} store */
 export async function start(store) {
   try {
-    const wire = saved() ? (await data()).cluster : await ask("api/cluster");
+    const body = saved() ? await part("cluster") : await (await answered("api/cluster")).arrayBuffer();
+    const wire = unpack(/** @type {ArrayBuffer} */ (body));
     const cluster = new Cluster(wire);
     store.set({ cluster, status: wire.live && !saved() ? "live" : "still", problem: "", frame: store.state.frame + 1 });
     if (wire.live && !saved()) follow(store, cluster);
@@ -98,14 +98,15 @@ export function history(store, run) {
 
 /** @param {Store} store @param {string} run */
 async function load(store, run) {
-  const wire = saved() ? (await data()).histories[run] : await ask(`api/history?run=${encodeURIComponent(run)}`);
-  if (!wire) throw new Error("this report was saved without its history");
-  const found = new History(wire);
+  const body = saved() ? await part(`history ${run}`) : await (await answered(`api/history?run=${encodeURIComponent(run)}`)).arrayBuffer();
+  if (!body) throw new Error("this report was saved without its history");
+  const found = new History(unpack(body));
   store.set({ histories: { ...store.state.histories, [run]: found } });
   return found;
 }
 
 /** An answer that a report holds, or undefined. @param {string} key */
 export async function kept(key) {
-  return saved() ? (await data()).answers?.[key] : undefined;
+  const body = saved() ? await part("answers") : null;
+  return body ? JSON.parse(new TextDecoder().decode(body))[key] : undefined;
 }

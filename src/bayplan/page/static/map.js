@@ -107,7 +107,7 @@ export class MapCanvas {
     }
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     draw(this.context, scene);
-    this.drawn++;
+    if (this.drawn++ === 0) performance.mark("map drawn");
   }
 
   resized() {
