@@ -58,6 +58,7 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	hack/lint-page
 
 format: $(STAMP) ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix src tests bench

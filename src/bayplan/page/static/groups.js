@@ -6,6 +6,7 @@ import { matches, parse } from "./selector.js";
 
 const LIKELY = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region", "rack", "topology.kubernetes.io/rack"];
 const DULL = ["kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"];
+const PLACE = /rack|zone|region|pool/;
 const MOST_GROUPS = 600;
 
 /**
@@ -31,9 +32,9 @@ export function groupKeys(cluster) {
     }
   }
   const good = [...values]
-    .filter(([key, set]) => !DULL.includes(key) && set.size <= Math.min(MOST_GROUPS, Math.max(1, nodes - 1)))
+    .filter(([key, set]) => !DULL.includes(key) && set.size <= MOST_GROUPS && (set.size < nodes || PLACE.test(key)))
     .map(([key]) => key);
-  const rank = (/** @type {string} */ key) => (LIKELY.indexOf(key) + 1 || (/rack|zone|pool/.test(key) ? 50 : 99));
+  const rank = (/** @type {string} */ key) => (LIKELY.indexOf(key) + 1 || (PLACE.test(key) ? 50 : 99));
   return good.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
 }
 

@@ -1,0 +1,363 @@
+"""The page in a real Chromium: every view, small and large, by mouse and by keyboard.
+
+Screenshots go to the folder that BAYPLAN_SCREENSHOTS names, else to pytest's own.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bayplan.inspect import Cluster, Origin
+from bayplan.page import runs
+from bayplan.page.serving import serving
+from bayplan.page.sources import Living, Picture
+from bayplan.testing import make_node, make_pod
+from bayplan.testing.clusters import cluster_objects
+
+CHROMIUM = shutil.which("chromium")
+ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update",
+        "--disable-sync"]  # fmt: skip
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+    pytest.mark.xdist_group("page"),
+]
+
+
+@contextlib.contextmanager
+def served(make):
+    """Serve what `make` returns from a thread of its own."""
+    ready, stop, found = threading.Event(), threading.Event(), {}
+
+    async def serve():
+        source = make()
+        async with serving(source) as url:
+            found.update(url=url, source=source, loop=asyncio.get_running_loop())
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(120)
+    yield found
+    stop.set()
+    thread.join(20)
+
+
+def picture(nodes, pods, pending):
+    items = cluster_objects(nodes, pods, pending=pending)
+    origin = Origin(f"cluster of {nodes}", taken=1_794_000_000.0)
+    return Picture(Cluster.from_objects(items, origin=origin))
+
+
+def living():
+    async def read():
+        return Cluster.from_objects([])
+
+    source = Living("living", read)
+    for number in range(4):
+        source.board.put(make_node(f"n{number}").capacity(cpu="4", memory="8Gi", pods="9").build())
+    source.board.begin()
+    return source
+
+
+@pytest.fixture(scope="module")
+def small():
+    with served(lambda: picture(6, 40, 5)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def large():
+    with served(lambda: picture(5000, 100_000, 400)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def story():
+    path = runs.find("09-drain")
+    variants = [runs.Variant("", None, None, ""), runs.Variant("seed 7", 7, None, "seed 7")]
+    # Playwright keeps a loop running in this thread; virtual time needs one of its own.
+    with ThreadPoolExecutor(1) as aside:
+        found = aside.submit(runs.played, path, variants).result()
+    with served(lambda: found) as here:
+        yield here
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A tab that remembers everything that should not have happened."""
+
+    def __init__(self, browser, where, *, width=1440, height=900, scheme="light"):
+        self.base = where["url"].partition("?")[0]
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.wrong = []
+        self.page.on("console", lambda message: self.wrong.append(message.text))
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", self._request)
+        self.page.goto(where["url"])
+
+    def _request(self, request):
+        if not request.url.startswith((self.base, "data:", "blob:")):
+            self.wrong.append(f"asks {request.url}")
+
+    def go(self, address):
+        self.page.goto(self.base + address)
+        self.page.locator("main > .view").wait_for()
+        return self.page
+
+    def drawn(self):
+        self.page.wait_for_function("performance.getEntriesByName('map drawn').length > 0")
+
+    def shot(self, name, folder):
+        target = Path(os.environ.get("BAYPLAN_SCREENSHOTS") or folder)
+        target.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=target / f"{name}.png")
+
+    def close(self):
+        wide = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        self.context.close()
+
+        assert self.wrong == []
+        assert wide <= 0, "the page scrolls sideways"
+
+
+@pytest.fixture
+def tab(chromium):
+    open_tabs = []
+
+    def make(where, **options):
+        open_tabs.append(Tab(chromium, where, **options))
+        return open_tabs[-1]
+
+    yield make
+    for item in open_tabs:
+        item.close()
+
+
+PENDING = next(
+    item.key for item in cluster_objects(6, 40, pending=5) if item.KIND == "Pod"
+    and not item.spec.node_name and item.status.conditions
+)  # fmt: skip
+VIEWS = {
+    "map": "#/map",
+    "node": "#/map?node=node-0003&colour=pool",
+    "table": "#/map?table=1",
+    "queue": "#/queue",
+    "pod": f"#/pod/{PENDING}",
+    "what-if": "#/what-if?change=drain%3Dnode-0004",
+    "time": "#/time",
+}
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width, tmp_path):
+    here = tab(small, scheme=scheme, width=width, height=844 if width < 500 else 900)
+    for name, address in VIEWS.items():
+        if name == "time":
+            continue
+        page = here.go(address)
+        if name == "pod":
+            page.get_by_role("heading", name="Every node").wait_for()
+        if name == "what-if":
+            page.get_by_text("everything that runs").wait_for()
+        here.shot(f"6-{name}-{scheme}-{width}", tmp_path)
+    there = tab(story, scheme=scheme, width=width, height=844 if width < 500 else 900)
+    there.go("#/time?with=seed+7").get_by_text("seed 7").first.wait_for()
+    there.shot(f"6-time-{scheme}-{width}", tmp_path)
+
+    assert here.page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_path):
+    here = tab(large, scheme=scheme, width=width, height=844 if width < 500 else 900)
+    for name in ("map", "node", "table", "queue"):
+        page = here.go(VIEWS[name])
+        if name == "map":
+            here.drawn()
+            page.get_by_text("5,000 nodes · 100,000 pods").wait_for()
+        here.shot(f"5000-{name}-{scheme}-{width}", tmp_path)
+    page.get_by_text("unschedulable").first.wait_for()
+    rows = page.locator(".vt-body .vt-row").count()
+
+    assert 5 < rows < 80  # only those in sight exist
+
+
+def test_the_map_is_walked_by_keys_and_told_to_a_screen_reader(tab, small):
+    page = tab(small).go("#/map")
+    canvas = page.get_by_role("img", name=re.compile("Map of the cluster: 6 nodes"))
+    canvas.focus()
+    canvas.press("ArrowRight")
+    first = page.get_by_role("region", name="Node").get_by_role("heading").first.inner_text()
+    canvas.press("ArrowRight")
+    page.wait_for_function(f"location.hash.includes('node=') && !location.hash.includes('{first}')")
+    second = page.get_by_role("region", name="Node").get_by_role("heading").first.inner_text()
+    told = page.locator(".map [aria-live]").inner_text()
+    canvas.press("Escape")
+    page.get_by_role("region", name="Pending pods").wait_for()
+
+    assert first != second
+    assert told.startswith(second)
+    assert "cpu" in told
+
+
+def test_everything_can_be_reached_by_tab(tab, small):
+    page = tab(small).go("#/map")
+    names = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        names.add(page.evaluate(
+            "() => { const e = document.activeElement; return e.getAttribute('aria-label')"
+            " || e.textContent?.trim().slice(0, 30) || e.tagName; }"
+        ))  # fmt: skip
+
+    assert {"Map", "Queue", "What-if", "Time", "Find a node or pod", "Label selector"} <= names
+    assert {"Table", "Zoom in", "Save"} <= names
+
+
+def test_a_pod_is_found_by_name_and_asked_why(tab, small):
+    page = tab(small).go("#/map")
+    page.keyboard.press("/")
+    page.keyboard.type(PENDING.partition("/")[2])
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Every node").wait_for()
+
+    assert page.get_by_role("table", name="Every node").get_by_role("row").count() == 7
+
+
+def test_a_filter_and_its_mistake(tab, small):
+    page = tab(small).go("#/map?table=1")
+    box = page.get_by_label("Label selector")
+    box.fill("pool=gpu")
+    page.wait_for_function("document.querySelectorAll('.vt-body .vt-row').length === 1")
+    box.fill("pool in gpu")
+    page.get_by_text("is not a label requirement").wait_for()
+    box.fill("pool=none")
+    page.get_by_text("nothing matches").wait_for()
+
+
+def test_a_table_is_sorted_and_walked(tab, small):
+    page = tab(small).go("#/map?table=1")
+    table = page.get_by_role("table", name="Nodes")
+    table.get_by_role("button", name="Pods").click()
+    counts = [int(text.split("/")[0]) for text in table.locator(".vt-body .vt-row").evaluate_all(
+        "rows => rows.map(row => row.children[7].textContent)")]  # fmt: skip
+    page.locator(".vt-scroll").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("region", name="Node").wait_for()
+
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_changes_appear_and_time_goes_back(tab, chromium):
+    with served(living) as where:
+        here = tab(where)
+        page = here.go("#/map")
+        page.get_by_text("4 nodes · 0 pods").wait_for()
+        for number in range(3):
+            pod = make_pod(f"web-{number}").req(cpu="1").node("n1").build()
+            where["loop"].call_soon_threadsafe(where["source"].board.put, pod)
+        page.get_by_text("4 nodes · 3 pods").wait_for()
+        here.go("#/time").get_by_text("(latest)").wait_for()
+        page.locator(".one .facts").get_by_text("3 pods").wait_for()
+        page.get_by_role("button", name="Previous change").click()
+        page.get_by_role("button", name="Previous change").click()
+        page.locator(".one .facts").get_by_text("0 pods").wait_for()
+
+        assert "live" in page.locator(".status").inner_text()
+
+
+def test_a_what_if_is_asked_in_the_form_and_kept_in_the_address(tab, small):
+    here = tab(small)
+    page = here.go("#/what-if")
+    page.get_by_text("Ask what would happen").wait_for()
+    page.get_by_label("What", exact=True).fill("node-0001")
+    page.get_by_role("button", name="Try").click()
+    page.get_by_text("bayplan whatif --drain node-0001").wait_for()
+    page.reload()
+    page.get_by_text("bayplan whatif --drain node-0001").wait_for()
+    page.get_by_label("What", exact=True).fill("nobody")
+    page.get_by_role("button", name="Try").click()
+    page.get_by_text("This cannot be tried").wait_for()
+    # Chromium itself writes a line about every answer that is an error.
+    here.wrong.clear()
+
+
+@pytest.mark.parametrize("view", ["map", "queue", "pod", "what-if"])
+def test_a_saved_view_opens_without_a_server(tab, chromium, small, view, tmp_path):
+    page = tab(small).go(VIEWS[view])
+    if view == "what-if":
+        page.get_by_text("everything that runs").wait_for()
+    with page.expect_download() as download:
+        page.get_by_text("Save").click()
+    file = tmp_path / "report.html"
+    download.value.save_as(file)
+    asked, wrong = [], []
+    with contextlib.closing(chromium.new_page()) as other:
+        other.on("request", lambda request: asked.append(request.url))
+        other.on("console", lambda message: wrong.append(message.text))
+        other.on("pageerror", lambda error: wrong.append(str(error)))
+        other.goto(f"file://{file}")
+        other.locator("main > .view").wait_for()
+        other.get_by_text("6 nodes · 40 pods").wait_for()
+        if view == "pod":
+            other.get_by_role("heading", name="Every node").wait_for()
+        if view == "what-if":
+            other.get_by_text("everything that runs").wait_for()
+
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert wrong == []
+
+
+def test_a_scenarios_report_goes_back_in_time_without_a_server(tab, chromium, story, tmp_path):
+    page = tab(story).go("#/time")
+    page.get_by_text("(latest)").wait_for()
+    with page.expect_download() as download:
+        page.get_by_text("Save").click()
+    file = tmp_path / "run.html"
+    download.value.save_as(file)
+    with contextlib.closing(chromium.new_page()) as other:
+        other.goto(f"file://{file}")
+        other.get_by_text("(latest)").wait_for()
+        latest = other.locator(".one .facts").inner_text()
+        slider = other.get_by_role("slider", name="Moment")
+        slider.focus()
+        slider.press("Home")
+        other.wait_for_function("!document.querySelector('.moment').textContent.includes('latest')")
+
+        assert other.locator(".one .facts").inner_text() != latest
+
+
+def test_a_server_that_is_gone_is_told(tab, chromium):
+    with served(living) as where:
+        here = tab(where)
+        page = here.go("#/map")
+        page.get_by_text("4 nodes").first.wait_for()
+    page.get_by_text("connection lost").wait_for()
+    here.wrong.clear()  # the browser itself complains of the lost connection

@@ -1,0 +1,264 @@
+// The page's modules without a browser: data, layout, colours, addresses, history.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { aftermath } from "../../../src/bayplan/page/static/aftermath.js";
+import { fit, kept, zoom } from "../../../src/bayplan/page/static/camera.js";
+import { Cluster } from "../../../src/bayplan/page/static/cluster.js";
+import { colouring, ownerName } from "../../../src/bayplan/page/static/colouring.js";
+import { podGrid } from "../../../src/bayplan/page/static/draw.js";
+import { filtered, groupKeys, search } from "../../../src/bayplan/page/static/groups.js";
+import { History } from "../../../src/bayplan/page/static/history.js";
+import { gather, hit, layout, towards } from "../../../src/bayplan/page/static/layout.js";
+import { step, STEPS } from "../../../src/bayplan/page/static/palette.js";
+import { causeOf, causes, Rates, sizes } from "../../../src/bayplan/page/static/queueing.js";
+import { formatRoute, parseRoute } from "../../../src/bayplan/page/static/router.js";
+import { matches, parse } from "../../../src/bayplan/page/static/selector.js";
+import { Store } from "../../../src/bayplan/page/static/store.js";
+import * as units from "../../../src/bayplan/page/static/units.js";
+import { unpack } from "../../../src/bayplan/page/static/wire.js";
+
+const NODE = ["name", "labels", "cpu", "memory", "pods", "gpu", "flags", "taints", "conditions", "more", "created"];
+const POD = ["name", "namespace", "node", "cpu", "memory", "gpu", "priority", "phase", "place", "owner", "labels", "created", "nominated", "flags", "message"];
+const PLACES = ["bound", "active", "backoff", "unschedulable", "gated", "waiting", "binding", "finished"];
+
+/** @param {string} name @param {object} [more] */
+const node = (name, more = {}) => NODE.map((field) => ({ name, labels: 1, cpu: 4000, memory: 8e9, pods: 10, flags: 1, ...more })[field] ?? 0);
+/** @param {string} name @param {object} [more] */
+const pod = (name, more = {}) => POD.map((field) => ({ name, namespace: 2, cpu: 1000, memory: 1e9, message: "", ...more })[field] ?? 0);
+
+function table(fields, rows) {
+  const columns = {};
+  fields.forEach((field, i) => {
+    const column = rows.map((row) => row[i]);
+    if (field === "name") columns.name = column.join("\n");
+    else if (field === "message") columns.message = Object.fromEntries(column.map((text, slot) => [slot, text]).filter(([, text]) => text));
+    else columns[field] = column;
+  });
+  return { count: rows.length, columns };
+}
+
+function wire(nodes, pods, more = {}) {
+  return {
+    name: "test", kind: "cluster", live: false, runs: [], number: 0, epoch: 0, time: 1000, phases: ["Pending", "Running"], places: PLACES,
+    fields: [NODE, POD], texts: ["", "kubernetes.io/hostname=*,zone=a", "default", "app=web", "zone=b", "ReplicaSet/web-7d9f8b6c5"],
+    nodes: table(NODE, nodes), pods: table(POD, pods), ...more,
+  };
+}
+
+const two = () => new Cluster(wire([node("n1"), node("n2", { labels: 4 })], [pod("a", { node: 1 }), pod("b", { node: 1, labels: 3 }), pod("c", { place: 3, message: "0/2 nodes are available: 2 Insufficient cpu." })]));
+
+/** Everything that is counted, from scratch. */
+function recounted(cluster) {
+  const before = JSON.stringify([...cluster.used.cpu.slice(0, cluster.nodes.count), [...cluster.waiting].sort()]);
+  const lists = cluster.nodes.name.map((_, slot) => cluster.podsOn(slot).sort());
+  cluster.recount();
+  const after = JSON.stringify([...cluster.used.cpu.slice(0, cluster.nodes.count), [...cluster.waiting].sort()]);
+  assert.equal(before, after);
+  assert.deepEqual(lists, cluster.nodes.name.map((_, slot) => cluster.podsOn(slot).sort()));
+}
+
+test("what is used on a node follows from its pods", () => {
+  const cluster = two();
+  assert.equal(cluster.used.cpu[0], 2000);
+  assert.deepEqual(cluster.podsOn(0).sort(), [0, 1]);
+  assert.deepEqual([...cluster.waiting], [2]);
+  assert.equal(cluster.label(0, "kubernetes.io/hostname"), "n1");
+  assert.equal(cluster.podSlot("default/b"), 1);
+  assert.equal(cluster.podSlot("other/b"), -1);
+});
+
+test("changes keep every sum and list right", () => {
+  let seed = 7;
+  const random = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
+  const cluster = two();
+  for (let i = 0; i < 500; i++) {
+    const slot = random(90);
+    const row = random(4) === 0 ? null : pod(`p${random(9)}`, { node: random(3), place: random(3) ? 0 : 7 });
+    cluster.apply([[1, slot, row]]);
+  }
+  recounted(cluster);
+});
+
+test("a frame brings new texts before the rows that use them", () => {
+  const cluster = two();
+  cluster.follow({ number: 1, time: 1001, texts: [6, ["prod"]], changes: [[1, 3, pod("d", { namespace: 6 })]] });
+  assert.equal(cluster.podKey(3), "prod/d");
+  assert.equal(cluster.number, 1);
+});
+
+test("bytes are read as they were written", () => {
+  const head = { nodes: { count: 3, columns: { name: "a\nb\nc", cpu: { type: "u2", at: 0, base: 5, scale: 100 }, memory: { base: 7 } } }, pods: { count: 0, columns: { name: "" } } };
+  let line = `${JSON.stringify(head)}\n`;
+  line = " ".repeat((8 - (line.length % 8)) % 8) + line;
+  const body = new Uint8Array(line.length + 8);
+  body.set(new TextEncoder().encode(line));
+  body.set(new Uint8Array(new Uint16Array([0, 1, 600]).buffer), line.length);
+  const found = unpack(body.buffer);
+  assert.deepEqual([...found.nodes.columns.cpu], [5, 105, 60005]);
+  assert.deepEqual([...found.nodes.columns.memory], [7, 7, 7]);
+});
+
+test("every moment of a history can be had, also backwards", () => {
+  const history = new History({
+    ...wire([node("n1")], []), time: 0, end: 10,
+    frames: [[1, [[1, 0, pod("a", { place: 1 })]]], [2, [[1, 0, pod("a", { node: 1 })]]], [5, [[1, 0, pod("a", { node: 1, flags: 2 })]]], [6, [[1, 0, null]]]],
+  });
+  assert.equal(history.at(3).used.pods[0], 1);
+  assert.equal(history.at(1.5).waiting.size, 1);
+  assert.equal(history.at(9).used.pods[0], 0);
+  assert.equal(history.at(0).waiting.size, 0);
+  assert.equal(history.neighbour(2, 1), 5);
+  assert.equal(history.neighbour(2, -1), 1);
+  const series = history.series(10);
+  assert.deepEqual([...series.arrivals], [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+  assert.deepEqual([...series.bindings], [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+  assert.deepEqual([...series.evictions], [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+  assert.equal(series.pending[1], 1);
+  assert.equal(series.cpu[3], 0.25);
+});
+
+test("a history that grows for ever is folded, and the present stays", () => {
+  const history = new History({ ...wire([node("n1")], []), time: 0, end: 0, frames: [] });
+  for (let i = 0; i < 20_050; i++) history.add(i, [[1, i % 50, pod(`p${i}`, { node: 1 })]]);
+  assert.ok(history.frames.length <= 20_000);
+  assert.equal(history.at(1e9).used.pods[0], 50);
+});
+
+test("all nodes get a cell of their own, inside the window", () => {
+  for (const counts of [[6], [1], [1667, 1667, 1666], Array(40).fill(12), [500, 3, 1]]) {
+    let slot = 0;
+    const groups = counts.map((n, i) => ({ name: `g${i}`, slots: Array.from({ length: n }, () => slot++) }));
+    const found = layout(groups, 1000, 700);
+    assert.equal(found.where.size, slot);
+    const cells = new Set([...found.where.values()].map(({ x, y }) => `${x.toFixed(3)} ${y.toFixed(3)}`));
+    assert.equal(cells.size, slot);
+    for (const [member, at] of found.where) assert.equal(hit(found, at.x + 1, at.y + 1), member);
+    const scale = Math.min(1000 / found.width, 700 / found.height, 46);
+    assert.ok(slot < 100 || scale * scale * 20 * slot > 0.45 * 700_000, `${counts}: half of the window is used`);
+  }
+});
+
+test("arrow keys reach neighbours", () => {
+  const found = layout([{ name: "", slots: [0, 1, 2, 3] }], 400, 400);
+  const right = towards(found, 0, 1, 0);
+  assert.equal(towards(found, right, -1, 0), 0);
+  assert.notEqual(towards(found, 0, 0, 1), 0);
+  assert.equal(towards(found, -1, 1, 0), 0);
+});
+
+test("groups, filter and search", () => {
+  const cluster = two();
+  assert.deepEqual(groupKeys(cluster), ["zone"]);
+  assert.deepEqual(gather([0, 1], (slot) => cluster.label(slot, "zone")).map((group) => group.name), ["a", "b"]);
+  assert.deepEqual([...filtered(cluster, "zone=b", "nodes")], [1]);
+  assert.deepEqual([...filtered(cluster, "app=web", "pods")], [0]);
+  assert.equal(filtered(cluster, " ", "nodes"), null);
+  assert.equal(search(cluster, "N2", 5)[0].name, "n2");
+  assert.equal(search(cluster, "default/b", 5)[0].name, "default/b");
+});
+
+test("selectors as kubectl reads them", () => {
+  const labels = new Map([["app", "web"], ["tier", "front"]]);
+  for (const [text, expected] of [["app=web", true], ["app==web", true], ["app!=web", false], ["x!=1", true], ["app in (api, web)", true], ["app notin (web)", false], ["tier", true], ["!tier", false], ["app=web,!x", true], ["", true]]) {
+    assert.equal(matches(parse(text), labels), expected, text);
+  }
+  for (const text of ["=a", "app in web", "a b"]) assert.throws(() => parse(text), /label requirement/, text);
+});
+
+test("colours tell shares and names", () => {
+  assert.equal(step(0), 0);
+  assert.equal(step(NaN), 0);
+  assert.equal(step(1), STEPS - 2);
+  assert.equal(step(1.5), STEPS - 1);
+  const cluster = two();
+  const found = colouring(cluster, [0, 1], "cpu", "light");
+  assert.ok(found.of(0) > found.of(1));
+  assert.equal(found.keys.reduce((sum, key) => sum + key.nodes, 0), 2);
+  for (const mode of ["memory", "gpu", "pods", "free", "taints", "pool", "owner", "state"]) {
+    const other = colouring(cluster, [0, 1], mode, "dark");
+    assert.ok([0, 1].every((slot) => other.colours[other.of(slot)]), mode);
+    assert.equal(other.keys.reduce((sum, key) => sum + key.nodes, 0), 2, mode);
+  }
+  assert.equal(ownerName("ReplicaSet/web-7d9f8b6c5"), "web");
+  assert.equal(ownerName("StatefulSet/db"), "db");
+});
+
+test("causes are equal whatever the numbers", () => {
+  const text = "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s). preemption: 0/5 nodes are available: 5 No preemption victims found.";
+  assert.equal(causeOf(text), "Insufficient cpu · had untolerated taint(s)");
+  assert.equal(causeOf(text.replaceAll("5", "6").replace("2 I", "3 I")), causeOf(text));
+  const cluster = two();
+  assert.equal(causes(cluster)[0].title, "Insufficient cpu");
+  assert.equal(sizes(cluster).unschedulable, 1);
+});
+
+test("rates count what was bound and what came", () => {
+  const cluster = two();
+  const rates = new Rates();
+  rates.see(cluster);
+  cluster.follow({ number: 1, time: 1010, texts: [6, []], changes: [[1, 2, pod("c", { node: 2 })], [1, 3, pod("d", { place: 1 })]] });
+  rates.see(cluster);
+  assert.deepEqual(rates.of(1020), { bound: 0.1, arrived: 0.1 });
+});
+
+test("addresses keep what they are given", () => {
+  const text = formatRoute("pod", "ns/a b", { t: "1.5", none: undefined });
+  assert.deepEqual(parseRoute(text), { view: "pod", path: "ns/a b", query: { t: "1.5" } });
+  assert.equal(parseRoute("").view, "map");
+  assert.equal(parseRoute("#/nonsense").view, "map");
+});
+
+test("units are Kubernetes'", () => {
+  assert.deepEqual([units.cpu(0), units.cpu(250), units.cpu(1500), units.cpu(64000)], ["0", "250m", "1.5", "64"]);
+  assert.deepEqual([units.memory(0), units.memory(536870912), units.memory(1.5 * 2 ** 30)], ["0", "512Mi", "1.5Gi"]);
+  assert.deepEqual([units.percent(1, 1000), units.percent(0, 10), units.percent(5, 0), units.percent(5, 10)], ["<1%", "0%", "–", "50%"]);
+  assert.deepEqual([units.age(45), units.age(130), units.age(7200), units.age(11400), units.age(5 * 86400)], ["45s", "2m10s", "120m", "3h10m", "5d"]);
+});
+
+test("the camera fits, zooms about a point and stays in sight", () => {
+  const world = { width: 100, height: 50 };
+  const view = fit(world, 1000, 600);
+  assert.ok(view.scale * 100 <= 1000);
+  const near = zoom(view, 2, 300, 200, view.scale);
+  const before = (300 - view.x) / view.scale;
+  assert.ok(Math.abs((300 - near.x) / near.scale - before) < 1e-9);
+  assert.ok(kept({ ...view, x: 1e6 }, world, 1000, 600).x < 1000);
+});
+
+test("pods fit into their cell", () => {
+  for (const [n, wide, tall] of [[1, 100, 60], [30, 100, 60], [110, 90, 40], [250, 60, 30]]) {
+    const { side, columns } = podGrid(n, wide, tall);
+    assert.ok(columns * side <= wide + 1e-6);
+    assert.ok(Math.ceil(n / columns) * side <= tall + side, `${n}`);
+  }
+});
+
+test("after a what-if pods are where it says, and the cluster before is as it was", () => {
+  const before = two();
+  const { cluster, moves } = aftermath(before, {
+    changes: ["drain n1"], ok: false, moves: [{ pod: "default/a", owner: "", from: "n1", to: "n2" }], starts: [{ pod: "default/c", owner: "", node: "new-1", new: false }],
+    stuck: [{ pod: "default/b", owner: "", from: "n1", state: "pending", reason: "" }], evictions: [], deleted: [], commands: [], notes: [],
+    before: { nodes: { total: 2, usable: 2 }, running: 2, pending: 1 }, after: { nodes: { total: 3, usable: 2 }, running: 2, pending: 1 },
+  });
+  assert.deepEqual(moves, [{ from: 0, to: 1 }]);
+  assert.equal(cluster.used.pods[1], 1);
+  assert.equal(cluster.nodes.name[2], "new-1");
+  assert.equal(cluster.waiting.size, 1);
+  assert.equal(cluster.nodes.columns.flags[0] & 2, 2);
+  assert.equal(before.used.pods[0], 2);
+  assert.equal(before.nodes.columns.flags[0] & 2, 0);
+});
+
+test("listeners are told once a picture", () => {
+  const waiting = [];
+  const store = new Store({}, (work) => waiting.push(work));
+  let told = 0;
+  store.subscribe(() => told++);
+  store.set({ frame: 1 });
+  store.set({ frame: 2 });
+  waiting.forEach((work) => work());
+  assert.equal(told, 1);
+  assert.equal(store.state.frame, 2);
+});
