@@ -186,7 +186,7 @@ def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width, tmp_pa
             page.get_by_text("everything that runs").wait_for()
         here.shot(f"6-{name}-{scheme}-{width}", tmp_path)
     there = tab(story, scheme=scheme, width=width, height=844 if width < 500 else 900)
-    there.go("#/time?with=seed+7").get_by_text("seed 7").first.wait_for()
+    there.go("#/time?with=seed+7").locator(".one").get_by_text("seed 7").wait_for()
     there.shot(f"6-time-{scheme}-{width}", tmp_path)
 
     assert here.page.evaluate("document.documentElement.dataset.theme") == scheme

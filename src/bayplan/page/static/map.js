@@ -21,6 +21,14 @@ import { cpu, memory, percent } from "./units.js";
  * @property {Move[]} [moves]
  */
 
+const order = new Intl.Collator("en", { numeric: true });
+
+/** Numbers in names count as numbers; names of one length need no such care. @param {string} a @param {string} b */
+function byName(a, b) {
+  if (a.length === b.length) return a < b ? -1 : a > b ? 1 : 0;
+  return order.compare(a, b);
+}
+
 export class MapCanvas {
   /** @param {{label: string, select: (slot: number) => void}} hooks */
   constructor(hooks) {
@@ -70,8 +78,7 @@ export class MapCanvas {
     const before = this.scene;
     let plan = before?.layout;
     if (!plan || key !== this.key || before?.cluster !== cluster) {
-      const order = new Intl.Collator("en", { numeric: true });
-      const names = [...slots].sort((a, b) => order.compare(name[a], name[b]));
+      const names = [...slots].sort((a, b) => byName(name[a], name[b]));
       const groups = options.group ? gather(names, (slot) => cluster.label(slot, options.group)) : [{ name: "", slots: names }];
       plan = layout(groups, width - 32, height - 32);
       this.key = key;
