@@ -150,6 +150,46 @@ async def _serve(options: "Options", kubeconfig: str, master: str) -> None:  # t
 
 
 @command.command()
+@click.argument("what")
+@click.option("--server", default="", help="URL of the scheduler; from CONFIG_BASE if unset.")
+@click.option("--config-base", type=DIRECTORY, help="Directory of the files; CONFIG_BASE if unset.")
+@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The bearer token of the HTTP API.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.pass_context
+def why(
+    ctx: click.Context,
+    what: str,
+    server: str,
+    config_base: Path | None,
+    token_file: Path | None,
+    output: str,
+) -> None:
+    """Tell why WHAT fits or does not: the id of an allocation, or a file with a request.
+
+    Shows how many sites each filter left, how many replicas fit together, and the nearest site
+    with what it misses. Nothing is reserved. Exits with 1 when not all replicas fit.
+    """
+    import json
+
+    import msgspec
+
+    from bayplan.global_scheduler import files
+    from bayplan.global_scheduler.ask import ask_why
+    from bayplan.global_scheduler.why import lines
+
+    if not server:
+        server = f"http://127.0.0.1:{files.must_load(_base(config_base)).conf.port}"
+    token = token_file.read_text(encoding="utf-8").strip() if token_file else ""
+    found = ask_why(server, what, token)
+    if output == "json":
+        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+    else:
+        click.echo("\n".join(lines(found)))
+    ctx.exit(0 if found.fits >= found.replicas else 1)
+
+
+@command.command()
 def demo() -> None:
     """Run the two demos: an allocation over HTTP, and a VM pod through the API server."""
     import asyncio

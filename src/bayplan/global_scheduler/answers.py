@@ -9,10 +9,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from bayplan.global_scheduler.fields import Problem
 from bayplan.global_scheduler.ledger import Record
 from bayplan.global_scheduler.placer import NoSite
 from bayplan.global_scheduler.table import NO_POOL, SiteTable
+from bayplan.global_scheduler.why import Why
 
 INTERNAL = "GS.000001"
 BAD_URI = "GS.000008"
@@ -78,6 +81,11 @@ def no_site_body(why: NoSite) -> dict[str, Any]:
     body["reasons"] = dict(sorted(why.reasons.items()))
     body["by_site"] = dict(list(why.by_site.items())[:SITES_SHOWN])
     return body
+
+
+def why_body(why: Why | None) -> dict[str, Any]:
+    """The funnel and the nearest site, when they were asked for."""
+    return {} if why is None else {"explain": msgspec.to_builtins(why)}
 
 
 def site_body(table: SiteTable, row: int) -> dict[str, Any]:

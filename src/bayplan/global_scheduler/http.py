@@ -124,6 +124,7 @@ class Api:
         body = await read_body(request.scope, request.receive, MAX_BODY)
         problems: list[Problem] = []
         dry = _flag(request, "dry_run", problems)
+        explain = _flag(request, "explain", problems)
         ttl = self._reservation(request, problems)
         key = request.headers.get("idempotency-key", "")
         if len(key) > MAX_KEY:
@@ -137,14 +138,19 @@ class Api:
         )
         if problems + found:
             raise _BadRequest(problems + found)
-        if dry:
-            record = self.service.dry_run(allocation)
-            return _answer({"allocation": answers.allocation_body(record)})
-        with self.metrics.seconds.time():
-            record = await self.service.create(
-                allocation, key=key, fingerprint=fingerprint(allocation), ttl=ttl
-            )
-        return _answer({"allocation": answers.allocation_body(record)}, 201)
+        why = self.service.explain(allocation) if explain else None
+        try:
+            if dry:
+                record = self.service.dry_run(allocation)
+            else:
+                with self.metrics.seconds.time():
+                    record = await self.service.create(
+                        allocation, key=key, fingerprint=fingerprint(allocation), ttl=ttl
+                    )
+        except NoSiteError as refused:
+            return _answer(answers.no_site_body(refused.why) | answers.why_body(why), 409)
+        answer = {"allocation": answers.allocation_body(record)} | answers.why_body(why)
+        return _answer(answer, 200 if dry else 201)
 
     def _reservation(self, request: Request, problems: list[Problem]) -> float:
         """Seconds that the allocation is held without a commit; 0 commits at once."""
@@ -162,8 +168,14 @@ class Api:
 
     async def get(self, request: Request) -> Response:
         """GET /v1/allocations/{id}."""
-        record = self.service.get(request.path_params["id"])
-        return _answer({"allocation": answers.full_body(record)})
+        identity = request.path_params["id"]
+        record = self.service.get(identity)
+        problems: list[Problem] = []
+        explain = _flag(request, "explain", problems)
+        if problems:
+            raise _BadRequest(problems)
+        why = self.service.explain_placed(identity) if explain else None
+        return _answer({"allocation": answers.full_body(record)} | answers.why_body(why))
 
     async def release(self, request: Request) -> Response:
         """DELETE /v1/allocations/{id}."""

@@ -119,11 +119,11 @@ class Need:
         """Where one replica fits, by machines."""
         mask = self.sold(view)
         for group in self._groups:
-            vcpus, memory = self._free(view, group)
+            vcpus, memory = self.free(view, group)
             mask &= vcpus >= self._sum(self.vcpus, group, view)
             mask &= memory >= self._sum(self.memory, group, view)
         for choice, count in self.spot.items():
-            mask &= self._spot_offer(view, choice) >= count
+            mask &= self.spot_offer(view, choice) >= count
         if self._packed and mask.any():
             mask &= self._packs(view, np.ones(view.count, np.int64))
         return mask
@@ -132,11 +132,11 @@ class Need:
         """How many replicas fit, by machines; 0 where a flavor is not offered."""
         result = np.where(self.sold(view), UNLIMITED, 0)
         for group in self._groups:
-            vcpus, memory = self._free(view, group)
+            vcpus, memory = self.free(view, group)
             np.minimum(result, quotient(vcpus, self._sum(self.vcpus, group, view)), out=result)
             np.minimum(result, quotient(memory, self._sum(self.memory, group, view)), out=result)
         for choice, count in self.spot.items():
-            np.minimum(result, self._spot_offer(view, choice) // count, out=result)
+            np.minimum(result, self.spot_offer(view, choice) // count, out=result)
         return (
             self._most_packed(view, np.maximum(result, 0))
             if self._packed
@@ -174,7 +174,8 @@ class Need:
             mask &= left == 0
         return mask
 
-    def _free(self, view: SiteView, group: tuple[str, ...]) -> tuple[IntArray, IntArray]:
+    def free(self, view: SiteView, group: tuple[str, ...]) -> tuple[IntArray, IntArray]:
+        """What the pools of these types have free together."""
         keys = self.table.pools_of(*group)
         if not keys:
             nothing = np.zeros(view.count, np.int64)
@@ -194,7 +195,8 @@ class Need:
             total = total + _at_rows(amounts[kind], view)
         return total
 
-    def _spot_offer(self, view: SiteView, choice: FlavorChoice) -> IntArray:
+    def spot_offer(self, view: SiteView, choice: FlavorChoice) -> IntArray:
+        """What each site still offers of a spot flavor."""
         if self._fake_spot or choice.spot is None:
             return np.full(view.count, FAKE_SPOT, np.int64)
         column = self.table.offers.get(offer_of(choice.flavor_id, choice.spot))
@@ -207,7 +209,7 @@ class Need:
         """
         taken: Takes = {}
         for machines in self.machines:
-            vcpus, memory = _at_row(machines.vcpus, row), _at_row(machines.memory, row)
+            vcpus, memory = at_row(machines.vcpus, row), at_row(machines.memory, row)
             left = machines.count if vcpus or memory else 0
             for key in self.table.pools_of(machines.kind):
                 source = self.table.pools[key].sources.get(row)
@@ -243,7 +245,8 @@ def _at_rows(amount: Amount, view: SiteView) -> Amount:
     return view.take(amount) if isinstance(amount, np.ndarray) else amount
 
 
-def _at_row(amount: Amount, row: int) -> int:
+def at_row(amount: Amount, row: int) -> int:
+    """An amount at one row of the table."""
     return int(amount[row]) if isinstance(amount, np.ndarray) else amount
 
 

@@ -87,6 +87,16 @@ def _schemas() -> dict[str, Any]:
     )
     selected = _object({"node_id": _TEXT, "region": _TEXT, "availability_zone": _TEXT})
     placed = _object({"id": _ID, "resource_groups": _list(_object({"selected": selected}))})
+    why = _object(
+        {
+            "sites": {"type": "integer"},
+            "funnel": _list({"type": "object"}),
+            "replicas": {"type": "integer"},
+            "fits": {"type": "integer"},
+            "nearest": {"type": "object"},
+        },
+        ("sites", "funnel", "replicas", "fits"),
+    )
     error = _object(
         {
             "error_code": _TEXT,
@@ -95,12 +105,13 @@ def _schemas() -> dict[str, Any]:
             "sites": {"type": "integer"},
             "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
             "by_site": {"type": "object", "additionalProperties": _TEXT},
+            "explain": why,
         },
         ("error_code", "error_message"),
     )
     return {
         "AllocationRequest": _object({"allocation": wanted}, ("allocation",)),
-        "AllocationAnswer": _object({"allocation": placed}, ("allocation",)),
+        "AllocationAnswer": _object({"allocation": placed, "explain": why}, ("allocation",)),
         "AllocationList": _object({"allocations": _list(placed)}, ("allocations",)),
         "SiteList": _object({"sites": _list({"type": "object"})}, ("sites",)),
         "Error": error,
@@ -138,8 +149,10 @@ def document() -> dict[str, Any]:
         "in": "header",
         "schema": {"type": "string", "maxLength": 255},
     }
+    explain = {"name": "explain", "in": "query", "schema": {"type": "boolean"}}
     queries = [
         {"name": "dry_run", "in": "query", "schema": {"type": "boolean"}},
+        explain,
         {"name": "reserve", "in": "query", "schema": {"type": "boolean"}},
         {
             "name": "ttl_seconds",
@@ -164,7 +177,8 @@ def document() -> dict[str, Any]:
         "parameters": [identity],
         "get": {
             "operationId": "getAllocation",
-            "responses": _answers(schema="AllocationAnswer", errors=(401, 404)),
+            "parameters": [explain],
+            "responses": _answers(schema="AllocationAnswer", errors=(400, 401, 404)),
         },
         "delete": {
             "operationId": "releaseAllocation",

@@ -6,7 +6,7 @@ equal scores go to the smaller site id.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -131,18 +131,24 @@ class Placer:
     ) -> tuple[list[Verdict], BoolArray]:
         feasible = np.ones(view.count, np.bool_)
         verdicts = []
-        for name, plugin in self.filters:
-            verdict: Verdict = plugin.filter(state, allocation, view)  # type: ignore[attr-defined]
-            verdict.check(view.count, name)
+        for _, verdict in self.verdicts(state, allocation, view):
             verdicts.append(verdict)
             if not verdict.passes_all:
                 feasible &= verdict.mask
                 if not feasible.any():
                     break
-        if state.get(PLAN) is None:  # a policy without the Flavor filter still needs flavors
-            self._flavor.filter(state, allocation, view)
-            feasible &= state.read(PLAN, FlavorPlan).choice >= 0
         return verdicts, feasible
+
+    def verdicts(
+        self, state: CycleState, allocation: Allocation, view: SiteView
+    ) -> Iterator[tuple[str, Verdict]]:
+        """What each filter says, in order."""
+        for name, plugin in self.filters:
+            verdict: Verdict = plugin.filter(state, allocation, view)  # type: ignore[attr-defined]
+            verdict.check(view.count, name)
+            yield name, verdict
+        if state.get(PLAN) is None:  # a policy without the Flavor filter still needs flavors
+            yield self._flavor.name, self._flavor.filter(state, allocation, view)
 
     def _rank(
         self, state: CycleState, allocation: Allocation, view: SiteView, feasible: BoolArray

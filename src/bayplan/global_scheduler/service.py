@@ -29,6 +29,7 @@ from bayplan.global_scheduler.placer import NoSite, Placement, Placer
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.supervise import keep
 from bayplan.global_scheduler.table import SiteTable
+from bayplan.global_scheduler.why import Why, explain
 from bayplan.store import Compacted, Conflict, NotFound, Store, StoreError
 
 log = structlog.get_logger(__name__)
@@ -150,6 +151,21 @@ class Allocations:
     def replace_inventory(self, inventory: Inventory) -> None:
         """Take over a new inventory between two decisions."""
         self.ledger.replace_table(SiteTable(inventory))
+
+    def explain(self, allocation: Allocation) -> Why:
+        """Tell why an allocation would be placed now, or not."""
+        return explain(self.placer, self.table, allocation)
+
+    def explain_placed(self, identity: str) -> Why:
+        """The same for one that is placed, as if it were not."""
+        record = self.get(identity)
+        for group in record.groups:
+            self.table.apply(group.charges, -1)
+        try:
+            return self.explain(record.allocation)
+        finally:
+            for group in record.groups:
+                self.table.apply(group.charges)
 
     def dry_run(self, allocation: Allocation) -> Record:
         """Decide without reserving anything."""

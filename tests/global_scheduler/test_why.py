@@ -1,0 +1,99 @@
+import asyncio
+import json
+
+import msgspec
+from click.testing import CliRunner
+
+from bayplan.cli.global_ import command
+from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
+from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.run import running
+from bayplan.global_scheduler.stack import RegionChoice
+from bayplan.global_scheduler.table import SiteTable
+from bayplan.global_scheduler.why import Missing, explain, lines
+from tests.global_scheduler.sites import ask, three_sites
+from tests.global_scheduler.test_http import allocation, client  # noqa: F401
+from tests.global_scheduler.test_run import conf, options  # noqa: F401
+
+PLACER = Placer(DEFAULT_POLICY, in_tree_registry())
+
+
+def why(request, inventory=None):
+    return explain(PLACER, SiteTable(inventory or three_sites()), request)
+
+
+def test_the_funnel_counts_what_each_filter_leaves():
+    found = why(ask(1, count=100, selector={"regions": (RegionChoice("regA"),)}))
+
+    stages = {stage.filter: (stage.sites, stage.left, stage.reasons) for stage in found.funnel}
+    region = {"site(s) weren't in the requested regions and zones": 1}
+    assert (3, 2, region) == stages["regionandaz"]
+    assert (2, 0, {"Insufficient machines of the requested flavors": 2}) == stages["Flavor"]
+    assert (0, 0, {}) == stages["Volume"]
+
+
+def test_the_nearest_site_misses_what_would_make_it_fit():
+    request = ask(1, flavors=("f4",), count=7)
+    found = why(request)
+
+    near = found.nearest
+    assert ("s-a", ("f4",)) == (near.site, near.flavors)
+    assert (Missing("vcpus of type gp", 28, 24), Missing("addresses", 7, 6)) == near.missing
+    assert [
+        "0 of 1 replicas fit together",
+        "nearest: s-a (regA, az1) with f4",
+        "  vcpus of type gp: needs 28, has 24, 4 short",
+        "  addresses: needs 7, has 6, 1 short",
+    ] == list(lines(found))[-4:]
+    a, *hosts = three_sites().hosts
+    pool, *pools = three_sites().eip_pools
+    more = three_sites(
+        hosts=(msgspec.structs.replace(a, vcpus=a.vcpus + 4), *hosts),
+        eip_pools=(msgspec.structs.replace(pool, size=pool.size + 1), *pools),
+    )
+    [placed] = PLACER.decide(SiteTable(more), request)
+    assert "s-a" == placed.site_id
+
+
+def test_how_many_replicas_fit_together_is_what_a_decision_gives():
+    found = why(ask(9))
+
+    assert isinstance(PLACER.decide(SiteTable(three_sites()), ask(found.fits + 1)), NoSite)
+    assert found.fits == len(PLACER.decide(SiteTable(three_sites()), ask(found.fits)))
+    assert found.nearest is None
+
+
+async def test_the_answer_explains_on_request(client):  # noqa: F811
+    path = "/v1/allocations?explain=true"
+    refused = await client.post(path, json=allocation(resource={"count": 5000}))
+    placed = await client.post(path, json=allocation())
+    plain = await client.post("/v1/allocations", json=allocation())
+    one = f"/v1/allocations/{placed.json()['allocation']['id']}"
+
+    assert 409 == refused.status_code
+    assert "site1" == refused.json()["explain"]["nearest"]["site"]
+    assert (201, 1) == (placed.status_code, placed.json()["explain"]["fits"])
+    assert "explain" not in plain.json()
+    before = (await client.get("/v1/sites")).json()
+    assert 1 == (await client.get(f"{one}?explain=true")).json()["explain"]["fits"]
+    assert before == (await client.get("/v1/sites")).json()
+
+
+async def test_why_on_the_command_line(conf, tmp_path):  # noqa: F811
+    big = tmp_path / "big.json"
+    big.write_text(json.dumps(allocation(resource={"count": 5000})))
+    async with running(options(conf, store="memory")) as scheduler:
+        server = ["--server", f"http://127.0.0.1:{scheduler.port}"]
+
+        def run(*arguments):
+            return CliRunner().invoke(command, ["why", *arguments, *server])
+
+        small = await asyncio.to_thread(run, str(conf / "sample_allocation_req_body.json"))
+        large = await asyncio.to_thread(run, str(big))
+        missing = await asyncio.to_thread(run, "no-such-id")
+    away = await asyncio.to_thread(run, "no-such-id")
+
+    assert (0, True) == (small.exit_code, "1 of 1 replicas fit together" in small.output)
+    assert (1, True) == (large.exit_code, "nearest: site1 (region1, az1)" in large.output)
+    assert 'there is no allocation "no-such-id"' in str(missing.exception)
+    assert "bayplan global serve" in str(away.exception)
