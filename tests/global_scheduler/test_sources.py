@@ -215,17 +215,17 @@ HOSTS = (
     Host("r", "y", "gp", 10, 10),
     Host("r", "y", "gp", 8, 40, site="m"),
 )
-POOLS = (EipPool("r", "ip", 7), EipPool("r", "other", 3))
-VOLUMES = (VolumePool("r", "z", "SAS", 200), VolumePool("r", "y", "SAS", 120))
+POOLS = (EipPool("r", "ip", 9), EipPool("r", "other", 3))
+VOLUMES = (VolumePool("r", "z", "SAS", 50), VolumePool("r", "y", "SAS", 40))
 TOTALS = {
     "hosts/r/z/gp": (12, 20),
     "hosts/r/z/gp||hi": (8, 30),
     "hosts/r/y/hi": (6, 12),
     "hosts/r/y/gp": (10, 10),
     "own/m/gp": (8, 40),
-    "volumes/r/z/SAS": (200,),
-    "volumes/r/y/SAS": (120,),
-    "eips/r/ip": (7,),
+    "volumes/r/z/SAS": (50,),
+    "volumes/r/y/SAS": (40,),
+    "eips/r/ip": (9,),
     "eips/r/other": (3,),
     "spot/a/f2/delay/6h": (2,),
     "spot/m/f2/delay/6h": (3,),
