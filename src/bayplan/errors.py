@@ -11,6 +11,12 @@ in their own `errors.py`. Commands turn a BayplanError into one line on stderr a
 """
 
 import errno
+import traceback
+from pathlib import Path
+
+_CALLERS = tuple(
+    str(Path(__file__).parent / name) for name in ("framework", "engine", "scheduler", "extender")
+)
 
 
 class BayplanError(Exception):
@@ -39,3 +45,18 @@ class DecodeError(BayplanError):
 
 class PluginError(BayplanError):
     """A plugin raised, or returned what its extension point does not allow."""
+
+
+def with_place(error: BaseException) -> str:
+    """The text of what others' code raised, with the file and line of that code at its end."""
+    text = str(error)
+    if isinstance(error, SyntaxError):
+        return text  # it names its own place
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [
+        frame for frame in frames if not frame.filename.startswith((*_CALLERS, "<frozen importlib"))
+    ]
+    if not outside:
+        return text  # the call itself failed: wrong parameters, say
+    own = [frame for frame in outside if frame.filename == outside[0].filename][-1]
+    return f"{text} ({Path(own.filename).name}:{own.lineno})"

@@ -307,3 +307,15 @@ def test_modules_named_by_the_user_offer_their_plugins():
         del sys.modules["bayplan_test_plugins"]
     with pytest.raises(ConfigError, match='loading plugin module "no_such_module_here"'):
         from_modules(["no_such_module_here"])
+
+
+def test_what_a_plugin_raises_is_told_with_file_and_line():
+    def look_up(*args):
+        return {}["rack"]
+
+    broken = Fake("Mine", filter=look_up)
+
+    status = call_filter(profile("filter", broken), broken, CycleState(), POD, table())
+
+    line = look_up.__code__.co_firstlineno + 1
+    assert f"raised KeyError in filter: 'rack' (test_profile.py:{line})" in str(status.error)

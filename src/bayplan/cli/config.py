@@ -69,35 +69,46 @@ def validate(
     gates = parse_gates(feature_gates, parse_version(emulated_version))
     try:
         loaded = load_file(file, gates)
-        _build(loaded.config, gates, modules)
-    except InvalidConfig as problem:
-        for text in problem.problems:
+        config, warnings = loaded.config, loaded.warnings
+        problems: list[str] = []
+    except InvalidConfig as invalid:
+        if invalid.config is None:
+            raise
+        config, warnings, problems = invalid.config, invalid.warnings, list(invalid.problems)
+    problems += [text for text in _build(config, gates, modules) if text not in problems]
+    for text in warnings:
+        click.echo(f"warning: {text}", err=True)
+    if problems:
+        for text in problems:
             click.echo(f"{file}: {text}", err=True)
-        number = len(problem.problems)
+        number = len(problems)
         click.echo(f"error: {file} has {number} problem{'s' if number > 1 else ''}", err=True)
         ctx.exit(1)
-    for text in loaded.warnings:
-        click.echo(f"warning: {text}", err=True)
-    names = ", ".join(profile.scheduler_name for profile in loaded.config.profiles)
-    extenders = len(loaded.config.extenders)
+    names = ", ".join(profile.scheduler_name for profile in config.profiles)
+    extenders = len(config.extenders)
     click.echo(f"{file}: valid; profiles: {names}; extenders: {extenders}")
 
 
 def _build(
     config: KubeSchedulerConfiguration, gates: FeatureGates, modules: tuple[str, ...]
-) -> None:
-    """Put every profile together, as the scheduler would; raise InvalidConfig if one cannot."""
-    from bayplan.config import InvalidConfig
+) -> list[str]:
+    """Put every profile together, as the scheduler would; return what is wrong with each."""
+    import msgspec
+
     from bayplan.engine.cache import Cache
     from bayplan.engine.engine import Engine
     from bayplan.errors import ConfigError
     from bayplan.scheduler.extensions import load_registry
 
     registry = load_registry(modules)
-    try:
-        Engine.build(config, registry, Cache(gates=gates), gates=gates)
-    except ConfigError as problem:
-        raise InvalidConfig([str(problem)]) from problem
+    problems = []
+    for profile in config.profiles:
+        alone = msgspec.structs.replace(config, profiles=(profile,))
+        try:
+            Engine.build(alone, registry, Cache(gates=gates), gates=gates)
+        except ConfigError as problem:
+            problems.append(str(problem))
+    return problems
 
 
 @command.command("convert")

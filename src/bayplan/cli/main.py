@@ -8,6 +8,7 @@ import importlib
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from bayplan import __version__
 from bayplan.errors import BayplanError
@@ -17,6 +18,7 @@ COMMANDS = {
     "backup": "copy an API server's data, also while it runs",
     "bench": "measure the engine",
     "capacity": "tell how many more pods fit, and what ends it",
+    "completion": "print what makes a shell complete bayplan's words",
     "config": "print, validate and convert scheduler configuration",
     "conformance": "replay recorded answers of the real parts and compare",
     "demo": "place a small workload and tell why",
@@ -51,6 +53,15 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"bayplan.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # By the table: the inherited one would import every command for its help.
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in sorted(COMMANDS.items())
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.cli.ticking import ticking
 from bayplan.errors import BayplanError
 
 if TYPE_CHECKING:
@@ -69,18 +71,19 @@ def run(
     for script in scripts:
         if output == "text" and out is None:
             click.echo(f"=== {script.name} ({script.path})")
-        if against is not None:
-            results.append(_against(script, against, most))
-        else:
-            result = script.run(
-                seed=seed,
-                config=given,
-                faithful=faithful,
-                real_time=real_time,
-                limit=most,
-                echo=_progress,
-            )
-            results.append(result)
+        with ticking(_say) if real_time or against is not None else nullcontext():
+            if against is not None:
+                results.append(_against(script, against, most))
+            else:
+                result = script.run(
+                    seed=seed,
+                    config=given,
+                    faithful=faithful,
+                    real_time=real_time,
+                    limit=most,
+                    echo=_say if real_time else _progress,
+                )
+                results.append(result)
         if output == "text" and out is None:
             click.echo(_text(results[-1], timeline))
     if output != "text" or out is not None:
@@ -115,7 +118,7 @@ def _against(script: Script, kubeconfig: str, limit: float | None) -> Result:
                 limit=limit or script.limit,
                 seed=script.settings.seed,
                 name=script.name,
-                echo=_progress,
+                echo=_say,
             )
         finally:
             await client.close()
@@ -126,7 +129,12 @@ def _against(script: Script, kubeconfig: str, limit: float | None) -> Result:
 def _progress(text: str) -> None:
     """Show what a scenario says while it runs, to people only: the timeline has it too."""
     if sys.stderr.isatty():
-        click.echo(f"  … {text}", err=True)
+        _say(text)
+
+
+def _say(text: str) -> None:
+    """Show what goes on to whoever waits in real time."""
+    click.echo(f"  … {text}", err=True)
 
 
 def _text(result: Result, timeline: str) -> str:

@@ -26,7 +26,8 @@ import msgspec
 import structlog
 
 from bayplan.api import strip_nulls
-from bayplan.client.errors import ApiError, ClientError, Gone, error_from
+from bayplan.client.errors import ApiError, ClientError, Gone, TransportError, error_from
+from bayplan.client.outage import Outage
 from bayplan.client.resources import Resource
 from bayplan.client.rest import Client
 
@@ -144,13 +145,16 @@ class Informer(Generic[T]):
         optional: bool = False,
         keep_texts: bool = False,
         transform: Callable[[T], T] | None = None,
+        outage: Outage | None = None,
     ) -> None:
         """`optional`: a server without this resource (404, 403) counts as synced and empty.
 
         `keep_texts`: also keep the JSON of each object, for those who pass whole objects on.
         `transform`: what is kept and told instead of an object, to save memory, say; it must keep
         name, namespace and version.
+        `outage`: shared by informers of one server, so that its absence is told once.
         """
+        self._outage = outage or Outage()
         self._transform = transform
         self.texts: dict[str, bytes] | None = {} if keep_texts else None
         self.resource = resource
@@ -215,11 +219,19 @@ class Informer(Generic[T]):
                 if isinstance(problem, msgspec.DecodeError) or TOO_NEW in str(problem):
                     # What was lost, or the past of a restored server, is found by a list.
                     self.last_version, self._fresh_list = "", True
-                tell = log.debug if self.has_synced else log.warning
-                tell("list or watch failed", resource=self.resource.plural, err=str(problem))
+                self._tell(problem, again=backoff > 0)
                 backoff = min(max(backoff * 2, BACKOFF_FIRST), BACKOFF_LIMIT)
             if backoff:
                 await asyncio.sleep(backoff * (1.0 + self._jitter()))
+
+    def _tell(self, problem: Exception, *, again: bool) -> None:
+        """Log a failure; a connection that broke is worth a line only if it cannot be made anew."""
+        if isinstance(problem, TransportError):
+            if again or not self.has_synced:
+                self._outage.failed(problem)
+            return
+        tell = log.debug if self.has_synced else log.warning
+        tell("list or watch failed", resource=self.resource.plural, err=str(problem))
 
     def _absent(self, problem: Exception) -> bool:
         return self._optional and isinstance(problem, ApiError) and problem.code in (403, 404)
@@ -242,6 +254,7 @@ class Informer(Generic[T]):
                 limit=PAGE if self._fresh_list or token else 0,
                 continue_=token,
             )
+            self._outage.over()
             meta, items = self._read_list(raw)
             for item in items:
                 fresh[_key(item)] = item if self._transform is None else self._transform(item)
@@ -325,6 +338,7 @@ class Informer(Generic[T]):
         )
         async for lines in events:
             self._watching.set()
+            self._outage.over()
             if lines:
                 self._apply(lines)
 

@@ -5,14 +5,20 @@ Each helper returns one text that begins with the path of the field, such as
 carries the whole list, so that a user sees every problem at once.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bayplan.config.duration import Duration
 from bayplan.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bayplan.config.types import KubeSchedulerConfiguration
 
 _NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _NAME_RULE = (
@@ -40,8 +46,15 @@ _DNS_RULE = (
 class InvalidConfig(ConfigError):
     """A configuration with one or more problems; `problems` lists them all."""
 
-    def __init__(self, problems: Sequence[str], source: str = "") -> None:
-        """`source` names the file, where there is one."""
+    def __init__(
+        self,
+        problems: Sequence[str],
+        source: str = "",
+        config: KubeSchedulerConfiguration | None = None,
+    ) -> None:
+        """`source` names the file, where there is one; `config` is what could be read of it."""
+        self.config = config
+        self.warnings: tuple[str, ...] = ()
         self.problems = tuple(dict.fromkeys(problems))
         text = self.problems[0] if len(self.problems) == 1 else f"[{', '.join(self.problems)}]"
         super().__init__(f'loading configuration "{source}": {text}' if source else text)

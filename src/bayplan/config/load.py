@@ -43,7 +43,9 @@ def load_file(
     try:
         return load(_read(path), gates, read_config_map)
     except InvalidConfig as problem:
-        raise InvalidConfig(problem.problems, str(path)) from problem
+        named = InvalidConfig(problem.problems, str(path), problem.config)
+        named.warnings = problem.warnings
+        raise named from problem
     except (DecodeError, ConfigError) as problem:
         raise ConfigError(f'loading configuration "{path}": {problem}') from problem
 
@@ -68,7 +70,12 @@ def load(
     """Load YAML or JSON text."""
     warnings: list[str] = []
     document = _document(data, read_config_map, warnings)
-    return Loaded(from_data(document, gates), tuple(warnings))
+    warnings += _zero_weights(document)
+    try:
+        return Loaded(from_data(document, gates), tuple(warnings))
+    except InvalidConfig as problem:
+        problem.warnings = tuple(warnings)
+        raise
 
 
 def _document(
@@ -82,6 +89,25 @@ def _document(
     return document
 
 
+def _zero_weights(document: Mapping[str, Any]) -> list[str]:
+    """Name each weight of 0, which kube-scheduler takes for 1 without a word."""
+
+    def items(data: object, key: str) -> list[Any]:
+        found = data.get(key) if isinstance(data, Mapping) else None
+        return found if isinstance(found, list) else []
+
+    found = []
+    for i, profile in enumerate(items(document, "profiles")):
+        plugins = profile.get("plugins") if isinstance(profile, Mapping) else None
+        for point, group in plugins.items() if isinstance(plugins, Mapping) else ():
+            for j, plugin in enumerate(items(group, "enabled")):
+                if isinstance(plugin, Mapping) and plugin.get("weight") == 0:
+                    where = f"profiles[{i}].plugins.{point}.enabled[{j}].weight"
+                    name = plugin.get("name")
+                    found.append(f"{where}: 0 means 1; to switch {name} off, list it in disabled")
+    return found
+
+
 def from_data(
     document: Mapping[str, Any], gates: FeatureGates = DEFAULT_GATES
 ) -> KubeSchedulerConfiguration:
@@ -91,9 +117,12 @@ def from_data(
     _check_kind(body.pop("apiVersion", None), body.pop("kind", None))
     problems: list[str] = []
     config = decode(body, KubeSchedulerConfiguration, "", problems)
-    if problems:
-        raise InvalidConfig([f"strict decoding error: {problem}" for problem in problems])
-    return complete(config, gates)
+    if not problems:
+        return complete(config, gates)
+    # What could be read is looked at too: a person wants to hear of everything in one round.
+    config = set_defaults(config, gates)
+    found = [f"strict decoding error: {problem}" for problem in problems]
+    raise InvalidConfig(found + validate(config, gates), config=config)
 
 
 def complete(
@@ -103,7 +132,7 @@ def complete(
     config = set_defaults(config, gates)
     problems = validate(config, gates)
     if problems:
-        raise InvalidConfig(problems)
+        raise InvalidConfig(problems, config=config)
     return _leave_to_extenders(config)
 
 

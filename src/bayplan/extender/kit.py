@@ -31,7 +31,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from bayplan import origin
 from bayplan.api import Node, Pod, decode
-from bayplan.errors import BayplanError
+from bayplan.errors import BayplanError, with_place
 from bayplan.extender import answers, wire
 from bayplan.extender.body import BodyError, Receive, Send, read_body, respond
 
@@ -245,7 +245,7 @@ class Extender:
         except Exception as cause:  # the author's code: name it, count it, go on
             log.exception("extender function raised", extender=self.name, verb=verb)
             raise BayplanError(
-                f"{_name(function)} raised {type(cause).__name__}: {cause}"
+                f"{_name(function)} raised {type(cause).__name__}: {with_place(cause)}"
             ) from cause
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bayplan.errors import ConfigError
+from bayplan.errors import ConfigError, with_place
 from bayplan.framework import Registry, from_entry_points, from_modules, merge
 from bayplan.plugins import in_tree_registry
 
@@ -41,7 +41,7 @@ def _reload(name: str) -> None:
     try:
         importlib.reload(module)
     except (Exception, SystemExit) as problem:  # any code may run; the old plugins stay in use
-        raise ConfigError(f'reloading plugin module "{name}": {problem}') from problem
+        raise ConfigError(f'reloading plugin module "{name}": {with_place(problem)}') from problem
 
 
 def _from_file(path: Path) -> Registry:
@@ -54,7 +54,7 @@ def _from_file(path: Path) -> Registry:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as problem:  # any code may run at import
-        raise ConfigError(f'loading plugin file "{path}": {problem}') from problem
+        raise ConfigError(f'loading plugin file "{path}": {with_place(problem)}') from problem
     plugins = getattr(module, "PLUGINS", None)
     if not isinstance(plugins, Mapping) or not all(callable(item) for item in plugins.values()):
         raise ConfigError(

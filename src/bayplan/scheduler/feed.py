@@ -18,6 +18,7 @@ from bayplan.api import Object
 from bayplan.api.sharing import PodSharing
 from bayplan.client import Change, Client, Informer, Resource
 from bayplan.client import resources as r
+from bayplan.client.outage import Outage
 from bayplan.config import FeatureGates
 
 WATCH_PATIENCE = 5.0
@@ -77,6 +78,7 @@ class Feed:
         """`keep_texts`: keep the JSON of pods and nodes, which extenders are sent."""
         optional = _optional(gates)
         self.informers: dict[str, Informer[Object]] = {}
+        outage = Outage()
         for resource, kind in (*ALWAYS, *optional):
             transform: Callable[[Object], Object] | None = None
             if kind is api.Pod:
@@ -90,6 +92,7 @@ class Feed:
                 optional=(resource, kind) in optional,
                 keep_texts=keep_texts and kind in (api.Node, api.Pod),
                 transform=transform,
+                outage=outage,
             )
             informer.add_handler(deliver)
             self.informers[kind.KIND] = informer

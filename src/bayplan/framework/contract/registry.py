@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from bayplan.errors import ConfigError
+from bayplan.errors import ConfigError, with_place
 from bayplan.framework.contract.points import Plugin
 
 ENTRY_POINTS = "bayplan.plugins"
@@ -55,7 +55,7 @@ def from_modules(names: Iterable[str]) -> Registry:
         try:
             module = importlib.import_module(name)
         except (Exception, SystemExit) as problem:  # any code may run at import
-            raise ConfigError(f'loading plugin module "{name}": {problem}') from problem
+            raise ConfigError(f'loading plugin module "{name}": {with_place(problem)}') from problem
         plugins = getattr(module, "PLUGINS", None)
         if not isinstance(plugins, Mapping):
             raise ConfigError(

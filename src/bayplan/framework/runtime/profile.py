@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from bayplan.config import ExpandedPlugins, KubeSchedulerProfile, expand
-from bayplan.errors import ConfigError, PluginError
+from bayplan.errors import ConfigError, PluginError, with_place
 from bayplan.framework.contract.events import ActionType, ClusterEventWithHint, Resource, on
 from bayplan.framework.contract.points import POINTS, implements
 from bayplan.framework.contract.registry import Factory
@@ -93,8 +93,10 @@ class Profile:
         wanted = config.plugins.names()
         unknown = [name for name in wanted if name not in registry]
         if unknown:
+            names = ", ".join(f'"{name}"' for name in unknown)
+            what = f"plugin {names} is" if len(unknown) == 1 else f"plugins {names} are"
             raise ConfigError(
-                f'loading profile "{config.scheduler_name}": plugin "{unknown[0]}" is not '
+                f'loading profile "{config.scheduler_name}": {what} not '
                 f"registered; known plugins: {', '.join(sorted(registry))}"
             )
         plugins = {name: _make(name, registry, config, handle) for name in wanted}
@@ -132,7 +134,7 @@ class Profile:
         self.problems[(plugin, method)] += 1
         if not isinstance(error, PluginError):
             named = PluginError(
-                f'plugin "{plugin}" raised {type(error).__name__} in {method}: {error}'
+                f'plugin "{plugin}" raised {type(error).__name__} in {method}: {with_place(error)}'
             )
             named.__cause__ = error
             error = named
@@ -150,7 +152,7 @@ def _make(
         raise ConfigError(f'initializing plugin "{name}": {problem}') from problem
     except Exception as problem:
         raise ConfigError(
-            f'initializing plugin "{name}": {type(problem).__name__}: {problem}'
+            f'initializing plugin "{name}": {type(problem).__name__}: {with_place(problem)}'
         ) from problem
     if getattr(plugin, "name", None) != name:
         raise ConfigError(
