@@ -124,7 +124,7 @@ def test_the_example_runs():
 
     assert 0 == result.exit_code
     assert "scenario: all nodes created" in result.output
-    assert "scenario: pod1 is bound to \n" in result.output
+    assert "scenario: pod1 is bound to no node: all nodes are unschedulable\n" in result.output
 
 
 @pytest.mark.parametrize(
