@@ -117,6 +117,9 @@ def test_demo_places_explains_and_ends_in_time():
     code, out, err = bayplan("demo", "--plain")
 
     assert code == 0, err
+    first, _, out = out.partition("The first of these was done: first is now on north-1.")
+    assert "1. uncordon north-1  ->  north-1" in first
+    assert "= identical to what your scheduler says" in first
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert {"web-1", "web-6", "cache", "db-3", "train", "urgent", "giant"} <= set(rows)
     assert "north-gpu" in rows["train"]

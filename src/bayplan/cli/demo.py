@@ -1,13 +1,15 @@
 """`bayplan demo`: a cluster, a workload, and a table that says where each pod went and why.
 
-Starts what `bayplan up` starts, but in memory and on a port of its own, places a small mixed
-workload (see `demo_workload`), prints the table and ends. The words in the last column are taken
-from the records that the scheduler keeps of its attempts; nothing is computed for show.
+Starts what `bayplan up` starts, but in memory and on a port of its own, explains a pod that waits
+and does what helps (see `demo_why`), places a small mixed workload (see `demo_workload`), prints
+the table and ends. The words in the last column are taken from the records that the scheduler keeps
+of its attempts; nothing is computed for show.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -44,6 +46,7 @@ def command(plain: bool) -> None:
 
 async def _demo() -> tuple[list[Row], str]:
     from bayplan.apiserver.serving import Settings
+    from bayplan.cli import demo_why
     from bayplan.cli import demo_workload as workload
     from bayplan.cli.nodes import add_nodes
     from bayplan.client.resources import PODS, PRIORITY_CLASSES
@@ -59,15 +62,50 @@ async def _demo() -> tuple[list[Row], str]:
     ) as cluster:
         for item in workload.classes():
             await cluster.client.create(PRIORITY_CLASSES, item)
-        await add_nodes(cluster.client, workload.nodes())
-        waves = workload.waves()
+        await add_nodes(cluster.client, demo_why.cordon(workload.nodes()))
         uids: dict[str, str] = {}
+        await _first_scene(cluster, uids)
+        waves = workload.waves()
         for wave in waves:
             for pod in wave:
                 await cluster.client.create(PODS, pod, workload.NAMESPACE)
             await _settled(cluster, [_name(pod) for pod in wave], uids)
         names = [_name(pod) for wave in waves for pod in wave]
         return [_row(cluster, name, uids[name]) for name in names], _message(cluster, uids)
+
+
+async def _first_scene(cluster: LocalCluster, uids: dict[str, str]) -> None:
+    """A pod that waits, why, and what helps; it goes again before the workload comes."""
+    from bayplan.cli import demo_why
+    from bayplan.cli.demo_workload import NAMESPACE
+    from bayplan.client.resources import PODS
+    from bayplan.inspect.why.render import render
+
+    await cluster.client.create(PODS, demo_why.waiting_pod(), NAMESPACE)
+    await _settled(cluster, [demo_why.NAME], uids)
+    answer = await demo_why.explain(cluster)
+    click.echo(f"$ bayplan why {demo_why.NAME}")
+    click.echo("\n".join(render(answer)))
+    expected = await demo_why.do_first_fix(cluster, answer)
+    key = f"{NAMESPACE}/{demo_why.NAME}"
+    await _until(lambda: _node_of(cluster, key) == expected, f"{key} on {expected}")
+    click.echo(f"\nThe first of these was done: {demo_why.NAME} is now on {expected}.\n")
+    await cluster.client.delete(PODS, demo_why.NAME, NAMESPACE)
+    await _until(lambda: cluster.scheduler.pod(key) is None, f"the end of {key}")
+
+
+def _node_of(cluster: LocalCluster, key: str) -> str:
+    pod = cluster.scheduler.pod(key)
+    return pod.spec.node_name if pod is not None else ""
+
+
+async def _until(happened: Callable[[], bool], what: str) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAIT
+    while not happened():
+        if loop.time() > deadline:
+            raise BayplanError(f"the demo waited in vain for {what}")
+        await asyncio.sleep(0.02)
 
 
 def _name(pod: dict[str, object]) -> str:
