@@ -19,6 +19,16 @@ def run(steps: str, head: str = HEAD, **options):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        pytest.param(
+            f"{HEAD}  - at: 1h\n    pods: {{cpu: lots}}\n",
+            'cpu: must be an amount such as 2, 500m or 4Gi, not "lots"',
+            id="no amount",
+        ),
+        pytest.param(
+            f"{HEAD}  - nodes:\n      extra: {{example.com/gpu: many}}\n",
+            "must be an amount",
+            id="no amount of another resource",
+        ),
         pytest.param("kind: [", "x.yaml:2: did not find", id="not YAML"),
         pytest.param("- 1\n", "x.yaml:1: must be a map, not a list", id="a list"),
         pytest.param(

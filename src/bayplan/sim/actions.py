@@ -93,14 +93,22 @@ def _nodes_one(at: Located) -> Run:
         for key in ("cpu", "memory", "pods", "labels", "taints", "unschedulable", "images", "extra")
         if key in at
     }
-    for key in ("labels", "extra"):
-        if key in at:
-            at[key].map()
+    if "labels" in at:
+        at["labels"].map()
+    _check_amounts(at)
     bodies = [
         objects.node(pattern.replace("{i}", str(i)), zone=zones[(i - first) % len(zones)], **shape)  # type: ignore[arg-type]
         for i in range(first, first + count)
     ]  # fmt: skip
     return lambda client: client.create(bodies)
+
+
+def _check_amounts(at: Located) -> None:
+    for key in ("cpu", "memory"):
+        if key in at:
+            at[key].quantity()
+    for name in at["extra"].map() if "extra" in at else ():
+        at["extra"][name].quantity()
 
 
 def _pattern(at: Located, count: int, default: str) -> str:
@@ -115,9 +123,10 @@ def pod_shape(at: Located) -> dict[str, object]:
     shape = {key: at[key].value for key in POD_FIELDS if key in at and key != "spec"}
     if "lifetime" in at:
         shape["lifetime"] = at["lifetime"].duration()
-    for key in ("labels", "annotations", "extra"):
+    for key in ("labels", "annotations"):
         if key in at:
             at[key].map()
+    _check_amounts(at)
     return {**shape, **(at["spec"].map() if "spec" in at else {})}
 
 

@@ -7,13 +7,14 @@ wrong type, or for fields it must not have, raises ScenarioSyntaxError.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml as pyyaml
 
-from bayplan.api import yaml
+from bayplan.api import quantity, yaml
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.sim.errors import ScenarioError, ScenarioSyntaxError
 from bayplan.sim.objects import seconds
@@ -114,6 +115,14 @@ class Located:
         if not isinstance(self.value, bool):
             raise self.error(f"must be true or false, not {_show(self.value)}")
         return self.value
+
+    def quantity(self) -> str | int | float:
+        """An amount as Kubernetes writes them: 2, 500m, 4Gi."""
+        if not isinstance(self.value, bool) and isinstance(self.value, str | int | float):
+            with contextlib.suppress(DecodeError):
+                quantity.parse(self.value)
+                return self.value
+        raise self.error(f"must be an amount such as 2, 500m or 4Gi, not {_show(self.value)}")
 
     def duration(self, default: float | None = None) -> float:
         if self.value is None and default is not None:
