@@ -7,6 +7,7 @@ unless asked for, so that a deleted pod is gone at once.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 from collections.abc import Awaitable, Callable, Iterable
@@ -29,6 +30,7 @@ from bayplan.client.resources import (
     PRIORITY_CLASSES,
     STORAGE_CLASSES,
 )
+from bayplan.conformance.fuzz import minor
 from bayplan.testing.servers import Process, ServedCluster
 
 Json = dict[str, Any]
@@ -116,9 +118,12 @@ class World:
     def scheduler(self, name: str = "bayplan", config: Path | None = None) -> Process:
         """Start a scheduler; it ends with this world."""
         chosen = config or self.config()
-        kube = name == "kube-scheduler"
-        start = self.cluster.kube_scheduler if kube else self.cluster.bayplan_scheduler
-        self._schedulers.append(start(chosen))
+        if name == "kube-scheduler":
+            started = self.cluster.kube_scheduler(chosen)
+        else:  # decides as the real programs beside it do
+            version = minor(os.environ.get("KUBE_VERSION", "1.36.4"))
+            started = self.cluster.bayplan_scheduler(chosen, f"--emulated-version={version}")
+        self._schedulers.append(started)
         return self._schedulers[-1]
 
     # -- objects
