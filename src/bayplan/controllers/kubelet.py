@@ -8,6 +8,7 @@ A bound pod becomes Running `start-seconds` later. Pods say by annotations what 
     bayplan.dev/exit-code     with this code; other than 0 the pod fails, or restarts
     bayplan.dev/ready         "false": runs but never gets ready
 
+Without them a command that is only made of sleep, exit, true, false and echo is taken at its word.
 A pod being deleted is taken away `stop-seconds` later, at most its grace period. Options, by key
 `kubelet`: start-seconds 0.1, stop-seconds 0.1, lease-seconds 10 (beyond 1,000 nodes they are
 renewed less often, at least every 30 s; 0: neither leases nor heartbeats), all-nodes False.
@@ -23,6 +24,7 @@ from zlib import crc32
 from bayplan.apiserver.documents import KUBERNETES_VERSION
 from bayplan.client import AlreadyExists, Change, NotFound
 from bayplan.client.resources import LEASES, NODES, PODS
+from bayplan.controllers.commands import FOREVER, outcome
 from bayplan.controllers.objects import (
     Json,
     Object,
@@ -187,6 +189,8 @@ class Kubelet:
         asked = seconds_of(pod.metadata.deletion_timestamp) - grace
         wait = self._left(pod, "deleted", asked, min(self._stop, grace))
         if wait > 0:
+            for container in pod.spec.get("containers") or []:
+                self._tell(pod, "Killing", f"Stopping container {container.get('name')}")
             return wait
         if pod.metadata.finalizers:
             if not is_finished(pod):
@@ -210,7 +214,15 @@ class Kubelet:
             return self._start
         await self._status(pod, self._running_status(pod, node))
         self._left(pod, "started", self._kit.clock(), 0.0)
+        for container in pod.spec.get("containers") or []:
+            image = container.get("image", "")
+            self._tell(pod, "Pulled", f'Container image "{image}" already present on machine')
+            self._tell(pod, "Created", f"Container created: {container.get('name')}")
+            self._tell(pod, "Started", f"Container started: {container.get('name')}")
         return self._run_seconds(pod)
+
+    def _tell(self, pod: Object, reason: str, text: str) -> None:
+        self._kit.events.record(PODS, pod.metadata, reason, text, "kubelet")
 
     async def _go_on(self, pod: Object) -> float | None:
         """End a pod that runs for a limited time."""
@@ -272,11 +284,24 @@ class Kubelet:
                 return max(float(text), 0.0)
         except ValueError:
             return None
+        told = self._told(pod)
+        if told is not None:
+            return told[0] if told[0] != FOREVER else None
         owner = pod.metadata.controller
         return 1.0 if owner is not None and owner.kind == "Job" else None
 
+    def _told(self, pod: Object) -> tuple[float, int] | None:
+        """Return how long a pod runs and how it ends, if all its commands are clear."""
+        each = [outcome(container) for container in pod.spec.get("containers") or []]
+        clear = [item for item in each if item is not None]
+        if not clear or len(clear) < len(each):
+            return None
+        return max(seconds for seconds, _ in clear), max(code for _, code in clear)
+
     def _exit_code(self, pod: Object) -> int:
-        text = pod.metadata.annotations.get(EXIT_CODE, "0")
+        text = pod.metadata.annotations.get(EXIT_CODE, "")
+        if not text and (told := self._told(pod)) is not None and not pod.deleted:
+            return told[1]
         return int(text) if text.isdigit() else 0
 
     def _address(self, pod: Object) -> str:
