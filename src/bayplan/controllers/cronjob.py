@@ -78,6 +78,9 @@ class CronJobController:
         due = schedule.latest(since, now)
         upcoming = schedule.next(now)
         wait = min(upcoming - now, FAR) if upcoming is not None else None
+        if upcoming is None:
+            text = f"invalid schedule: {cron.spec.get('schedule')} : it names no moment"
+            self._tell(cron, "InvalidSchedule", text, warning=True)
         if due is None or not await self._may_start(cron, active):
             return wait
         if await self._start(cron, due, status):

@@ -54,7 +54,7 @@ def prepare_for_update(
     strategy = STRATEGIES.get((group, resource))
     if strategy is None:
         return
-    if subresource == "status":
+    if subresource in ("status", "approval"):
         _prepare_status(strategy, obj, old, now)
     elif subresource == "ephemeralcontainers":
         prepare_pod_ephemeral(obj, old)
