@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from bayplan.testing.servers import Cluster, kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import ServedCluster, kube_assets, start_embedded, start_kube
 
 CONNECTIONS = 64
 PODS = "/api/v1/namespaces/default/pods"
@@ -31,7 +31,7 @@ Request = tuple[str, str, bytes]
 class Connection:
     """One keep-alive HTTP/1.1 connection; as little work a request as Python allows."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ServedCluster) -> None:
         self.host = cluster.server.split("//")[1]
         self.token = cluster.token
         self.reader: asyncio.StreamReader
@@ -85,14 +85,14 @@ class Connection:
         self.writer.close()
 
 
-def processes(cluster: Cluster) -> list[int]:
+def processes(cluster: ServedCluster) -> list[int]:
     found = [cluster.apiserver]
     if hasattr(cluster, "etcd"):
         found.append(cluster.etcd)
     return [process.popen.pid for process in found]
 
 
-def cpu_seconds(cluster: Cluster) -> float:
+def cpu_seconds(cluster: ServedCluster) -> float:
     total = 0
     for pid in processes(cluster):
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -100,7 +100,7 @@ def cpu_seconds(cluster: Cluster) -> float:
     return total / TICKS
 
 
-def memory_megabytes(cluster: Cluster) -> float:
+def memory_megabytes(cluster: ServedCluster) -> float:
     total = 0
     for pid in processes(cluster):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -109,7 +109,7 @@ def memory_megabytes(cluster: Cluster) -> float:
     return total / 1024
 
 
-async def run_all(cluster: Cluster, requests: Iterable[Request]) -> int:
+async def run_all(cluster: ServedCluster, requests: Iterable[Request]) -> int:
     """Send requests on all connections, each as soon as its last answer came."""
     queue = iter(requests)
     done = 0
@@ -158,7 +158,7 @@ def binding(name: str, target: str) -> bytes:
 class Meter:
     """Wall and CPU time of one measurement."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ServedCluster) -> None:
         self.cluster = cluster
 
     async def per_operation(self, work: Callable[[], Awaitable[int]]) -> tuple[float, float]:
@@ -172,7 +172,7 @@ class Meter:
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def open_watches(cluster: Cluster, watchers: int) -> list[Connection]:
+async def open_watches(cluster: ServedCluster, watchers: int) -> list[Connection]:
     connections: list[Connection] = []
     for start in range(0, watchers, 50):
         batch = [Connection(cluster).open() for _ in range(min(50, watchers - start))]
@@ -183,7 +183,7 @@ async def open_watches(cluster: Cluster, watchers: int) -> list[Connection]:
     return connections
 
 
-async def watch_events(cluster: Cluster, connections: list[Connection], events: int) -> int:
+async def watch_events(cluster: ServedCluster, connections: list[Connection], events: int) -> int:
     """Create objects and wait until every watcher has seen them all."""
 
     async def read(connection: Connection) -> None:
@@ -205,7 +205,7 @@ async def watch_events(cluster: Cluster, connections: list[Connection], events: 
     return len(connections) * events
 
 
-async def measure(cluster: Cluster, options: argparse.Namespace) -> dict[str, float]:
+async def measure(cluster: ServedCluster, options: argparse.Namespace) -> dict[str, float]:
     found: dict[str, float] = {}
     meter = Meter(cluster)
     names = [f"p{number}" for number in range(options.pods)]
@@ -225,14 +225,14 @@ async def measure(cluster: Cluster, options: argparse.Namespace) -> dict[str, fl
     return found
 
 
-async def fill(cluster: Cluster, options: argparse.Namespace) -> None:
+async def fill(cluster: ServedCluster, options: argparse.Namespace) -> None:
     nodes = (("POST", "/api/v1/nodes", node(f"n{n}")) for n in range(options.memory_nodes))
     await run_all(cluster, nodes)
     more = options.memory_pods - options.pods
     await run_all(cluster, (("POST", PODS, pod(f"m{n}")) for n in range(more)))
 
 
-async def lists(cluster: Cluster, meter: Meter) -> dict[str, float]:
+async def lists(cluster: ServedCluster, meter: Meter) -> dict[str, float]:
     connection = await Connection(cluster).open()
 
     async def once() -> int:
@@ -246,7 +246,7 @@ async def lists(cluster: Cluster, meter: Meter) -> dict[str, float]:
     return {"list 10,000 pods ms": 1000 / rate, "list CPU ms": cost}
 
 
-def start_time(start: Callable[[], Cluster]) -> tuple[Cluster, float]:
+def start_time(start: Callable[[], ServedCluster]) -> tuple[ServedCluster, float]:
     began = time.perf_counter()
     cluster = start()
     return cluster, time.perf_counter() - began
@@ -263,7 +263,7 @@ def main() -> None:
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(65536, hard), hard))
-    starters: dict[str, Callable[[], Cluster]] = {}
+    starters: dict[str, Callable[[], ServedCluster]] = {}
     if options.only != "kube":
         starters["bayplan"] = start_embedded
     if options.only != "bayplan" and kube_assets() is not None:

@@ -39,7 +39,7 @@ import msgspec
 from bayplan.api import yaml
 from bayplan.client import ApiError, Client, Resource, connect, load_kubeconfig
 from bayplan.client.resources import EVENTS, NAMESPACES, NODES, PODS
-from bayplan.testing.servers import Cluster, Process, kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import Process, ServedCluster, kube_assets, start_embedded, start_kube
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES = 3
@@ -181,7 +181,7 @@ def memory_of(pid: int) -> float:
 class Bench:
     """One API server with its nodes, on which schedulers are measured one after the other."""
 
-    def __init__(self, cluster: Cluster, options: argparse.Namespace) -> None:
+    def __init__(self, cluster: ServedCluster, options: argparse.Namespace) -> None:
         self.cluster, self.options = cluster, options
         self.client = connect(load_kubeconfig(cluster.kubeconfig), qps=0, timeout=120.0)
         self._serial = 0
@@ -404,7 +404,7 @@ def _heading(options: argparse.Namespace) -> None:
     print(flush=True)
 
 
-async def measure(cluster: Cluster, options: argparse.Namespace) -> list[dict[str, Any]]:
+async def measure(cluster: ServedCluster, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Run everything that was asked for."""
     bench, rows = Bench(cluster, options), []
     await bench.nodes()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.testing.servers import (
-    Cluster,
+    ServedCluster,
     bayplan_command,
     kube_assets,
     start_embedded,
@@ -39,7 +39,7 @@ AT_ONCE = 3
 AT_ONCE_REAL = 2  # each has an etcd and a kube-apiserver of its own
 
 
-def replay(start: Callable[[], Cluster], scenarios: list[dict]) -> dict[str, list[str]]:
+def replay(start: Callable[[], ServedCluster], scenarios: list[dict]) -> dict[str, list[str]]:
     """Run scenarios one after the other on a new cluster; scenario id -> differences."""
     with start() as cluster:
         runner = Runner(str(cluster.kubeconfig), COMMAND)
@@ -53,7 +53,7 @@ def replay(start: Callable[[], Cluster], scenarios: list[dict]) -> dict[str, lis
             runner.close()
 
 
-def replay_all(start: Callable[[], Cluster], at_once: int = AT_ONCE) -> dict[str, list[str]]:
+def replay_all(start: Callable[[], ServedCluster], at_once: int = AT_ONCE) -> dict[str, list[str]]:
     groups = [SCENARIOS[i::at_once] for i in range(at_once)]
     with ThreadPoolExecutor(at_once) as pool:
         results = pool.map(lambda group: replay(start, group), groups)

@@ -62,6 +62,8 @@ class Backend:
         self.track_managers = track_managers
         """Whether ordinary writes keep `metadata.managedFields`; only simulations do without."""
         self._codecs: dict[tuple[str, str, str], Codec] = {}
+        self.whole_cluster = False
+        """Whether controllers and nodes run in this process, and so nobody else does."""
         self._second = (0, "")
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)

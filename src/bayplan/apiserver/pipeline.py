@@ -81,7 +81,7 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
         validation.prepare_for_create(kind.group, kind.resource, obj)
     if kind.resource == "certificatesigningrequests" and not kind.custom:
         _name_requester(request, obj)
-    if (kind.group, kind.resource) in UNATTENDED:
+    if _unattended(backend, kind):
         request.warnings.append(f"nothing in this cluster acts on {kind.kind} objects")
     causes = validation.validate_create(kind.group, kind.resource, obj)
     if kind.custom:
@@ -96,10 +96,9 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
         establish(backend, obj)
 
 
-# Kinds that are stored so that manifests with them can be applied, and that is all.
+# Kinds that are stored so that manifests with them can be applied, and that is all: the server
+# itself would have to act on the first, others on the second, who may run beside a lone server.
 UNATTENDED = {
-    ("networking.k8s.io", "ingresses"),
-    ("networking.k8s.io", "networkpolicies"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
@@ -107,6 +106,12 @@ UNATTENDED = {
     ("flowcontrol.apiserver.k8s.io", "flowschemas"),
     ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
 }
+LEFT_TO_OTHERS = {("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")}
+
+
+def _unattended(backend: Backend, kind: Kind) -> bool:
+    name = (kind.group, kind.resource)
+    return name in UNATTENDED or (backend.whole_cluster and name in LEFT_TO_OTHERS)
 
 
 def _name_requester(request: Request, obj: Object) -> None:

@@ -52,6 +52,7 @@ async def _beside(served: Running, controllers: list[str]) -> AsyncIterator[None
         return
     from bayplan.controllers.manager import beside, options_for
 
+    served.server.backend.whole_cluster = True
     options = options_for(served.authority)
     async with beside(served.server, served.token, controllers, options):
         yield

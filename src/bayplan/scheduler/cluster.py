@@ -79,6 +79,7 @@ async def local_cluster(
             manager = ControllerManager(
                 _client(served), names, options=options_for(served.authority)
             )
+            served.server.backend.whole_cluster = bool(names)
             async with manager.running():
                 await scheduler.wait_synced()
                 tasks.append(asyncio.create_task(scheduler.run()))
