@@ -211,6 +211,18 @@ def test_a_node_that_failed_the_filters_never_wins_however_low_the_totals(more):
     assert decision.node_name in ("b", "c")
 
 
+def test_a_nomination_follows_its_node_to_another_row():
+    engine = make_engine([node(name).build() for name in "abc"])
+    promised = make_pod("promised").req(cpu="8").priority(9).build()
+    engine.cache.nominator.add(engine.cache.infos.make(promised), "c")
+    assert 2 == engine.schedule(pod("p").req(cpu="1").build(), 0.0).feasible_nodes
+    engine.cache.remove_node("a")  # c takes its row
+
+    decision = engine.schedule(pod("q").req(cpu="1").build(), 0.0)
+
+    assert ("b", 1) == (decision.node_name, decision.feasible_nodes)
+
+
 def test_validate_sees_a_lost_term():
     engine = make_engine([node("a").build()])
     engine.cache.put(anti("db", "db", (HOST, "noisy=1"), at="a"))

@@ -23,7 +23,8 @@ class Promised:
     """What is remembered for one plan and priority."""
 
     def __init__(self) -> None:
-        self._nominations = -1
+        self._nominations = (-1, -1)
+        """Revision of nominations and nodes: either may give a promise to another row."""
         self._generation = -1
         self._promised: set[int] = set()
         self._pending: set[int] = set()
@@ -33,7 +34,8 @@ class Promised:
 
     def follow(self, cache: Cache) -> None:
         """Forget what may have changed."""
-        table, nominations = cache.table, cache.nominator.revision
+        table = cache.table
+        nominations = (cache.nominator.revision, table.nodes_revision)
         rows = table.changes.since(self._generation) if self._generation >= 0 else None
         if rows is None or self._nominations != nominations:
             found = (table.row_of(name) for name in cache.nominator.nodes())
