@@ -96,6 +96,11 @@ def test_an_oracle_that_ends_is_an_error_with_its_last_words(program):
         oracle.decide(case("fit", 1))
 
 
+def test_an_oracle_may_complain_as_much_as_it_likes(program):
+    with Oracle(program('sys.stderr.write("x" * 300_000)')) as oracle:
+        assert "nodes" in oracle.decide(case("fit", 1))
+
+
 def test_a_missing_oracle_says_how_to_build_it(tmp_path):
     with pytest.raises(OracleFailed, match='"make oracle" builds it'):
         Oracle(str(tmp_path / "absent"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -28,11 +29,14 @@ class Oracle:
 
     def __init__(self, program: str) -> None:
         self._program = program
+        # a file and not a pipe: nobody reads it while cases are answered, and a full pipe blocks
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
             )
         except OSError as problem:
+            self._said.close()
             raise OracleFailed(
                 f'starting the oracle "{program}": {problem}; "make oracle" builds it'
             ) from problem
@@ -50,7 +54,7 @@ class Oracle:
 
     def close(self) -> None:
         """End the program."""
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._said):
             if stream is not None:
                 stream.close()
         self._process.terminate()
@@ -78,8 +82,11 @@ class Oracle:
         except OSError as problem:
             raise OracleFailed(f'asking the oracle "{self._program}": {problem}') from problem
         if not line:
-            said = self._process.stderr.read() if self._process.stderr else b""
-            last = said.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+            self._process.wait()
+            self._said.seek(0)
+            last = self._said.read().decode(errors="replace").strip().splitlines()[-1:] or [
+                "nothing"
+            ]
             raise OracleFailed(f'the oracle "{self._program}" ended, saying: {last[0]}')
         answer: Body = json.loads(line)
         return answer
