@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bayplan.config import default_config
+from bayplan.config.gates import FeatureGates
 from bayplan.errors import ConfigError
 from bayplan.framework import (
     SKIP,
@@ -70,12 +71,16 @@ def table(*names):
     return made
 
 
-def test_default_configuration_builds_every_plugin():
-    config = default_config().profiles[0]
+@pytest.mark.parametrize(
+    ("version", "first"),
+    [("1.36", ["NodeUnschedulable", "NodeName"]), ("1.37", ["NodeName", "NodeUnschedulable"])],
+)
+def test_default_configuration_builds_every_plugin(version, first):
+    config = default_config(FeatureGates(version=version)).profiles[0]
     made = Profile.build(config, in_tree_registry(), Handle())
 
     names = [plugin.name for plugin in made.filter]
-    assert ["NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"] == names[:4]
+    assert [*first, "TaintToleration", "NodeAffinity"] == names[:4]
     assert 3 == made.weight_of("TaintToleration")
     assert "PrioritySort" == made.queue_sort.name
     assert "NodeName" in made.events()
