@@ -1,15 +1,19 @@
 """Engines on random or hand-made clusters."""
 
 from bayplan.config import default_config, from_data
+from bayplan.config.gates import DEFAULT_GATES
 from bayplan.engine.cycle.records import RecordRing
 from bayplan.engine.engine import Engine
 from bayplan.plugins import in_tree_registry
 from tests.reference import World
 
 
-def make_engine(nodes=(), pods=(), others=(), config=None, registry=None, **more):
-    loaded = default_config() if config is None else from_data(config)
-    engine = Engine.build(loaded, registry or in_tree_registry(), records=RecordRing(), **more)
+def make_engine(
+    nodes=(), pods=(), others=(), config=None, registry=None, gates=DEFAULT_GATES, **more
+):
+    loaded = default_config(gates) if config is None else from_data(config, gates)
+    plugins = registry or in_tree_registry()
+    engine = Engine.build(loaded, plugins, gates=gates, records=RecordRing(), **more)
     for item in (*nodes, *others, *pods):
         engine.cache.put(item)
     return engine

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bayplan.cli.conformance_decisions import differences
 from bayplan.cluster.limits import Limits
+from bayplan.config.gates import FeatureGates
 from bayplan.engine.cache import Cache
 from bayplan.engine.replay import describe
 from bayplan.testing.strategies import clusters, nodes, pods
@@ -17,6 +18,8 @@ from tests.reference import decide
 
 RELAXED = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 NOW = 2_000_000_000.0
+GATES = FeatureGates(version="1.36")
+"""The reference was written from 1.36."""
 
 
 def fit_args(**strategy):
@@ -54,7 +57,7 @@ STRATEGIES = {
 @given(cluster=clusters(), pod=pods())
 def test_decisions_agree_with_the_reference(cluster, pod):
     """Statuses, reasons, scores, totals, winners, texts and victims are the same."""
-    engine = engine_for(cluster)
+    engine = engine_for(cluster, gates=GATES)
 
     decision = engine.schedule(pod, NOW)
 
@@ -70,7 +73,7 @@ def test_decisions_agree_with_the_reference(cluster, pod):
 @given(cluster=clusters(max_pods=6), pod=pods())
 def test_scoring_strategies_agree_with_the_reference(strategy, cluster, pod):
     config = fit_args(**STRATEGIES[strategy])
-    engine = engine_for(cluster, config)
+    engine = engine_for(cluster, config, gates=GATES)
 
     decision = engine.schedule(pod, NOW)
 

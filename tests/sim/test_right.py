@@ -53,13 +53,13 @@ def test_pods_that_succeed_are_waited_for():
 
 def test_a_workload_that_fails_fails_the_scenario_even_with_done():
     result = run("""
-  - workload: {name: job, rate: 1/s, count: 3, cpu: nonsense}
+  - workload: {name: job, rate: 1/s, count: 3, labels: {app: not a label}}
   - after: 1m
     done: true
 """)
 
     assert not result.ok
-    assert "quantities must match" in result.problems()
+    assert "a valid label must" in result.problems()
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ test("every moment of a history can be had, also backwards", () => {
   assert.equal(history.at(0).waiting.size, 0);
   assert.equal(history.neighbour(2, 1), 5);
   assert.equal(history.neighbour(2, -1), 1);
+  assert.equal(history.neighbour(2.0004, -1), 1, "an address keeps whole milliseconds");
   const series = history.series(10);
   assert.deepEqual([...series.arrivals], [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
   assert.deepEqual([...series.bindings], [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);

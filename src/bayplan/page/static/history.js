@@ -21,6 +21,7 @@ import { BOUND, Cluster, DISRUPTED, FINISHED } from "./cluster.js";
  */
 
 const MOST_FRAMES = 20_000;
+const MILLISECOND = 0.001;
 
 export class History {
   /** @param {WireHistory} wire */
@@ -69,11 +70,16 @@ export class History {
     return cluster;
   }
 
-  /** Times of frames before and after a moment, for stepping. @param {number} time @param {1 | -1} step */
+  /**
+   * Times of frames before and after a moment, for stepping. An address keeps moments in whole
+   * milliseconds, rounded up so that a frame is part of its own: what lies less than one before the
+   * moment is what it shows.
+   * @param {number} time @param {1 | -1} step
+   */
   neighbour(time, step) {
     if (step > 0) return this.frames.find(([at]) => at > time)?.[0] ?? this.end;
     for (let i = this.frames.length - 1; i >= 0; i--) {
-      if (this.frames[i][0] < time) return this.frames[i][0];
+      if (this.frames[i][0] <= time - MILLISECOND) return this.frames[i][0];
     }
     return this.start;
   }

@@ -226,7 +226,7 @@ export class TimeView {
   to(time) {
     const history = this.main;
     if (!history) return;
-    this.go({ t: time === undefined ? undefined : String(Number((time - history.start).toFixed(3))) });
+    this.go({ t: time === undefined ? undefined : String(Math.ceil((time - history.start) * 1000) / 1000) });
   }
 
   /** @param {1 | -1} step */
