@@ -136,20 +136,18 @@ class Column:
 
 def rows_of(changes: list[Rows], count: int) -> Rows:
     """Noted rows as one array, which may hold a row twice, or as one row if there is no other."""
-    try:
-        single = set(changes)
-    except TypeError:  # arrays cannot be hashed
-        return _joined(changes, count)
+    single = {rows for rows in changes if isinstance(rows, int)}
+    arrays = [rows for rows in changes if not isinstance(rows, int)]
+    if arrays:
+        return _joined(arrays, single, count)
     if len(single) == 1:
-        return int(single.pop())
+        return single.pop()
     return np.array(list(single), dtype=np.int64)
 
 
-def _joined(changes: list[Rows], count: int) -> IntArray:
-    arrays = [rows for rows in changes if not isinstance(rows, int)]
-    single = list({rows for rows in changes if isinstance(rows, int)})
+def _joined(arrays: list[IntArray], single: set[int], count: int) -> IntArray:
     if single:
-        arrays.append(np.array(single, dtype=np.int64))
+        arrays.append(np.array(list(single), dtype=np.int64))
     if len(arrays) == 1:
         return arrays[0]
     found: IntArray = np.concatenate(arrays)

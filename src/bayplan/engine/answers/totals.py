@@ -25,6 +25,9 @@ from bayplan.framework.runtime.scoring import call_normalize, range_problem
 
 LOWEST = int(np.iinfo(np.int64).min)
 
+_AHEAD = 512
+"""So many winners are sorted ahead; more would often be sorted in vain."""
+
 Scorer = RowAnswer | ClusterAnswer
 
 
@@ -108,7 +111,7 @@ def _same(one: Place, other: Place) -> bool:
 
 
 class Leaders:
-    """The rows that had the highest total, the next winner last."""
+    """The first of the rows that had the highest total, the next winner last."""
 
     __slots__ = ("_place", "_rows", "top")
 
@@ -122,9 +125,9 @@ class Leaders:
 
     def next(self, masked: IntArray) -> int:
         """The first row that still has the highest total; -1 if there is none left."""
-        rows, top = self._rows, self.top
+        rows, top, total = self._rows, self.top, masked.item
         while rows:
-            if masked[rows[-1]] == top:
+            if total(rows[-1]) == top:
                 return rows[-1]
             rows.pop()
         return -1
@@ -138,21 +141,25 @@ class Totals:
         "_candidates",
         "_fits_seen",
         "_leaders",
+        "_moving",
         "_place",
         "_seen",
+        "_settled",
         "masked",
         "parts",
-        "totals",
     )
 
     def __init__(self, desk: Desk, candidates: Candidates, scorers: tuple[Scorer, ...]) -> None:
         self._candidates = candidates
         self.parts = [Part(desk, answer) for answer in scorers]
-        self.totals: IntArray = np.zeros(0, dtype=np.int64)
-        self.masked: IntArray = self.totals
+        self.masked: IntArray = np.zeros(0, dtype=np.int64)
         """Totals of candidates, LOWEST elsewhere."""
         self._seen: list[int] | None = None
-        """The version of each part that `totals` was summed from; None: void."""
+        """The version of each part that `masked` was summed from; None: void."""
+        self._moving: list[Part] = []
+        """Parts whose columns changed after they were summed; each is added row by row."""
+        self._settled: IntArray = self.masked
+        """The sum of all other parts."""
         self._fits_seen = -1
         self._leaders: Leaders | None = None
         self._place: Place | None = None
@@ -204,11 +211,18 @@ class Totals:
         if len(ties) == 1:
             self._leaders = None
             return int(ties[0])
-        keys = candidates.heap_keys(order, start)[ties]
         again = self._place is not None and _same(self._place, place)
         self._place, self._leaders = place, None
         if not again:
+            first = order.first(candidates.mask, start)
+            if masked[first] == top:  # the heap's first place; nothing equal comes before it
+                return first
+        keys = candidates.heap_keys(order, start)[ties]
+        if not again:
             return int(ties[keys.argmin()])
+        if len(ties) > _AHEAD:
+            early = keys.argpartition(_AHEAD)[:_AHEAD]
+            ties, keys = ties[early], keys[early]
         rows = ties[keys.argsort()[::-1]].tolist()
         self._leaders = Leaders(place, top, rows)
         row = rows[-1]
@@ -218,32 +232,47 @@ class Totals:
         """The rows to sum again; None for all."""
         seen, mask = self._seen, self._candidates.mask
         self._seen = None
-        if seen is None or len(self.totals) != len(mask):
+        if seen is None or len(self.masked) != len(mask):
             return None
         changes: list[Rows] = []
-        columns = [part.column for part in self.parts]
-        versions = [*seen, self._fits_seen]
-        for column, version in zip([*columns, self._candidates.fits], versions, strict=True):
-            if column.version != version:
-                found = column.since(version)
+        moved = False
+        for part, version in zip(self.parts, seen, strict=True):
+            if part.column.version != version:
+                if part not in self._moving:
+                    self._moving.append(part)
+                    moved = True
+                found = part.column.since(version)
                 if found is None:
                     return None
                 changes += found
+        fits = self._candidates.fits
+        if fits.version != self._fits_seen:
+            found = fits.since(self._fits_seen)
+            if found is None:
+                return None
+            changes += found
+        if moved:
+            self._settle()
         return rows_of(changes, len(mask))
+
+    def _settle(self) -> None:
+        still = [part for part in self.parts if part not in self._moving]
+        count = len(self._candidates.mask)
+        self._settled = add_up([(p.column.values, p.weight) for p in still], count)
 
     def _sum_all(self) -> None:
         mask = self._candidates.mask
         self._leaders = None
-        self.totals = add_up([(p.column.values, p.weight) for p in self.parts], len(mask))
-        self.masked = np.where(mask, self.totals, LOWEST)
+        self._settle()
+        moving = add_up([(p.column.values, p.weight) for p in self._moving], len(mask))
+        self.masked = np.where(mask, self._settled + moving, LOWEST)
 
     def _sum_row(self, row: int) -> None:
-        total = 0
-        for part in self.parts:
+        total = self._settled.item(row)
+        for part in self._moving:
             values = part.column.values
             if values is not None:
-                total += part.weight * int(values[row])
-        self.totals[row] = total
+                total += part.weight * values.item(row)
         if not self._candidates.mask[row]:
             total = LOWEST
         leaders = self._leaders
@@ -252,16 +281,19 @@ class Totals:
         self.masked[row] = total
 
     def _sum_rows(self, rows: IntArray) -> None:
-        total: IntArray = np.zeros(len(rows), dtype=np.int64)
-        for part in self.parts:
+        total = self._settled.take(rows)
+        for part in self._moving:
             values = part.column.values
             if values is not None:
-                mine, weight = values[rows], part.weight
-                total += mine if weight == 1 else np.multiply(mine, weight, dtype=np.int64)
-        self.totals[rows] = total
-        total = np.where(self._candidates.mask[rows], total, LOWEST)
+                mine = values.take(rows).astype(np.int64)
+                if part.weight != 1:
+                    mine *= part.weight
+                total += mine
+        candidates = self._candidates
+        if candidates.count < len(candidates.mask):
+            total[~candidates.mask.take(rows)] = LOWEST
         leaders = self._leaders
-        if leaders is not None:
+        if leaders is not None and total.max() >= leaders.top:
             risen = (total >= leaders.top) & (self.masked[rows] != total)
             if risen.any():
                 self._leaders = None
