@@ -113,14 +113,18 @@ class Plan:
         if fresh or self._epochs != epochs or self._nodes_seen < 0:
             data: dict[str, object] = {}
             skip: set[str] = set()
+            plain = not fresh
             for asked in self.pre_filters:
-                if asked not in fresh:
+                plain = plain and asked.plain
+                if fresh and asked in fresh:
+                    continue
+                if asked.state.data:
                     data.update(asked.state.data)
-                    if asked.skips_filter:
-                        skip.add(asked.name)
+                if asked.skips_filter:
+                    skip.add(asked.name)
             self._data = (data, skip)
             self._epochs = -1 if fresh else epochs
-            self._plain = not fresh and all(answer.plain for answer in self.pre_filters)
+            self._plain = plain
         state.take(*self._data)
 
     def outcome(self) -> PreFilterOutcome | None:

@@ -187,7 +187,7 @@ class RequiredState:
     def _verdict(self, nodes: Nodes, rejecting: dict[str, npt.NDArray[np.uint8]]) -> Verdict:
         which: npt.NDArray[np.uint8] | None = None  # (N,)
         for key, lookup in rejecting.items():
-            mine = lookup[nodes.label_codes(key)]
+            mine = lookup.take(nodes.label_codes(key))  # -1 is the last
             which = mine if which is None else _first_told(which, mine)
         if self.affinity:
             far = (~self._near(nodes)).view(np.uint8)

@@ -82,6 +82,13 @@ def _have_all_keys(table: NodeTable, constraints: Sequence[Constraint]) -> Inclu
     return mask
 
 
+def pods_per_domain(table: NodeTable, item: Constraint, included: Included) -> IntArray:
+    """Pods per domain (by label code)."""
+    if included is None and item.query is not None:
+        return table.counts.matching(item.query).per_domain(item.key)
+    return domain_counts(table, item, included)[0]
+
+
 def domain_counts(
     table: NodeTable, item: Constraint, included: Included
 ) -> tuple[IntArray, BoolArray]:

@@ -116,7 +116,7 @@ class HardState:
     def _verdict(self, nodes: Nodes, lookups: list[npt.NDArray[np.uint8]]) -> Verdict:
         which: npt.NDArray[np.uint8] | None = None
         for item, lookup in zip(self.constraints, lookups, strict=True):
-            mine = lookup[nodes.label_codes(item.key)]  # (N,)
+            mine = lookup.take(nodes.label_codes(item.key))  # (N,): -1 is the last
             which = mine if which is None else np.where(which == 0, mine, which)
         assert which is not None
         return Verdict.by_outcome(which, OUTCOMES)

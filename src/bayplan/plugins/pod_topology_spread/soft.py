@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, NodeTable
 from bayplan.framework.runtime.scoring import among, compact
 from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraints
-from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
+from bayplan.plugins.pod_topology_spread.counting import Included, pods_per_domain
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class SoftState:
                 self._counts.append(None)
             else:
                 size = self._domains(item.key, scored)
-                self._counts.append(domain_counts(table, item, mask)[0])
+                self._counts.append(pods_per_domain(table, item, mask))
             self._weights.append(math.log(size + 2))
 
     def _lacking_keys(self, constraints: Constraints, feasible: BoolArray) -> BoolArray | None:
@@ -67,7 +67,7 @@ class SoftState:
     def _domains(self, key: str, scored: BoolArray) -> int:
         """How many values of a label the scored rows have; a missing label counts as empty."""
         column = self._table.label_column(key)
-        if scored.all():
+        if np.count_nonzero(scored) == len(scored):
             size = sum(count > 0 for count in column.sizes)
             missing = column.labelled < self._table.count
             empty_used = missing and self._has_empty(key)
@@ -91,7 +91,7 @@ class SoftState:
             own = only.astype(np.float64) * self._weights[0]
             worth[:-1] = _rounded(own + (self.constraints[0].max_skew - 1))
             codes = nodes.label_codes(self.constraints[0].key)
-            scores = compact(worth)[codes]  # -1 is the last
+            scores = compact(worth).take(codes)  # -1 is the last
             self._by_domain = (worth, codes, scores)
             return scores
         if self._is_host_and_domain():
