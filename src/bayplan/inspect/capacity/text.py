@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bayplan.inspect.amounts import show
 from bayplan.inspect.capacity.answer import Capacity
 from bayplan.inspect.capacity.ask import zones_text
-from bayplan.inspect.whatif.amounts import amount
 from bayplan.inspect.whatif.text import table
 
 REASONS = 5
@@ -52,10 +52,10 @@ def _stranded(found: Capacity) -> Iterator[str]:
     yield ""
     yield "Stranded, free but of no use to these pods:"
     for item in found.stranded:
-        free = amount(item.resource, item.free)
+        free = show(item.resource, item.free)
         yield f"  {item.resource} {free} on {item.nodes} node(s), for lack of {item.because}"
         if item.holders:
-            most = (f"{who} {amount(item.because, used)}" for who, used in item.holders.items())
+            most = (f"{who} {show(item.because, used)}" for who, used in item.holders.items())
             yield f"      most {item.because} there: {', '.join(most)}"
 
 

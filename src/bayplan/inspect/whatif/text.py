@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bayplan.inspect.whatif.amounts import amount
+from bayplan.inspect.amounts import show
 from bayplan.inspect.whatif.answer import Move, Side, Stuck, WhatIf
 from bayplan.inspect.whatif.each import Each, EachAnswer
 
@@ -150,8 +150,8 @@ def _free(side: Side, name: str) -> str:
     room = side.headroom.get(name)
     if room is None:
         return "-"
-    free, whole = amount(name, room.free), amount(name, room.allocatable)
-    return f"{free} of {whole}, at most {amount(name, room.largest)} on one node"
+    free, whole = show(name, room.free), show(name, room.allocatable)
+    return f"{free} of {whole}, at most {show(name, room.largest)} on one node"
 
 
 # -- each ---------------------------------------------------------------------------------------

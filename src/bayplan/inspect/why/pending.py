@@ -8,6 +8,8 @@ the other with the change made.
 
 from __future__ import annotations
 
+from jsonpatch import JsonPatchException
+from jsonpointer import JsonPointerException
 from msgspec.structs import replace
 
 from bayplan.api import Pod
@@ -16,6 +18,8 @@ from bayplan.inspect.why.answer import Answer, Fix, Group, Pending
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.pod import age, why_pod
 from bayplan.inspect.why.step import patched
+
+NOT_FOR_THIS_POD = (JsonPatchException, JsonPointerException)
 
 COMMON = ("TaintToleration", "NodeUnschedulable")
 NAMED = 5
@@ -131,7 +135,7 @@ def _freed(cluster: Cluster, fix: Fix, pods: list[Pod]) -> int:
         for pod in pods:
             try:
                 changed = patched(pod, fix.patch)
-            except Exception:  # the patch is for another template of the group
+            except NOT_FOR_THIS_POD:  # but for another template of the group
                 continue
             count += trial.place(changed).placed
     return count
