@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.client import ClientError
-from bayplan.client.resources import PODS
+from bayplan.client import ClientError, Resource
+from bayplan.client.resources import PODS, REPLICA_SETS
 from bayplan.controllers.resourcequota import RESOURCE_QUOTAS
-from tests.controllers.cluster import Json, cluster, virtual
+from tests.controllers.cluster import Json, cluster, virtual, workload
 
 
 def pod(name: str) -> Json:
@@ -50,3 +50,34 @@ async def test_a_quota_counts_and_refuses() -> None:
     assert {"hard": {"pods": "5"}, "used": {"pods": "2"}} == later
     assert {"pods": "5", "requests.cpu": "1"} == status["hard"]
     assert {"pods": "2", "requests.cpu": "1"} == status["used"]
+
+
+@virtual
+async def test_every_kind_counts_from_the_first_quota_that_bounds_it() -> None:
+    hard = {
+        "secrets": "2",
+        "configmaps": "9",
+        "resourcequotas": "1",
+        "replicationcontrollers": "1",
+        "count/replicasets.apps": "3",
+        "count/unheard.example.org": "1",
+        "services.nodeports": "1",
+        "requests.storage": "5Gi",
+    }
+    body = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+    secret = Resource("", "v1", "secrets", "Secret")
+    async with cluster(nodes=0) as made:
+        await made.create(RESOURCE_QUOTAS, body)
+        await made.settle()
+        await made.create(secret, {"metadata": {"name": "a"}})
+        await made.create(REPLICA_SETS, workload("web", 0))
+        await made.settle()
+        first = (await made.get(RESOURCE_QUOTAS, "q"))["status"]["used"]
+        await made.delete(secret, "a")
+        await made.settle()
+        later = (await made.get(RESOURCE_QUOTAS, "q"))["status"]["used"]
+
+    none = dict.fromkeys(hard, "0")
+    counted = {"resourcequotas": "1", "count/replicasets.apps": "1"}
+    assert {**none, **counted, "secrets": "1"} == first
+    assert {**none, **counted} == later

@@ -210,12 +210,13 @@ def _moment(value: Message) -> datetime | None:
 
 def _time(value: Message) -> str | None:
     moment = _moment(value)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment is not None else None
+    # Not every C library fills early years up to four digits.
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20) if moment is not None else None
 
 
 def _micro_time(value: Message) -> str | None:
     moment = _moment(value)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment is not None else None
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27) if moment is not None else None
 
 
 def _quantity(value: Message) -> str:

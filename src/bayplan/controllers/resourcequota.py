@@ -2,28 +2,30 @@
 
 Admission refuses what a quota does not allow as soon as its `status.hard` is written here; it
 counts by itself, so the numbers in `status.used` are for people. Pods, services and claims are
-counted with their amounts, and those kinds are all that is watched.
+counted with their amounts, every other kind by number; a kind is followed from the first quota on
+that bounds it.
 """
 
 from __future__ import annotations
 
 from bayplan.api import quantity
-from bayplan.apiserver.admission.quota import used_of
+from bayplan.apiserver.admission.quota import kind_counted, used_of
 from bayplan.client import Change, Resource
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from bayplan.controllers.objects import Json, Object
-from bayplan.controllers.runtime import Kit, Worker, namespace_index
+from bayplan.controllers.namespace import discover
+from bayplan.controllers.objects import Bare, Json, Object
+from bayplan.controllers.runtime import Cache, Kit, Worker, namespace_index
 
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-COUNTED = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
+AMOUNTS = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
 
 
 class _Kind:
     """A kind as the quota's arithmetic names it."""
 
-    def __init__(self, resource: Resource) -> None:
-        self.group = resource.group
-        self.resource = resource.plural
+    def __init__(self, group: str, plural: str) -> None:
+        self.group = group
+        self.resource = plural
 
 
 class ResourceQuotaController:
@@ -33,19 +35,32 @@ class ResourceQuotaController:
         self._kit = kit
         self._quotas = kit.cache(RESOURCE_QUOTAS)
         self._quotas.add_index("namespace", namespace_index)
-        self._counted = {resource: kit.cache(resource) for resource in COUNTED}
-        caches = (self._quotas, *self._counted.values())
+        self._amounts = {(r.group, r.plural): kit.cache(r) for r in AMOUNTS}
+        self._numbers: dict[tuple[str, str], Cache[Bare] | None] = {}
+        caches = (self._quotas, *self._amounts.values())
         self._worker = Worker(kit, "resourcequota", self._sync, caches)
-        self._quotas.listen(lambda change: self._worker.queue.add(change.new.key))
-        for cache in self._counted.values():
+        self._quotas.listen(self._quota_changed)
+        for cache in self._amounts.values():
             cache.add_index("namespace", namespace_index)
             cache.listen(self._changed)
 
     async def run(self) -> None:
         await self._worker.run()
 
+    def _quota_changed(self, change: Change[Object]) -> None:
+        self._worker.queue.add(change.new.key)
+        if change.old is None or change.type == "DELETED":  # quotas may bound quotas
+            self._wake(change.new.metadata.namespace)
+
     def _changed(self, change: Change[Object]) -> None:
-        for quota in self._quotas.by("namespace", change.new.metadata.namespace):
+        self._wake(change.new.metadata.namespace)
+
+    def _number_changed(self, change: Change[Bare]) -> None:
+        if change.old is None or change.type == "DELETED":
+            self._wake(change.new.metadata.namespace)
+
+    def _wake(self, namespace: str) -> None:
+        for quota in self._quotas.by("namespace", namespace):
             self._worker.queue.add_soon(quota.key)
 
     async def _sync(self, key: str) -> float | None:
@@ -54,12 +69,10 @@ class ResourceQuotaController:
             return None
         hard: Json = quota.spec.get("hard") or {}
         used: dict[str, int] = {}
-        for resource, cache in self._counted.items():
-            objects = [
-                {"spec": obj.spec, "status": obj.status}
-                for obj in cache.by("namespace", quota.metadata.namespace)
-            ]
-            used.update(used_of({"spec": quota.spec}, objects, _Kind(resource)))
+        for kind in dict.fromkeys(kind_counted(name) for name in hard):
+            used.update(
+                used_of({"spec": quota.spec}, await self._objects(kind, quota), _Kind(*kind))
+            )
         known = {name: quantity.format_nanos(used.get(name, 0)) for name in hard}
         if {"hard": hard, "used": known} != quota.status:
             # A merge patch removes what is null: names that the quota no longer bounds.
@@ -69,3 +82,28 @@ class ResourceQuotaController:
             status = {"hard": {**gone, **hard}, "used": {**gone, **known}}
             await self._kit.patch(RESOURCE_QUOTAS, key, {"status": status}, subresource="status")
         return None
+
+    async def _objects(self, kind: tuple[str, str], quota: Object) -> list[Json]:
+        """Return the objects of a kind in the quota's namespace, as far as amounts need them."""
+        namespace = quota.metadata.namespace
+        if kind in self._amounts:
+            found = self._amounts[kind].by("namespace", namespace)
+            return [{"spec": obj.spec, "status": obj.status} for obj in found]
+        if self._numbers.get(kind) is None:
+            await self._follow(kind)
+        cache = self._numbers[kind]
+        return [{}] * len(cache.by("namespace", namespace)) if cache is not None else []
+
+    async def _follow(self, kind: tuple[str, str]) -> None:
+        """Begin to count a kind; one that is not served counts as none."""
+        self._numbers[kind] = None
+        for resource in await discover(self._kit, namespaced=True):
+            if (resource.group, resource.plural) == kind:
+                cache = self._numbers[kind] = self._kit.bare(resource)
+                await cache.informer.wait_synced()
+                cache.add_index("namespace", _namespace)
+                cache.listen(self._number_changed)
+
+
+def _namespace(obj: Bare) -> tuple[str, ...]:
+    return (obj.metadata.namespace,)

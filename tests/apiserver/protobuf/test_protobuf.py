@@ -50,3 +50,24 @@ def test_damaged_bodies_never_raise_anything_else(noise, at):
     body[at : at + len(noise)] = noise
     with contextlib.suppress(ProtobufError):
         decode(bytes(body))
+
+
+def field(number, value):
+    """Return a length-delimited field of less than 128 bytes."""
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def varint(number, value):
+    value &= (1 << 64) - 1
+    groups = [value >> shift & 127 for shift in range(0, max(value.bit_length(), 1), 7)]
+    return bytes([number << 3, *(group | 128 for group in groups[:-1]), groups[-1]])
+
+
+def test_the_year_one_has_four_digits():
+    moment = varint(1, -62135596798) + varint(2, 0)
+    lease = field(2, field(3, moment))
+    head = field(1, b"coordination.k8s.io/v1") + field(2, b"Lease")
+
+    obj = decode(MAGIC + field(1, head) + field(2, lease))
+
+    assert "0001-01-01T00:00:02.000000Z" == obj["spec"]["acquireTime"]

@@ -29,16 +29,30 @@ class Kind(Protocol):
 
 
 _NANO = quantity.NANO
-# Resources whose number a quota can bound under a short name.
-_COUNTED = {
-    "pods": "pods",
-    "services": "services",
-    "replicationcontrollers": "replicationcontrollers",
-    "resourcequotas": "resourcequotas",
-    "secrets": "secrets",
-    "configmaps": "configmaps",
-    "persistentvolumeclaims": "persistentvolumeclaims",
-}
+# Resources whose number a quota can bound under their own name.
+_COUNTED = (
+    "pods",
+    "services",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+)
+
+
+def kind_counted(name: str) -> tuple[str, str]:
+    """Return group and resource of the objects that use what a quota names."""
+    if name.startswith("count/"):
+        resource, _, group = name.removeprefix("count/").partition(".")
+        return group, resource
+    if name in _COUNTED:
+        return "", name
+    if name.startswith("services."):
+        return "", "services"
+    if name == "requests.storage" or ".storageclass.storage.k8s.io/" in name:
+        return "", "persistentvolumeclaims"
+    return "", "pods"
 
 
 def check_quota(attrs: Attributes, reader: Reader) -> None:
@@ -123,7 +137,7 @@ def _usage(group: str, resource: str, obj: dict[str, Any]) -> Usage:
     if group:
         return usage
     if resource in _COUNTED:
-        usage[_COUNTED[resource]] = _NANO
+        usage[resource] = _NANO
     if resource == "pods":
         usage.update(_pod_usage(obj))
     elif resource == "persistentvolumeclaims":
