@@ -82,7 +82,7 @@ def test_the_count_stops_at_the_limit():
         ("deployment/web", 'deployment "web" is not in namespace "default"'),
         ("cpu=lots", "cpu"),
         ("0xcpu=1", "must be from 1 to 1000"),
-        ("nowhere.yaml", "does not exist"),
+        ("nowhere.yaml", "No such file"),
     ],
 )
 def test_a_bad_template_is_one_clear_line(template, problem):

@@ -8,6 +8,7 @@ from bayplan.api import yaml
 from bayplan.cli.diff import command
 from bayplan.inspect import Cluster, load_settings
 from bayplan.testing.builders import make_node, make_pod
+from tests.inspect.shapes import missing_driver
 
 PACKING = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -98,3 +99,22 @@ def test_the_command_tells_by_its_exit_code_and_in_markdown(tmp_path, configs):
     same = CliRunner().invoke(command, [*arguments, "--config", str(configs / "packing.yaml")])
     assert same.exit_code == 0
     assert "Same: all 6 pods go where they went." in same.output
+
+
+def test_two_versions_are_compared(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.dump_all(missing_driver()))
+    arguments = ["--from", str(file), "--emulated-version", "1.36"]
+
+    found = CliRunner().invoke(command, [*arguments, "--to-emulated-version", "1.37"])
+    same = CliRunner().invoke(command, [*arguments, "--to-emulated-version", "1.36"])
+
+    assert (found.exit_code, same.exit_code) == (1, 0)
+    assert "A: the defaults (1.36)" in found.output
+    assert "B: the defaults (1.37)" in found.output
+    assert "NodeVolumeLimits" in found.output
+
+
+def test_nothing_to_compare_with_is_told():
+    found = CliRunner().invoke(command, ["--from", "/nothing"])
+    assert "give --to-config, --to-plugins or --to-emulated-version" in found.output

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayplan.api import yaml
+from bayplan.api.defaults import apply_defaults
 from bayplan.cli.whatif import command
 from bayplan.errors import BayplanError
 from bayplan.inspect import Cluster
 from bayplan.inspect.whatif import BadChange, each, parse_change, what_if
 from bayplan.testing.builders import make_node, make_pod
+from tests.inspect.shapes import missing_driver
 
 
 def nodes(count=4, cpu=4):
@@ -199,6 +201,115 @@ def test_applied_manifests_make_their_pods(tmp_path):
     found = Cluster.from_objects(nodes()).what_if(f"apply={tmp_path}")
 
     assert len(found.starts) == 3
+
+
+def manifest(tmp_path, body):
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.dump(body))
+    return f"apply={file}"
+
+
+def test_a_changed_template_replaces_the_pods(tmp_path):
+    pods = [web(i, "node-0") for i in range(2)]
+    cluster = Cluster.from_objects([*nodes(2), *pods, replica_set(2)])
+    bigger = replica_set(2)
+    bigger["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3500m"
+
+    found = cluster.what_if(manifest(tmp_path, bigger))
+
+    # the first new one takes node-1; the second finds no room beside the old one
+    assert [(m.pod, m.target) for m in found.moves] == [("default/web-0", "node-1")]
+    assert "the rolling update of replicaset/web stops at default/web-1" in found.notes[0]
+    assert found.ok  # the old one stays
+
+
+def test_the_same_template_with_the_servers_defaults_replaces_nothing(tmp_path):
+    kept = replica_set(2)
+    apply_defaults("apps", "v1", "replicasets", kept)
+    cluster = Cluster.from_objects([*nodes(2), *(web(i, "node-0") for i in range(2)), kept])
+    bare = replica_set(2)
+    del bare["spec"]["replicas"]
+
+    found = cluster.what_if(manifest(tmp_path, bare))
+
+    assert (found.moves, found.starts, found.deleted) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": "x"}}, "expected"),
+        ({"kind": "Pod", "metadata": "x", "spec": {}}, "field metadata"),
+        ({"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"template": 3}}, "template"),
+        (
+            {
+                "kind": "Pod",
+                "metadata": {"name": "x"},
+                "spec": {"containers": [{"name": "c", "livenessProbe": "x"}]},
+            },
+            "wrong type",
+        ),
+        ({"kind": "Secret", "metadata": {"name": "x"}}, "no object that scheduling knows"),
+    ],
+)
+def test_a_broken_manifest_is_one_clear_line(tmp_path, body, problem):
+    with pytest.raises(BayplanError, match=problem) as caught:
+        Cluster.from_objects(nodes()).what_if(manifest(tmp_path, body))
+    assert "web.yaml" in str(caught.value)
+
+
+TOLERANT = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "TaintToleration"}]}}}],
+}
+
+
+def test_another_configuration_lets_pending_pods_in(tmp_path):
+    node = make_node("node-0").capacity(cpu=4, memory="8Gi", pods=20).taint("a", "NoSchedule")
+    file, config = tmp_path / "cluster.yaml", tmp_path / "tolerant.yaml"
+    file.write_text(yaml.dump_all([node.body(), web(0, "")]))
+    config.write_text(yaml.dump(TOLERANT))
+    source = ["--from", str(file), "-o", "json"]
+
+    def ask(*words):
+        found = CliRunner().invoke(command, [*source, *words])
+        return msgspec.json.decode(found.output)
+
+    new = ask("--config", str(config))
+    assert [s["pod"] for s in new["starts"]] == ["default/web-0"]
+    assert new["changes"] == [f"schedule with {config} (1.37)"]
+    # what is so already is no change; a drain under it is
+    same = ask("--config", str(config), "--current-config", str(config), "--drain", "node-0")
+    assert (same["starts"], same["stillPending"]) == ([], 0)
+    assert len(same["anyway"]) == 1
+
+
+def test_another_version_may_refuse_what_this_one_takes(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.dump_all(missing_driver()))
+    found = CliRunner().invoke(
+        command, ["--from", str(file), "--emulated-version", "1.36", "-o", "json"]
+    )
+    body = msgspec.json.decode(found.output)
+
+    assert [s["pod"] for s in body["starts"]] == ["default/data"]
+    assert body["changes"] == ["schedule with the defaults (1.36)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "no change is given"),
+        (["--config", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--emulated-version", "1.12"], "1.12"),
+        (["--each", "node", "--drain", "x"], "give no other change"),
+    ],
+)
+def test_a_bad_command_is_one_clear_line(words, problem):
+    found = CliRunner().invoke(command, ["--from", "/nothing", *words])
+    assert found.exit_code != 0
+    assert problem in (found.output if found.exit_code == 2 else str(found.exception))
 
 
 def test_a_priority_lets_a_pending_pod_in():

@@ -62,11 +62,16 @@ def load_cluster(
 
 def settings_of(config: str, plugins: tuple[str, ...], emulated_version: str = "") -> Settings:
     """A configuration file with its outside plugins."""
+    import msgspec
+
     from bayplan.inspect import load_settings
     from bayplan.scheduler.extensions import load_registry
 
     registry = load_registry(plugins) if plugins else None
-    return load_settings(config, emulated_version=emulated_version, registry=registry)
+    found = load_settings(config, emulated_version=emulated_version, registry=registry)
+    if not plugins:
+        return found
+    return msgspec.structs.replace(found, source=f"{found.source} with {', '.join(plugins)}")
 
 
 def show(answer: Any, output: str, text: Callable[[], str]) -> None:

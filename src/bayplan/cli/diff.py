@@ -14,11 +14,13 @@ from bayplan.cli._source import FORMATS, load_cluster, settings_of, show, source
 @source_options
 @click.option("--to-config", default="", metavar="FILE", help="The other configuration.")
 @click.option("--to-plugins", multiple=True, metavar="MODULE|FILE.py", help="The other plugins.")
+@click.option("--to-emulated-version", "to_version", default="", metavar="1.36|1.37",
+              help="The other version.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice([*FORMATS, "markdown"]), default="text",
               show_default=True, help="markdown is for a merge request.")  # fmt: skip
 def command(
-    to_config: str, to_plugins: tuple[str, ...], output: str, **source: Any
-) -> None:  # fmt: skip
+    to_config: str, to_plugins: tuple[str, ...], to_version: str, output: str, **source: Any
+) -> None:
     """Place all pods of a cluster twice and compare: `bayplan diff --config a --to-config b`.
 
     Exit code 0: all pods go where they went; 1: some go elsewhere.
@@ -26,10 +28,12 @@ def command(
     from bayplan.inspect.diff import diff
     from bayplan.inspect.diff.text import markdown
 
-    if not to_config and not to_plugins:
-        raise click.UsageError("nothing to compare with; give --to-config or --to-plugins")
+    if not (to_config or to_plugins or to_version):
+        raise click.UsageError(
+            "nothing to compare with; give --to-config, --to-plugins or --to-emulated-version"
+        )
     cluster = load_cluster(**source)
-    version = cluster.settings.gates.version
+    version = to_version or cluster.settings.gates.version
     plugins = to_plugins or source["plugins"]
     other = settings_of(to_config or source["config"], plugins, version)
     found = diff(cluster, cluster.settings, other)

@@ -52,8 +52,8 @@ class InOrder(click.Command):
 @click.command(cls=InOrder)
 @source_options
 @_changes
-@click.option("--new-config", default="", metavar="FILE",
-              help="Also: the scheduler gets this configuration.")  # fmt: skip
+@click.option("--current-config", default="", metavar="FILE",
+              help="What the scheduler has now; the defaults if not given.")  # fmt: skip
 @click.option("--each", type=click.Choice(["node", "zone"]),
               help="Instead: drain every node, or lose every zone, one at a time.")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Also fail if a new pod would stay pending.")
@@ -61,28 +61,35 @@ class InOrder(click.Command):
               show_default=True, help="junit is for CI.")  # fmt: skip
 @click.pass_context
 def command(
-    ctx: click.Context, /, *, new_config: str, each: str | None, strict: bool, output: str,
+    ctx: click.Context, /, *, current_config: str, each: str | None, strict: bool, output: str,
     **source: Any,
 ) -> None:  # fmt: skip
     """Tell what would happen, without touching the cluster: `bayplan whatif --drain node-3`.
 
-    Changes are carried out in the order in which they are given. Exit code 0: everything that
-    runs would still run; 1: not everything, or a drain would not end.
+    Changes are carried out in the order in which they are given; --config, --plugins and
+    --emulated-version change the scheduler first. Exit code 0: everything that runs would still
+    run; 1: not everything, or a drain would not end.
     """
     from bayplan.inspect.whatif import each as try_each
     from bayplan.inspect.whatif import what_if
     from bayplan.inspect.whatif.junit import junit_each, junit_what_if
 
     changes = ordered(ctx.ensure_object(dict))
-    if each and (changes or new_config):
+    if each and changes:
         raise click.UsageError("--each tries nodes or zones by itself; give no other change")
-    cluster = load_cluster(**source)
+    wanted = {name: source[name] for name in ("config", "plugins", "emulated_version")}
+    if not (each or changes or any(wanted.values())):
+        raise click.UsageError("no change is given; try --drain NODE, or --each node")
+    settings_of(**wanted)  # what is wrong with it is told before reading
+    cluster = load_cluster(**{**source, "config": current_config, "emulated_version": ""})
+    settings = None
+    if any(wanted.values()):
+        wanted["emulated_version"] = wanted["emulated_version"] or cluster.settings.gates.version
+        settings = settings_of(**wanted)
     if each:
-        tried = try_each(cluster, each)
+        tried = try_each(cluster.with_settings(settings) if settings else cluster, each)
         _print(tried, output, lambda: junit_each(tried))
         sys.exit(0 if tried.ok else 1)
-    version = cluster.settings.gates.version
-    settings = settings_of(new_config, source["plugins"], version) if new_config else None
     found = what_if(cluster, changes, settings=settings)
     _print(found, output, lambda: junit_what_if(found))
     sys.exit(0 if found.ok and not (strict and found.new_pending) else 1)

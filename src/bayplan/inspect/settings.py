@@ -36,6 +36,11 @@ class Settings(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     @property
+    def title(self) -> str:
+        """What a person would call it: where it comes from, and the version that it decides as."""
+        return f"{self.source} ({self.gates.version})"
+
+    @property
     def scheduler_names(self) -> tuple[str, ...]:
         return tuple(profile.scheduler_name for profile in self.config.profiles)
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bayplan.api import OwnerReference, Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Diagnosis
+from bayplan.inspect.admitting import admitted
 from bayplan.inspect.capacity.answer import Capacity, Fit
 from bayplan.inspect.capacity.stranded import stranded
 from bayplan.inspect.cluster import Cluster
@@ -24,7 +25,6 @@ from bayplan.inspect.errors import InspectError
 from bayplan.inspect.whatif.ask import settle
 from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.draining import Draining
-from bayplan.inspect.whatif.making import admitted
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling
 from bayplan.inspect.whatif.shapes import ZONE
@@ -57,7 +57,8 @@ def capacity(
     notes = [f"not read: {u.what}: {u.without}" for u in cluster.origin.unread]
     with Rehearsal(cluster.engine, cluster.now) as trial:
         settle(cluster, trial, Budgets(cluster))
-        ready = [replace(t, pod=admitted(_fresh(t), trial.engine.cache.objects)) for t in templates]
+        classes = trial.engine.cache.objects.priority_classes
+        ready = [replace(t, pod=admitted(_fresh(t), classes)) for t in templates]
         alone = [_alone(trial, item, limit) for item in ready]
         mark = trial.mark
         filling = Filling(trial, ready)

@@ -12,7 +12,8 @@ from bayplan.inspect.capacity.ask import Template
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import InspectError
 from bayplan.inspect.objects import Owner
-from bayplan.inspect.whatif.applying import SUFFIXES, read_manifests
+from bayplan.inspect.whatif.applying import SUFFIXES
+from bayplan.inspect.why.manifest import read_pods
 
 _SHARE = re.compile(r"^(?:(\d+)x)?(.+)$")
 FORMS = "write deployment/web, pod/web-0, FILE.yaml or cpu=1,memory=2Gi, with 3x before for a share"
@@ -51,13 +52,10 @@ def _of_owner(cluster: Cluster, owner: Owner) -> Pod:
 
 
 def _from_file(cluster: Cluster, path: str, share: int) -> Template:
-    items = read_manifests(path, cluster.origin.namespace)
-    makers = [item for item in items if isinstance(item, Pod | Owner)]
-    if len(makers) != 1:
-        raise InspectError(f'"{path}" holds {len(makers)} pods or owners; a template is one')
-    (maker,) = makers
-    pod = maker if isinstance(maker, Pod) else _of_owner(Cluster({}), maker)
-    return Template(f"{maker.KIND.lower()}/{maker.name}", pod, share)
+    pods = read_pods(cluster, path)
+    if len(pods) != 1:
+        raise InspectError(f'"{path}" holds {len(pods)} pods or owners; a template is one')
+    return Template(Path(path).stem, pods[0], share)
 
 
 def _given(text: str, namespace: str) -> Pod:

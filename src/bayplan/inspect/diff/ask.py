@@ -58,8 +58,8 @@ def diff(cluster: Cluster, a: Settings, b: Settings) -> Diff:
                 )
             )
     return Diff(
-        a=a.source,
-        b=b.source,
+        a=a.title,
+        b=b.title,
         pods=len(left),
         changed=tuple(changed),
         plugins=dict(Counter(c.plugin for c in changed if c.direct and c.plugin).most_common()),

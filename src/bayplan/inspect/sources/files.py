@@ -107,4 +107,5 @@ def _check(gathering: Gathering, name: str) -> None:
             "`kubectl get nodes,pods,... -A -o json`, a cluster-info dump or a must-gather folder"
         )
     if not gathering.objects.get(Node) and not gathering.objects.get(Pod):
-        raise SourceError(f"{name}: neither nodes nor pods in it; nothing can be decided")
+        broken = "".join(f" ({item.why})" for item in gathering.unread())
+        raise SourceError(f"{name}: neither nodes nor pods in it{broken}; nothing can be decided")

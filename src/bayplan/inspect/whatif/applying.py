@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from bayplan.api import Node, Object, Pod, yaml
 from bayplan.errors import DecodeError
+from bayplan.inspect.admitting import admitted, completed
 from bayplan.inspect.errors import SourceError
+from bayplan.inspect.kinds import BY_KIND
 from bayplan.inspect.objects import Budget, Owner
 from bayplan.inspect.sources.gather import Gathering
-from bayplan.inspect.whatif.making import admitted, new_pod
+from bayplan.inspect.whatif.making import new_pod
 
 if TYPE_CHECKING:
     from bayplan.inspect.whatif.carrying import Carrying
@@ -34,7 +36,7 @@ def read_manifests(path: str, namespace: str) -> list[Object]:
         try:
             for document in yaml.load_all(file.read_bytes()):
                 if isinstance(document, dict):
-                    gathering.add(document)
+                    gathering.add(_defaulted(document))
         except (DecodeError, OSError) as problem:
             raise SourceError(f'reading "{file}": {problem}') from problem
     for left_out in gathering.unread():
@@ -42,6 +44,21 @@ def read_manifests(path: str, namespace: str) -> list[Object]:
     if not gathering.objects:
         raise SourceError(f'"{path}" holds no object that scheduling knows')
     return list(_placed(gathering, namespace))
+
+
+def _defaulted(document: dict[str, Any]) -> dict[str, Any]:
+    """A manifest as the API server would complete it; how many replicas stays open."""
+    items = document.get("items")
+    if isinstance(items, list) and str(document.get("kind", "")).endswith("List"):
+        return {**document, "items": [_defaulted(i) if isinstance(i, dict) else i for i in items]}
+    if document.get("kind") not in BY_KIND:
+        return document
+    spec = document.get("spec")
+    open_ended = isinstance(spec, dict) and "replicas" not in spec
+    found = completed(document)
+    if open_ended:
+        found["spec"].pop("replicas", None)
+    return found
 
 
 def _placed(gathering: Gathering, namespace: str) -> Iterator[Object]:
@@ -76,7 +93,8 @@ def apply_manifests(carrying: Carrying, path: str) -> None:
 
 def _apply_pod(carrying: Carrying, pod: Pod) -> None:
     if pod.key not in carrying.cluster.pods:  # a pod that exists cannot be given another spec
-        carrying.settling.add(admitted(pod, carrying.trial.engine.cache.objects))
+        classes = carrying.trial.engine.cache.objects.priority_classes
+        carrying.settling.add(admitted(pod, classes))
 
 
 def _apply_owner(carrying: Carrying, owner: Owner) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from bayplan.api import Pod
 from bayplan.engine.engine import Engine
 from bayplan.inspect.cluster import Cluster
@@ -219,8 +221,6 @@ def _against(
     cluster: Cluster, found: WhatIf, start: Settling, again: Settling, settings: Settings
 ) -> WhatIf:
     """Compare what is pending under the old and the new settings."""
-    import msgspec
-
     old = {waiting.first.uid: waiting for waiting in start.ends.values()}
     new = {waiting.first.uid: waiting for waiting in again.ends.values()}
     starts, stuck = list(found.starts), list(found.stuck)
@@ -235,6 +235,5 @@ def _against(
             stuck.append(
                 Stuck(pod=pod.key, owner=owner, source="", state="pending", reason=waiting.message)
             )
-    stuck_now = tuple(item for item in stuck)
-    changed = (*found.changes, f"configuration {settings.source}")
-    return msgspec.structs.replace(found, changes=changed, starts=tuple(starts), stuck=stuck_now)
+    changed = (*found.changes, f"schedule with {settings.title}")
+    return replace(found, changes=changed, starts=tuple(starts), stuck=tuple(stuck))

@@ -1,8 +1,7 @@
 """Pods that do not exist yet: from an owner's template or like a pod that it has, as admitted.
 
 A pod of the owner is the better pattern, since admission plugins and webhooks have had their say;
-the template is used where there is none. Then limits become requests and a priority class becomes
-a number, as in the API server.
+the template is used where there is none, as the API server would admit it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 
 from bayplan.api import (
     Affinity,
-    Container,
     LabelSelector,
     NodeAffinity,
     NodeSelector,
@@ -21,17 +19,16 @@ from bayplan.api import (
     OwnerReference,
     PersistentVolumeClaim,
     Pod,
-    PodSpec,
     PodStatus,
     ReplicaSet,
     Toleration,
     Volume,
 )
-from bayplan.api.requests import limits_to_requests
 from bayplan.api.storage import Phase
 from bayplan.api.volumes import ClaimVolume
 from bayplan.api.workloads import SelectorSpec
 from bayplan.framework import ClusterObjects
+from bayplan.inspect.admitting import admitted
 from bayplan.inspect.errors import unknown
 from bayplan.inspect.objects import Owner
 from bayplan.inspect.whatif.rehearsal import Rehearsal
@@ -50,40 +47,6 @@ DAEMON_TOLERATIONS = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
-
-
-def admitted(pod: Pod, objects: ClusterObjects) -> Pod:
-    """The pod as the API server would keep it, as far as scheduling reads it."""
-    spec = pod.spec
-    spec = replace(
-        spec,
-        containers=tuple(map(_with_requests, spec.containers)),
-        init_containers=tuple(map(_with_requests, spec.init_containers)),
-    )
-    if spec.priority is None:
-        spec = _with_priority(spec, objects)
-    return replace(pod, spec=spec)
-
-
-def _with_requests(container: Container) -> Container:
-    resources = container.resources
-    if not resources.limits:
-        return container
-    return replace(container, resources=replace(resources, requests=limits_to_requests(resources)))
-
-
-def _with_priority(spec: PodSpec, objects: ClusterObjects) -> PodSpec:
-    classes = objects.priority_classes
-    found = classes.get(spec.priority_class_name) if spec.priority_class_name else None
-    if spec.priority_class_name.startswith("system-") and found is None:
-        value = 2_000_001_000 if spec.priority_class_name == "system-node-critical" else 2 * 10**9
-        return replace(spec, priority=value)
-    if found is None and not spec.priority_class_name:
-        found = max((c for c in classes if c.global_default), key=lambda c: -c.value, default=None)
-    if found is None:
-        return replace(spec, priority=0)
-    policy = spec.preemption_policy or found.preemption_policy
-    return replace(spec, priority=found.value, preemption_policy=policy)
 
 
 def with_priority(pod: Pod, text: str, objects: ClusterObjects) -> Pod:
@@ -126,7 +89,7 @@ def new_pod(owner: Owner, like: Pod | None, number: int, trial: Rehearsal) -> Po
     pod = Pod(metadata=meta, spec=spec, status=PodStatus())
     if stateful and owner.spec.volume_claim_templates:
         pod = _with_own_claims(owner, pod, trial)
-    return pod if like is not None else admitted(pod, objects)
+    return pod if like is not None else admitted(pod, objects.priority_classes)
 
 
 def _from_template(owner: Owner, trial: Rehearsal) -> Pod:

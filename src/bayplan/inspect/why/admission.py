@@ -9,55 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
-from bayplan.api import Pod, PriorityClass, Toleration, convert, quantity
-from bayplan.api.defaults import apply_defaults
+from bayplan.api import Pod, PriorityClass, convert, quantity
 from bayplan.api.requests import parse_all, pod_requests
+from bayplan.inspect.admitting import SYSTEM, completed
+from bayplan.inspect.admitting import admitted as with_admission
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import unknown
 from bayplan.inspect.objects import ResourceQuota
 
-SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
 
 def admitted(cluster: Cluster, body: dict[str, Any]) -> Pod:
     """The pod as the API server would store it."""
-    body = {"apiVersion": "v1", **body, "kind": "Pod"}
-    meta = body.setdefault("metadata", {})
+    body = {"apiVersion": "v1", "metadata": {}, **body, "kind": "Pod"}
+    convert(Pod, body)
+    meta = body["metadata"]
     meta.setdefault("namespace", cluster.origin.namespace)
     meta.setdefault("name", f"{meta.get('generateName', 'pod-')}new".replace("--", "-"))
     meta.setdefault("uid", f"new/{meta['namespace']}/{meta['name']}")
-    apply_defaults("", "v1", "pods", body)
-    pod = convert(Pod, body)
-    spec = pod.spec
-    known = {item.key for item in spec.tolerations if item.effect in ("", "NoExecute")}
-    added = tuple(
-        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=300)
-        for key in _TAINTS
-        if key not in known and "" not in known
-    )
-    chosen = _priority_class(cluster, pod)
-    priority = spec.priority
-    if priority is None:
-        name = spec.priority_class_name
-        priority = SYSTEM.get(name, 0) if chosen is None else chosen.value
-    policy = spec.preemption_policy or ("" if chosen is None else chosen.preemption_policy)
-    spec = replace(
-        spec,
-        tolerations=spec.tolerations + added,
-        priority=priority,
-        preemption_policy=policy,
-    )
-    return replace(pod, spec=spec)
-
-
-def _priority_class(cluster: Cluster, pod: Pod) -> PriorityClass | None:
-    classes = cluster.of(PriorityClass)
-    if pod.spec.priority_class_name:
-        return classes.get(pod.spec.priority_class_name)
-    return next((item for item in classes.values() if item.global_default), None)
+    return with_admission(convert(Pod, completed(body)), cluster.of(PriorityClass).values())
 
 
 def refused(cluster: Cluster, pod: Pod) -> list[str]:

@@ -50,8 +50,10 @@ def _pod_body(item: Any) -> dict[str, Any] | None:
     template = spec.get("template")
     if not isinstance(template, dict):
         return None
-    meta = {**(template.get("metadata") or {})}
-    above = item.get("metadata") or {}
+    meta, above = template.get("metadata") or {}, item.get("metadata") or {}
+    if not isinstance(meta, dict) or not isinstance(above, dict):
+        return None
+    meta = {**meta}
     meta.setdefault("name", f"{above.get('name', 'pod')}-new")
     if above.get("namespace"):
         meta["namespace"] = above["namespace"]
