@@ -13,9 +13,9 @@ from bayplan.config.args import (
 from bayplan.framework import CycleState, Handle, Victims
 from bayplan.framework.runtime.scoring import default_normalize
 from bayplan.plugins.default_preemption.victims import (
+    Budgets,
     compile_budgets,
     pick_node,
-    split_by_budgets,
 )
 from bayplan.plugins.image_locality import normalized
 from bayplan.plugins.inter_pod_affinity import InterPodAffinity
@@ -216,7 +216,7 @@ def test_budgets_are_spent_in_order_of_importance():
     budgets = compile_budgets(
         [make_budget("one", "app=x", 1).build(), make_budget("all", "", 0).build()]
     )
-    violating, harmless = split_by_budgets(infos, budgets)
+    violating, harmless = Budgets(budgets).split(infos)
 
     assert ["b"] == [info.pod.name for info in violating]
     assert ["a", "free"] == [info.pod.name for info in harmless]

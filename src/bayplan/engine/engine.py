@@ -36,8 +36,10 @@ from bayplan.framework import (
     Profile,
     Status,
 )
+from bayplan.framework.contract.handle import never
 from bayplan.framework.contract.registry import Factory
 from bayplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
+from bayplan.framework.runtime.profile import Wrap
 
 
 class Engine:
@@ -73,6 +75,7 @@ class Engine:
         extenders: Sequence[Extender] = (),
         activate: Callable[[Iterable[Pod]], None] | None = None,
         records: RecordRing | None = None,
+        wrap: Wrap | None = None,
     ) -> Engine:
         """Make the profiles of a complete configuration; raises ConfigError."""
         cache = cache or Cache(gates=gates)
@@ -94,7 +97,7 @@ class Engine:
             if item.scheduler_name in profiles:
                 raise ConfigError(f'profile "{item.scheduler_name}" is configured twice')
             handles.append(shared.for_profile())
-            profiles[item.scheduler_name] = Profile.build(item, registry, handles[-1])
+            profiles[item.scheduler_name] = Profile.build(item, registry, handles[-1], wrap)
         return cls(
             cache,
             profiles,
@@ -114,13 +117,14 @@ class Engine:
 
     # -- one attempt --------------------------------------------------------------------------
 
-    def place(self, pod: Pod | PodInfo, now: float) -> Decision:
+    def place(self, pod: Pod | PodInfo, now: float, late: Callable[[], bool] = never) -> Decision:
         """Try to place a pod; if it works the pod is assumed, reserved and permitted.
 
         A decision with `waits` set must be registered as waiting by the caller. If binding fails
-        later, `undo` takes everything back.
+        later, `undo` takes everything back. Raises Unfinished if `late` said so in the midst of
+        preemption: nothing is changed then, and another call goes on.
         """
-        decision = self.schedule(pod, now)
+        decision = self.schedule(pod, now, late=late)
         self.next_start = decision.next_start
         if not decision.node_name:
             return decision
@@ -213,7 +217,14 @@ class Engine:
             decision.record.node_name, decision.record.message = "", decision.message
         return decision
 
-    def schedule(self, pod: Pod | PodInfo, now: float, *, post_filter: bool = True) -> Decision:
+    def schedule(
+        self,
+        pod: Pod | PodInfo,
+        now: float,
+        *,
+        post_filter: bool = True,
+        late: Callable[[], bool] = never,
+    ) -> Decision:
         """Find a node for a pod without changing anything; with `post_filter`, propose victims."""
         info = pod if isinstance(pod, PodInfo) else self.cache.infos.make(pod)
         profile = self.profiles.get(info.pod.spec.scheduler_name)
@@ -223,7 +234,7 @@ class Engine:
                 f"profiles: {', '.join(sorted(self.profiles))}"
             )
         for handle in self._handles:
-            handle.now = now
+            handle.now, handle.late = now, late
         return self._cycle.run(
             info, profile, now, self.next_start, post_filter=post_filter, records=self.records
         )

@@ -54,6 +54,7 @@ from bayplan.framework.contract.points import (
     ReservePlugin,
     Revisioned,
     ScorePlugin,
+    SumFilter,
     implements,
 )
 from bayplan.framework.contract.registry import (
@@ -73,6 +74,7 @@ from bayplan.framework.contract.results import (
     PostFilterResult,
     PreBindPreFlightResult,
     PreFilterResult,
+    Unfinished,
     Victims,
 )
 from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState, StateMissing
@@ -174,6 +176,8 @@ __all__ = [
     "ScorePlugin",
     "StateMissing",
     "Status",
+    "SumFilter",
+    "Unfinished",
     "Verdict",
     "Victims",
     "WaitingPod",

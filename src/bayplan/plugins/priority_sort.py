@@ -19,10 +19,16 @@ class Queued(Protocol):
     def timestamp(self) -> float: ...
 
 
+def priority_key(item: Queued) -> tuple[int, float]:
+    """Smaller for pods that come first."""
+    return (-(item.pod.spec.priority or 0), item.timestamp)
+
+
 class PrioritySort:
     """QueueSort: `spec.priority` descending, then time of entering the queue."""
 
     name = NAME
+    sort_key = staticmethod(priority_key)
 
     def less(self, a: Queued, b: Queued) -> bool:
         first, second = a.pod.priority, b.pod.priority

@@ -2,7 +2,9 @@
 
 from msgspec.structs import replace
 
-from bayplan.engine.loop import Evict, Evicted, PatchPod
+from bayplan.engine.loop import Bind, Evict, Evicted, PatchPod
+from bayplan.engine.loop.core import MOST_SLICES
+from bayplan.engine.loop.timing import Timing
 from bayplan.framework import Code, Status
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World, config_of
@@ -188,3 +190,78 @@ def test_pod_that_may_not_preempt():
         "preemption: not eligible due to preemptionPolicy=Never."
     )
     assert replace(world.pod("x")).spec.node_name == "a"
+
+
+def world_in_a_hurry(*objects):
+    """A world whose clock ticks whenever it is read, so that a step's time is soon up."""
+    ticks = iter(range(1_000_000))
+    timing = Timing(lambda: float(next(ticks)), lambda *_: None)
+    return World(*objects, timing=timing)
+
+
+def crowded(count):
+    nodes = [make_node(f"n{i}").capacity(cpu="2", memory="4Gi", pods=9) for i in range(count)]
+    pods = [make_pod(f"v{i}").req(cpu="2").priority(1).node(f"n{i}") for i in range(count)]
+    return [*nodes, *pods]
+
+
+def sliced(world, change=lambda world, turn: None):
+    """Steps without any time until something is decided, and how many it took."""
+    for turn in range(1000):
+        actions = world.scheduler.step(world.now, limit=3, until=0.0)
+        world.scheduler.validate()
+        if kinds(actions, PatchPod):
+            return actions, turn
+        change(world, turn)
+    raise AssertionError("nothing was decided")
+
+
+def victim_of(actions):
+    return [evict.victim.name for evict in kinds(actions, Evict)]
+
+
+def test_search_for_victims_stops_when_time_is_up_and_goes_on():
+    whole = World(*crowded(12), high())
+    world = world_in_a_hurry(*crowded(12), high())
+
+    actions, turns = sliced(world)
+
+    assert turns > 3
+    assert victim_of(whole.step()) == victim_of(actions)
+
+
+def test_a_change_of_what_was_seen_begins_the_search_anew():
+    world = world_in_a_hurry(*crowded(12), high())
+    for _ in range(3):
+        world.scheduler.step(world.now, limit=3, until=0.0)
+
+    world.gone("Pod", "default/v0")
+    (bind,) = kinds(world.scheduler.step(world.now, limit=3, until=0.0), Bind)
+
+    assert "n0" == bind.node_name
+
+
+def test_a_pod_that_goes_while_its_victims_are_sought_takes_nobody_with_it():
+    world = world_in_a_hurry(*crowded(12), high())
+    world.scheduler.step(world.now, limit=3, until=0.0)
+    assert world.scheduler.ready
+
+    world.gone("Pod", "default/high")
+    actions = world.scheduler.step(world.now, limit=3)
+
+    assert [] == kinds(actions, Evict)
+    assert not world.scheduler.ready
+    world.scheduler.validate()
+
+
+def test_a_search_that_never_gets_far_is_finished_in_the_end():
+    def one_more(world, turn):
+        node = make_node(f"extra{turn}").capacity(cpu="1m", pods=1)
+        world.show(node)
+
+    world = world_in_a_hurry(*crowded(12), high())
+
+    actions, turns = sliced(world, one_more)
+
+    assert MOST_SLICES == turns
+    assert 1 == len(victim_of(actions))

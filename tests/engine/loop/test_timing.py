@@ -1,4 +1,4 @@
-"""Timers stand in front of plugins in one attempt out of ten and leave no trace in the others."""
+"""Timers stand in front of plugins from the start and read the clock in one attempt of ten."""
 
 from itertools import count
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bayplan.engine.loop import Bind
-from bayplan.engine.loop.timing import EVERY, Timing, status_of
-from bayplan.framework import Code, Profile, Status, Verdict
+from bayplan.engine.loop.timing import EVERY, Timed, Timing, status_of
+from bayplan.framework import Code, Status, Verdict
+from bayplan.plugins.priority_sort import PrioritySort
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World
 
@@ -46,14 +47,11 @@ class Run:
         self.seen: list[tuple[str, tuple[str, ...], float]] = []
         ticks = count()
         self.timing = Timing(lambda: float(next(ticks)), lambda *what: self.seen.append(what))
-        self.inner = Inner()
-        self.outer = Outer(self.inner)
-        points = {"filter": ("Inner",), "postFilter": ("Outer",), "score": ("Outer",)}
-        plugins = {"Inner": self.inner, "Outer": self.outer}
-        self.timing.watch(Profile("p", plugins, points, {}))
+        self.inner = self.timing.wrap(Inner(), "p")
+        self.outer = self.timing.wrap(Outer(self.inner), "p")
 
     def attempt(self, *calls):
-        self.timing.begin("p")
+        self.timing.begin(0.0)
         for call in calls:
             call()
         self.timing.end("p")
@@ -75,10 +73,28 @@ def test_the_first_of_ten_attempts_is_timed(run):
     assert run.timing.evaluations()["Inner", "Filter", "p"] == 1
 
 
-def test_between_sampled_attempts_plugins_are_their_own(run):
-    run.attempt()
+def test_a_plugin_is_left_as_it_is(run):
+    plugin = Inner()
+    timed = run.timing.wrap(plugin, "p")
+    run.attempt(lambda: timed.filter(None, None, None))
 
-    assert "filter" not in vars(run.inner)
+    assert not vars(plugin)
+    assert "Inner" == timed.name
+
+
+def test_what_has_no_timer_is_the_plugin_s_own(run):
+    outer = Outer(None)
+    outer.facet = lambda: "facet"
+    timed = run.timing.wrap(outer, "p")
+
+    assert "facet" == timed.facet()
+    assert not hasattr(timed, "filter")
+
+
+def test_a_plugin_that_attempts_do_not_call_needs_no_timer(run):
+    plugin = PrioritySort()
+
+    assert plugin is run.timing.wrap(plugin, "p")
 
 
 def test_a_call_within_a_timed_call_is_part_of_it(run):
@@ -114,10 +130,11 @@ def test_status_of(answer, status):
 
 
 def test_without_a_clock_nothing_is_wrapped():
-    inner = Inner()
-    Timing().watch(Profile("p", {"Inner": inner}, {"filter": ("Inner",)}, {}))
+    world = World(make_node("a").capacity(cpu="9", pods="99"))
 
-    assert not vars(inner)
+    plugins = world.scheduler.engine.profiles["default-scheduler"].plugins.values()
+
+    assert not [plugin for plugin in plugins if isinstance(plugin, Timed)]
 
 
 def test_a_step_begins_no_pod_after_its_time_is_up():

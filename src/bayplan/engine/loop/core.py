@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -44,9 +45,10 @@ from bayplan.engine.queue import Gate, HintIndex, Place, QueuedPod, SchedulingQu
 from bayplan.engine.queue.heap import SortKey
 from bayplan.framework.contract.events import RECONFIGURED
 from bayplan.framework.contract.extender import Extender
+from bayplan.framework.contract.handle import never
 from bayplan.framework.contract.permits import WaitingPod
 from bayplan.framework.contract.registry import Factory
-from bayplan.framework.contract.results import CLEAR_NOMINATION
+from bayplan.framework.contract.results import CLEAR_NOMINATION, Unfinished
 from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState
 from bayplan.framework.contract.status import Status
 from bayplan.framework.runtime.profile import Profile
@@ -54,6 +56,10 @@ from bayplan.framework.runtime.profile import Profile
 _LOG = structlog.get_logger(__name__)
 
 Registry = Mapping[str, Factory]
+Late = Callable[[], bool]
+
+MOST_SLICES = 100
+"""An attempt that was cut so often, because the cluster changes all the time, is finished."""
 
 _KINDS = (
     "Namespace",
@@ -76,6 +82,16 @@ _KINDS = (
     "Node",
     "Pod",
 )
+
+
+class Attempt(NamedTuple):
+    """A pod that is being tried."""
+
+    item: QueuedPod
+    begun: float
+    """By the clock of metrics."""
+    slices: int = 0
+    """How often time was up before it was decided."""
 
 
 class Scheduler:
@@ -125,6 +141,8 @@ class Scheduler:
         self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
         self.preemptions = Preemptions(shared, self.bindings)
         self._next_poll = math.inf
+        self._unfinished: Attempt | None = None
+        """The attempt that time was up for; the next step goes on with it."""
 
     # --- events in ---
 
@@ -195,7 +213,8 @@ class Scheduler:
     @property
     def ready(self) -> bool:
         """Whether `step` has something to do right now."""
-        return bool(self._shared.actions) or self.queue.ready
+        unfinished = self._unfinished is not None
+        return bool(self._shared.actions) or unfinished or self.queue.ready
 
     def next_wake(self) -> float:
         """When `step` has to be called even if nothing happens; infinity if never."""
@@ -211,21 +230,25 @@ class Scheduler:
         """Try up to `limit` pods and return all that is to be done.
 
         Call it whenever something was handled, when `next_wake` has come, and again while `ready`.
-        After `until`, by the clock that `timing` was given, no further pod is begun, so that a
-        driver can do other things in time.
+        After `until`, by the clock that `timing` was given, no further pod is begun and the search
+        for victims stops, to go on in the next step: a driver can do other things in time.
         """
         shared = self._shared
         self._tick(now)
         self._timers(shared.now)
-        queue = self.queue
+        queue, clock = self.queue, self.timing.clock
+        late = never if until is None else lambda: clock() >= until
         for _ in range(limit):
-            item = queue.pop()
-            if item is None:
-                break
-            self._try(item)
+            attempt, self._unfinished = self._unfinished, None
+            if attempt is None:
+                item = queue.pop()
+                if item is None:
+                    break
+                attempt = Attempt(item, clock())
+            self._try(attempt, late)
             if len(shared.waiting):
                 self._waits_over()
-            if until is not None and self.timing.clock() >= until:
+            if late():
                 break
         actions = shared.actions
         shared.actions = []
@@ -256,8 +279,9 @@ class Scheduler:
 
     # --- one attempt ---
 
-    def _try(self, item: QueuedPod) -> None:
-        shared, pod = self._shared, item.pod
+    def _try(self, attempt: Attempt, late: Late) -> None:
+        """Begin an attempt, or go on with one that time was up for."""
+        shared, pod = self._shared, attempt.item.pod
         uid = pod.metadata.uid
         profile = self.engine.profiles.get(pod.spec.scheduler_name)
         if profile is None:
@@ -268,27 +292,27 @@ class Scheduler:
             note = f"skip schedule deleting pod: {pod.key}"
             shared.record(pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name)
             return
-        if self.cache.is_assumed(uid):
+        if self.cache.is_assumed(uid) or (attempt.slices and pod.key not in shared.unassigned):
             self.queue.done(uid)
             return
-        self._decide(item, profile)
-
-    def _decide(self, item: QueuedPod, profile: Profile) -> None:
-        timing = self.timing
-        timing.begin(profile.name)
+        self.timing.begin(attempt.begun)
         try:
-            self._decide_timed(item, profile)
+            self._decide(attempt, profile, never if attempt.slices >= MOST_SLICES else late)
         finally:
-            timing.end(profile.name)
+            self.timing.end(profile.name)
 
-    def _decide_timed(self, item: QueuedPod, profile: Profile) -> None:
+    def _decide(self, attempt: Attempt, profile: Profile, late: Late) -> None:
+        item = attempt.item
         try:
             gang = None if self._gangs is None else self._gangs.gather(item)
             if gang is not None:
                 self._decide_gang(gang)
                 return
-            decision = self.engine.place(item.pod, self._shared.wall)
+            decision = self.engine.place(item.pod, self._shared.wall, late)
             self.timing.decided()
+        except Unfinished:
+            self._unfinished = attempt._replace(slices=attempt.slices + 1)
+            return
         except Exception as problem:
             self._broken(item, profile, problem)
             return
@@ -366,7 +390,7 @@ class Scheduler:
     # --- configuration ---
 
     def _build(self, config: KubeSchedulerConfiguration, extenders: Sequence[Extender]) -> Engine:
-        engine = Engine.build(
+        return Engine.build(
             config,
             self.registry,
             self.cache,
@@ -374,10 +398,8 @@ class Scheduler:
             extenders=sorted(extenders, key=lambda extender: extender.ignorable),
             activate=self._activate,
             records=self.records,
+            wrap=self.timing.wrap if self.timing.enabled else None,
         )
-        for profile in engine.profiles.values():
-            self.timing.watch(profile)
-        return engine
 
     def _activate(self, pods: Iterable[Pod]) -> None:
         self.queue.activate(pods, self._shared.now)

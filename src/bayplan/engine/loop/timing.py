@@ -1,13 +1,13 @@
 """How long things take, for metrics; the clock comes from outside.
 
-Plugins are timed by putting a function in front of their methods, so that the code that calls them
-knows nothing of it. For what every attempt calls, that happens in one attempt out of ten, the
-first included, as kube-scheduler does: in the other nine the methods are the plugin's own and cost
-nothing extra. A call inside a timed one (a dry run of filters within PostFilter) is part of it. An
+When a profile is built, each plugin that an attempt calls gets a `Timed` in front of it, so that
+the code that calls plugins knows nothing of it. For what every attempt calls, the clock is read in
+one attempt out of ten, the first included, as kube-scheduler does; in the other nine a call is just
+passed on. A call inside a timed one (a dry run of filters within PostFilter) is part of it. An
 answer that the engine kept from an earlier attempt is no call: it is neither counted nor timed.
 
 Not timed here: PreBind and Bind, which end only when the API server has answered (`binding` and the
-driver do that). A plugin that allows no attributes (`__slots__`) is left alone.
+driver do that).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from bayplan.engine.queue import Gate
 from bayplan.framework.contract.events import ClusterEvent
 from bayplan.framework.contract.status import Code, Status
 from bayplan.framework.contract.verdict import Verdict
-from bayplan.framework.runtime.profile import Profile
 
 Observer = Callable[[str, tuple[str, ...], float], None]
 """Takes what was measured (a key of `SchedulerMetrics.times`), its labels and the seconds."""
@@ -47,6 +46,22 @@ def _nothing(_what: str, _labels: tuple[str, ...], _seconds: float) -> None:
     """Measure nothing."""
 
 
+class Timed:
+    """A plugin with timers in front of some methods; everything else is the plugin's own."""
+
+    def __init__(self, plugin: Any, timers: dict[str, Any]) -> None:
+        self._plugin = plugin
+        self.name = plugin.name
+        # Methods are looked up once, so that those without a timer cost nothing extra.
+        names = (name for name in dir(type(plugin)) if not name.startswith("_"))
+        methods = {name: getattr(plugin, name) for name in names if name not in timers}
+        self.__dict__.update({name: item for name, item in methods.items() if callable(item)})
+        self.__dict__.update(timers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plugin, name)
+
+
 class Timing:
     """Reads the clock and hands on what it measured; without an observer it does nothing."""
 
@@ -64,21 +79,15 @@ class Timing:
         self._sums: dict[str, float] = {}
         self._worst: dict[str, str] = {}
         self._calls: dict[tuple[str, str, str], list[int]] = {}
-        self._timers: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-        """By profile: the attributes of each plugin, and the timed methods that go there."""
         self._events: dict[int, tuple[ClusterEvent, tuple[str]]] = {}
 
     # --- attempts ---
 
-    def begin(self, profile: str) -> None:
-        """An attempt begins."""
-        self.begun = self.clock()
+    def begin(self, begun: float) -> None:
+        """An attempt begins, or goes on."""
+        self.begun = begun
         self._attempts += 1
-        if self._attempts % EVERY == 1 and self.enabled:
-            self._sampling = True
-            for attributes, timers in self._timers[profile]:
-                for method, timer in timers.items():
-                    attributes.setdefault(method, timer)
+        self._sampling = self._attempts % EVERY == 1 and self.enabled
 
     def decided(self) -> None:
         """The attempt has found a node, or none."""
@@ -89,10 +98,6 @@ class Timing:
         if not self._sampling:
             return
         self._sampling = False
-        for attributes, timers in self._timers[profile]:
-            for method, timer in timers.items():
-                if attributes.get(method) is timer:
-                    del attributes[method]
         for point, seconds in self._sums.items():
             self.observe("point", (point, self._worst[point], profile), seconds)
         self._sums.clear()
@@ -114,26 +119,18 @@ class Timing:
         wanted = ("PreFilter", "Filter", "PreScore", "Score")
         return {key: cell[0] for key, cell in list(self._calls.items()) if key[1] in wanted}
 
-    def watch(self, profile: Profile) -> None:
-        """Count and time the calls of all plugins of a profile from now on."""
-        if not self.enabled:
-            return
-        made = self._timers[profile.name] = []
-        for plugin in profile.plugins.values():
-            attributes = getattr(plugin, "__dict__", None)
-            if attributes is None:
-                continue
-            found = {method: getattr(plugin, method, None) for method in _IN_ATTEMPT}
-            timers = {
-                method: self._in_attempt(call, plugin.name, _IN_ATTEMPT[method], profile.name)
-                for method, call in found.items()
-                if callable(call) and method not in attributes
-            }
-            made.append((attributes, timers))
-            for method, point in _ON_THEIR_OWN.items():
-                call = getattr(plugin, method, None)
-                if callable(call):
-                    attributes[method] = self._on_its_own(call, plugin.name, point, profile.name)
+    def wrap(self, plugin: Any, profile: str) -> Any:
+        """What stands for a plugin in a profile: it with timers, or itself if it needs none."""
+        timers: dict[str, Any] = {}
+        for method, point in _IN_ATTEMPT.items():
+            call = getattr(plugin, method, None)
+            if callable(call):
+                timers[method] = self._in_attempt(call, plugin.name, point, profile)
+        for method, point in _ON_THEIR_OWN.items():
+            call = getattr(plugin, method, None)
+            if callable(call):
+                timers[method] = self._on_its_own(call, plugin.name, point, profile)
+        return Timed(plugin, timers) if timers else plugin
 
     def gates(self, profile: str, gates: Sequence[Gate]) -> list[Gate]:
         """PreEnqueue plugins with a timer in front, for the queue's sampled runs."""
@@ -147,9 +144,9 @@ class Timing:
         sums, worst = self._sums, self._worst
 
         def timed(*args: Any) -> Any:
-            cell[0] += 1
             if not self._sampling:
                 return call(*args)
+            cell[0] += 1
             status = _ERROR
             self._sampling = False
             begin = self.clock()

@@ -1,6 +1,6 @@
 """The scheduling queue: active, backoff, unschedulable, and the events that move pods."""
 
-from bayplan.engine.queue.heap import priority_key, sort_key_of
+from bayplan.engine.queue.heap import sort_key_of
 from bayplan.engine.queue.hints import EXTENDER, HintIndex, Registrations
 from bayplan.engine.queue.pods import PLACE_NAMES, Place, QueuedPod
 from bayplan.engine.queue.queue import (
@@ -21,6 +21,5 @@ __all__ = [
     "QueuedPod",
     "Registrations",
     "SchedulingQueue",
-    "priority_key",
     "sort_key_of",
 ]

@@ -12,7 +12,6 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from bayplan.engine.queue.pods import Place, QueuedPod
-from bayplan.plugins.priority_sort import PrioritySort
 
 SortKey = Callable[[QueuedPod], Any]
 
@@ -107,16 +106,9 @@ class _ByLess:
 
 def sort_key_of(plugin: object) -> SortKey:
     """The sort key of a QueueSort plugin: its own `sort_key` if it has one, else its `less`."""
-    if isinstance(plugin, PrioritySort):
-        return priority_key
     own = getattr(plugin, "sort_key", None)
     if own is not None:
         key: SortKey = own
         return key
     less: Callable[[Any, Any], bool] = plugin.less  # type: ignore[attr-defined]
     return lambda item: _ByLess(item, less)
-
-
-def priority_key(item: QueuedPod) -> tuple[int, float]:
-    """PrioritySort: higher priority first, then who was added earlier."""
-    return (-(item.pod.spec.priority or 0), item.timestamp)

@@ -26,7 +26,7 @@ from bayplan.engine.queue.changes import (
     UNSCHEDULED_POD_UPDATE,
     pod_update_events,
 )
-from bayplan.engine.queue.heap import PodHeap, SortKey, priority_key
+from bayplan.engine.queue.heap import PodHeap, SortKey
 from bayplan.engine.queue.hints import HintIndex
 from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
@@ -38,6 +38,7 @@ from bayplan.framework.contract.events import (
     ClusterEvent,
 )
 from bayplan.framework.contract.status import Status, is_success
+from bayplan.plugins.priority_sort import priority_key
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
+def never() -> bool:
+    """There is no hurry."""
+    return False
+
+
 class Handle:
     """One per profile; all but `profile` is shared between profiles."""
 
@@ -57,6 +62,9 @@ class Handle:
         self.parallelism = parallelism
         self.now = 0.0
         """Seconds since the epoch at the start of this attempt."""
+        self.late: Callable[[], bool] = never
+        """Whether the step's time is up; a PostFilter with much left to do then raises Unfinished,
+        but not before it got on a little."""
         self.profile: Profile | None = None
         """Set when the profile is complete; for plugins that run other plugins (preemption)."""
         self.preempting: dict[str, object] = {}

@@ -122,7 +122,10 @@ class PreEnqueuePlugin(Plugin, Protocol[P]):
 
 
 class QueueSortPlugin(Plugin, Protocol):
-    """Orders the active queue; exactly one per profile, the same in all profiles."""
+    """Orders the active queue; exactly one per profile, the same in all profiles.
+
+    A plugin that also has `sort_key(item)`, smaller for what comes first, is asked only for that.
+    """
 
     def less(self, a: Any, b: Any) -> bool:
         """Whether queued pod `a` is to be tried before `b`; both have `.pod` and `.timestamp`."""
@@ -185,6 +188,23 @@ class NodeFilterPlugin(Plugin, Protocol[P, I]):
         """Return None if `node`, which may be a what-if copy, can run the pod."""
 
 
+@runtime_checkable
+class SumFilter(Protocol[P, T]):
+    """Optional, for filters that do nothing but add up what pods take, such as resources.
+
+    Preemption then tries pods on and off a node without asking the filter each time.
+    """
+
+    def spare(self, state: CycleState, pod: P, nodes: T) -> IntArray:
+        """What is left of each thing (K) on each node (N) once the pod is there too, as (K, N).
+
+        The filter lets the pod onto a node exactly if nothing there is negative.
+        """
+
+    def takes(self, state: CycleState, pod: P, placed: PodInfo) -> Sequence[int]:
+        """What a placed pod takes of each of these things; hangs on its traits alone."""
+
+
 class PostFilterPlugin(Plugin, Protocol[P]):
     """Tries to make room when no node fits; DefaultPreemption is one."""
 
@@ -195,6 +215,7 @@ class PostFilterPlugin(Plugin, Protocol[P]):
 
         Success and UnschedulableAndUnresolvable end the round; Unschedulable passes on to the next
         plugin; anything else is an error. The pod stays unscheduled in this attempt either way.
+        Long work looks at `Handle.late` and raises `Unfinished`: the attempt is then made again.
         """
 
 

@@ -90,6 +90,14 @@ class PostFilterResult(msgspec.Struct, frozen=True):
     effects: Effects | None = None
 
 
+class Unfinished(Exception):
+    """Raised by a PostFilter plugin whose time is up (`Handle.late`).
+
+    The attempt then ends without a decision and is made again in the next step. The plugin keeps
+    what it has found, as far as it still holds by then.
+    """
+
+
 class PreBindPreFlightResult(msgspec.Struct, frozen=True):
     """Says that a plugin's PreBind will act; plugins that allow it are run together."""
 

@@ -20,6 +20,7 @@ from bayplan.framework.contract.results import (
     NominatingMode,
     PostFilterResult,
     PreFilterResult,
+    Unfinished,
 )
 from bayplan.framework.contract.state import CycleState, StateMissing
 from bayplan.framework.contract.status import Code, Status
@@ -244,6 +245,8 @@ def run_post_filters(
     for plugin in profile.post_filter:
         try:
             result, status = plugin.post_filter(state, pod, statuses)
+        except Unfinished:
+            raise
         except StateMissing as problem:
             result, status = None, Status.from_error(problem)
         except Exception as problem:

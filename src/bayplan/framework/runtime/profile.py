@@ -9,7 +9,7 @@ nothing here knows pods.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -22,6 +22,9 @@ from bayplan.framework.contract.registry import Factory
 from bayplan.framework.contract.status import Code, Status
 
 _LOG = structlog.get_logger(__name__)
+
+Wrap = Callable[[Any, str], Any]
+"""Takes a plugin and its profile's name, returns what stands in the profile in its stead."""
 
 _EVENT_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 _ALL_RESOURCES = (
@@ -87,9 +90,16 @@ class Profile:
 
     @classmethod
     def build(
-        cls, config: KubeSchedulerProfile, registry: Mapping[str, Factory], handle: Any
+        cls,
+        config: KubeSchedulerProfile,
+        registry: Mapping[str, Factory],
+        handle: Any,
+        wrap: Wrap | None = None,
     ) -> Profile:
-        """Make the plugins of a configured profile; raises ConfigError."""
+        """Make the plugins of a configured profile; raises ConfigError.
+
+        `wrap` may put something in front of a plugin, such as timers.
+        """
         wanted = config.plugins.names()
         unknown = [name for name in wanted if name not in registry]
         if unknown:
@@ -100,6 +110,9 @@ class Profile:
                 f"registered; known plugins: {', '.join(sorted(registry))}"
             )
         plugins = {name: _make(name, registry, config, handle) for name in wanted}
+        if wrap is not None:
+            made = config.scheduler_name
+            plugins = {name: wrap(plugin, made) for name, plugin in plugins.items()}
         found = {
             name: frozenset(point for point in POINTS if implements(plugin, point))
             for name, plugin in plugins.items()

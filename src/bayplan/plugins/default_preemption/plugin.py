@@ -1,7 +1,7 @@
 """The plugin: finds the node on which preemption costs least, and nominates the pod to it.
 
 Only nodes whose status says that preemption might help are tried. Nodes without any less important
-pod are told apart by one comparison on a column; the others are dry-run one by one, in list order,
+pod are told apart by one comparison on a column; the others are dry-run one by one (`sweep.py`),
 until enough candidates are found; those that would come to the same again are remembered. Who
 deletes the victims, and when, is up to the scheduler.
 """
@@ -9,9 +9,6 @@ deletes the victims, and when, is up to the scheduler.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from bayplan.api import Object, Pod
 from bayplan.config import DefaultPreemptionArgs
@@ -31,6 +28,7 @@ from bayplan.framework import (
     QueueingHint,
     Resource,
     Status,
+    Unfinished,
     Victims,
     on,
     unresolvable,
@@ -40,18 +38,10 @@ from bayplan.framework.contract.diagnosis import fit_text
 from bayplan.plugins.default_preemption.memory import (
     Memories,
     Memory,
-    Outcome,
     hangs_on_rows_only,
 )
-from bayplan.plugins.default_preemption.victims import (
-    NO_VICTIMS,
-    Budget,
-    DryRun,
-    compile_budgets,
-    moving_filters,
-    pick_node,
-    start_time,
-)
+from bayplan.plugins.default_preemption.sweep import Sweep
+from bayplan.plugins.default_preemption.victims import NO_VICTIMS, pick_node
 
 NAME = "DefaultPreemption"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -73,6 +63,8 @@ class DefaultPreemption:
         self._absolute = args.min_candidate_nodes_absolute
         self._memories = Memories(handle.limits.dry_runs)
         self._tells = handle.gates.since("1.37")
+        self._stopped: Sweep | None = None
+        """What time was up for, until the same pod comes again."""
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return unresolvable(UNDER_WAY) if pod.metadata.uid in self._handle.preempting else None
@@ -85,11 +77,12 @@ class DefaultPreemption:
         if refusal:
             return None, unschedulable(PREFIX + refusal)
         rows = statuses.rows_with(Code.UNSCHEDULABLE)
-        candidates, failures, problem = self._candidates(state, pod, rows)
+        sweep = self._swept(state, pod, rows)
+        candidates = sweep.candidates
         if not candidates:
-            if problem is not None:
-                return None, Status(Code.ERROR, PREFIX + problem.message)
-            text = PREFIX + fit_text(statuses.count, "", self._tally(statuses, failures))
+            if sweep.problem is not None:
+                return None, Status(Code.ERROR, PREFIX + sweep.problem.message)
+            text = PREFIX + fit_text(statuses.count, "", self._tally(statuses, sweep.failures))
             return PostFilterResult(CLEAR_NOMINATION), unschedulable(text)
         asked = self._ask_extenders(pod, candidates)
         if isinstance(asked, Status):
@@ -118,38 +111,21 @@ class DefaultPreemption:
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _candidates(
-        self, state: CycleState, pod: Pod, rows: IntArray
-    ) -> tuple[dict[str, Victims], dict[Status, int], Status | None]:
-        """Candidates by node, how many nodes failed for each reason, and an error if any."""
+    def _swept(self, state: CycleState, pod: Pod, rows: IntArray) -> Sweep:
+        """All candidates; raises Unfinished when time is up, and goes on in the next attempt."""
         handle = self._handle
-        table = handle.table
-        wanted = self._wanted(len(rows))
-        hopeful = table.min_priority[rows] < pod.priority
-        failures: dict[Status, int] = {}
-        hopeless = int(np.count_nonzero(~hopeful))
-        if hopeless:
-            failures[unresolvable(NO_VICTIMS)] = hopeless
-        budgets = compile_budgets(list(handle.objects.pod_disruption_budgets))
-        safe: dict[str, Victims] = {}
-        violating: dict[str, Victims] = {}
-        problem: Status | None = None
-        memory = self._memory(state, pod)
-        assert handle.profile is not None
-        moving = moving_filters(handle.profile, state, pod)
-        for row in rows[hopeful].tolist():
-            name = table.name_of(row)
-            found = self._dry_run(state, pod, row, name, budgets, memory, moving)
-            if isinstance(found, Status):
-                if found.code is Code.ERROR:
-                    problem = found
-                else:
-                    failures[found] = failures.get(found, 0) + 1
-                continue
-            (violating if found.pdb_violations else safe)[name] = found
-            if safe and len(safe) + len(violating) >= wanted:
-                break
-        return {**safe, **violating}, failures, problem
+        hopeful = handle.table.min_priority[rows] < pod.priority
+        tried = rows[hopeful].tolist()
+        sweep, self._stopped = self._stopped, None
+        if sweep is None or not sweep.holds_for(pod, tried):
+            hopeless = len(rows) - len(tried)
+            failures = {unresolvable(NO_VICTIMS): hopeless} if hopeless else {}
+            memory = self._memory(state, pod)
+            sweep = Sweep(handle, pod, tried, self._wanted(len(rows)), failures, memory)
+        if not sweep.run(state, handle.late):
+            self._stopped = sweep
+            raise Unfinished(f'preemption for pod "{pod.key}" goes on in the next step')
+        return sweep
 
     def _memory(self, state: CycleState, pod: Pod) -> Memory | None:
         """Where dry runs for pods like this are remembered; None if they must not be."""
@@ -161,31 +137,6 @@ class DefaultPreemption:
         memory = self._memories.of(signature)
         memory.follow(handle.table, handle.objects)
         return memory
-
-    def _dry_run(
-        self,
-        state: CycleState,
-        pod: Pod,
-        row: int,
-        name: str,
-        budgets: Sequence[Budget],
-        memory: Memory | None,
-        moving: Sequence[Any],
-    ) -> Outcome:
-        handle = self._handle
-        profile, nominated = handle.profile, handle.nominator.pods_for(name)
-        assert profile is not None
-        pods = [info.pod for info in handle.table.pods[row]]
-        found = None if memory is None or nominated else memory.get(row, pods)
-        if found is None:
-            node = handle.table.info(row)
-            run = DryRun(profile, state, pod, node, nominated, moving)
-            found = run.victims(budgets, handle.now)
-            started = all(start_time(other, handle.now) <= handle.now for other in pods)
-            erred = isinstance(found, Status) and found.code is Code.ERROR
-            if memory is not None and not nominated and started and not erred:
-                memory.keep(row, pods, found)
-        return found
 
     def _wanted(self, count: int) -> int:
         return min(count, max(count * self._percentage // 100, self._absolute))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -44,13 +44,13 @@ class Budget(msgspec.Struct, frozen=True):
     allowed: int
     disrupted: dict[str, str]
 
-    def protects(self, pod: Pod) -> bool:
+    def means(self, pod: Pod) -> bool:
+        """Whether pods with these labels are protected, unless they are being disrupted."""
         meta = pod.metadata
         return (
             bool(meta.labels)
             and meta.namespace == self.namespace
             and self.selector.matches(meta.labels)
-            and meta.name not in self.disrupted
         )
 
 
@@ -77,12 +77,11 @@ def compile_budgets(items: Sequence[PodDisruptionBudget]) -> list[Budget]:
 
 def start_time(pod: Pod, now: float) -> float:
     """When the pod started; now if it has not."""
-    return _parsed(pod.status.start_time) if pod.status.start_time else now
+    text = pod.status.start_time
+    return _parsed(text) if text else now
 
 
-@lru_cache(maxsize=1 << 16)
-def _parsed(text: str) -> float:
-    return parse_time(text)
+_parsed = lru_cache(maxsize=1 << 16)(parse_time)
 
 
 def moving_filters(profile: Profile, state: CycleState, pod: Any) -> list[Any]:
@@ -97,30 +96,86 @@ def moving_filters(profile: Profile, state: CycleState, pod: Any) -> list[Any]:
 
 def by_importance(pods: Sequence[PodInfo], now: float) -> list[PodInfo]:
     """Most important first: priority, then who started earlier."""
-    return sorted(pods, key=lambda info: (-info.priority, start_time(info.pod, now)))
+    keys = [(-info.traits.priority, start_time(info.pod, now), n) for n, info in enumerate(pods)]
+    keys.sort()
+    return [pods[n] for _, _, n in keys]
 
 
-def split_by_budgets(
-    pods: Sequence[PodInfo], budgets: Sequence[Budget]
-) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Pods whose removal would break a budget, and the others, both in the order given."""
-    if not budgets:
-        return [], list(pods)
-    left = [budget.allowed for budget in budgets]
-    violating: list[PodInfo] = []
-    harmless: list[PodInfo] = []
-    for info in pods:
-        breaks = False
-        for place, budget in enumerate(budgets):
-            if budget.protects(info.pod):
-                left[place] -= 1
-                breaks = breaks or left[place] < 0
-        (violating if breaks else harmless).append(info)
-    return violating, harmless
+class Budgets:
+    """All disruption budgets; which of them mean a pod is worked out once per group of pods."""
+
+    def __init__(self, items: Sequence[Budget]) -> None:
+        self._items = items
+        self._by_group: dict[object, list[tuple[int, dict[str, str]]]] = {}
+
+    def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Pods whose removal would break a budget, and the others, both in the order given."""
+        if not self._items:
+            return [], list(pods)
+        left = [budget.allowed for budget in self._items]
+        violating: list[PodInfo] = []
+        harmless: list[PodInfo] = []
+        known = self._by_group
+        for info in pods:
+            about = known.get(info.group)
+            if about is None:
+                about = self._about(info)
+            breaks = False
+            for place, disrupted in about:
+                if not disrupted or info.pod.metadata.name not in disrupted:
+                    left[place] -= 1
+                    breaks = breaks or left[place] < 0
+            (violating if breaks else harmless).append(info)
+        return violating, harmless
+
+    def _about(self, info: PodInfo) -> list[tuple[int, dict[str, str]]]:
+        items = enumerate(self._items)
+        found = [(n, item.disrupted) for n, item in items if item.means(info.pod)]
+        if info.group is not None:
+            self._by_group[info.group] = found
+        return found
+
+
+class Run(Protocol):
+    """A node in the mind, from which all less important pods were taken."""
+
+    def problem(self) -> Status | None:
+        """Why the preemptor does not fit even so."""
+
+    def put_back(self, info: PodInfo) -> bool | Status:
+        """Put a pod back; False, and nothing changed, if the preemptor no longer fits then."""
+
+
+def choose_victims(
+    run: Run, name: str, potential: Sequence[PodInfo], budgets: Budgets, now: float
+) -> Victims | Status:
+    """The pods that must go, or why taking pods off does not help."""
+    if not potential:
+        return unresolvable(NO_VICTIMS)
+    status = run.problem()
+    if status is not None:
+        return status
+    violating, harmless = budgets.split(by_importance(potential, now))
+    gone: list[PodInfo] = []
+    violations = 0
+    for group in (violating, harmless):
+        for info in group:
+            kept = run.put_back(info)
+            if kept is True:
+                continue
+            if kept:
+                return kept
+            gone.append(info)
+            violations += group is violating
+    if not gone:
+        return failed(f'expected at least one victim pod on node "{name}"')
+    if violating and harmless:
+        gone = by_importance(gone, now)
+    return Victims(tuple([info.pod for info in gone]), violations)
 
 
 class DryRun:
-    """One node with pods taken off and put back."""
+    """A copy of a node with pods taken off and put back, asking the filters each time."""
 
     def __init__(
         self,
@@ -138,53 +193,18 @@ class DryRun:
         self._pod = pod
         self._node = node.clone()
         self._nominated = nominated
+        self._potential = [info for info in node.pods if info.priority < pod.priority]
 
-    def _remove(self, info: PodInfo) -> Status | None:
-        self._node.remove_pod(info)
-        return run_remove_pod(self._profile, self._state, self._pod, info, self._node)
-
-    def _add(self, info: PodInfo) -> Status | None:
-        self._node.add_pod(info)
-        return run_add_pod(self._profile, self._state, self._pod, info, self._node)
-
-    def _fits(self, filters: Sequence[Any] | None = None) -> Status | None:
-        return run_filters_with_nominated(
-            self._profile, self._state, self._pod, self._node, self._nominated, filters
-        )
-
-    def victims(self, budgets: Sequence[Budget], now: float) -> Victims | Status:
-        """The pods that must go, or why taking pods off does not help."""
-        priority = self._pod.priority
-        potential = [info for info in self._node.pods if info.priority < priority]
-        if not potential:
-            return unresolvable(NO_VICTIMS)
-        for info in potential:
+    def problem(self) -> Status | None:
+        for info in self._potential:
             problem = self._remove(info)
             if problem is not None:
                 return problem
-        status = self._fits()
-        if status is not None:
-            return status
-        violating, harmless = split_by_budgets(by_importance(potential, now), budgets)
-        gone: list[PodInfo] = []
-        violations = 0
-        for group in (violating, harmless):
-            for info in group:
-                kept = self._reprieve(info)
-                if isinstance(kept, Status):
-                    return kept
-                if not kept:
-                    gone.append(info)
-                    violations += group is violating
-        if not gone:
-            return failed(f'expected at least one victim pod on node "{self._node.name}"')
-        if violating and harmless:
-            gone = by_importance(gone, now)
-        return Victims(tuple(info.pod for info in gone), violations)
+        return self._fits()
 
-    def _reprieve(self, info: PodInfo) -> bool | Status:
-        """Put a pod back; False if the preemptor no longer fits then."""
-        problem = self._add(info)
+    def put_back(self, info: PodInfo) -> bool | Status:
+        self._node.add_pod(info)
+        problem = run_add_pod(self._profile, self._state, self._pod, info, self._node)
         if problem is not None:
             return problem
         status = self._fits(self._moving)
@@ -193,6 +213,15 @@ class DryRun:
         if status.code is Code.ERROR:
             return status
         return self._remove(info) or False
+
+    def _remove(self, info: PodInfo) -> Status | None:
+        self._node.remove_pod(info)
+        return run_remove_pod(self._profile, self._state, self._pod, info, self._node)
+
+    def _fits(self, filters: Sequence[Any] | None = None) -> Status | None:
+        return run_filters_with_nominated(
+            self._profile, self._state, self._pod, self._node, self._nominated, filters
+        )
 
 
 def pick_node(candidates: dict[str, Victims], now: float) -> str:

@@ -27,6 +27,7 @@ from bayplan.framework import (
     IntArray,
     NodeInfo,
     Nodes,
+    PodInfo,
     PreFilterResult,
     Status,
     Verdict,
@@ -45,6 +46,9 @@ IMPLICIT_DEVICES = "deviceclass.resource.kubernetes.io/"
 
 _ASKED = f"{NAME}/asked"
 _WANTED = f"{NAME}/wanted"
+
+_PLENTY = 1 << 62
+"""More than all pods of a node can take."""
 
 Asked = tuple[tuple[int, int, bool], ...]
 """(resource id, amount, whether device drivers may serve it), without zeros and ignored ones."""
@@ -122,6 +126,21 @@ class NodeResourcesFit:
                 lacks.append(resource)
                 hopeless = hopeless or amount > offered
         return self._status(tuple(lacks), hopeless) if lacks else None
+
+    def spare(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
+        asked = self._asked_of(state, pod)
+        left = np.empty((len(asked) + 1, nodes.count), dtype=np.int64)
+        left[0] = nodes.allowed_pods - nodes.pod_count - 1
+        for place, (resource, amount, delegable) in enumerate(asked, 1):
+            offered = nodes.allocatable(resource)
+            left[place] = offered - nodes.requested(resource) - amount
+            if delegable:
+                left[place, offered == 0] = _PLENTY
+        return left
+
+    def takes(self, state: CycleState, pod: Pod, placed: PodInfo) -> Sequence[int]:
+        used = dict(placed.traits.used)
+        return [1, *(used.get(resource, 0) for resource, _, _ in self._asked_of(state, pod))]
 
     def pre_score(
         self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray

@@ -1,0 +1,151 @@
+"""One preemptor's way through the nodes that might help, which can stop and go on.
+
+Rows are dry-run in list order until enough candidates are found. When time is up the sweep stops
+between two rows, and a later attempt of the same pod goes on with it, provided that nothing it has
+seen has changed since. If something has, it begins anew; dry runs that are remembered
+(`memory.py`) then cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from bayplan.api import Pod
+from bayplan.framework import Code, CycleState, Handle, PodInfo, Status, Victims
+from bayplan.plugins.default_preemption.memory import Memory, Outcome
+from bayplan.plugins.default_preemption.sums import Sums, only_sums
+from bayplan.plugins.default_preemption.victims import (
+    Budgets,
+    DryRun,
+    Run,
+    choose_victims,
+    compile_budgets,
+    moving_filters,
+    start_time,
+)
+
+ROWS = 128
+"""So many rows are prepared at a time."""
+
+
+class Sweep:
+    """Candidates found so far, and the rows still to be tried."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        pod: Pod,
+        rows: list[int],
+        wanted: int,
+        failures: dict[Status, int],
+        memory: Memory | None,
+    ) -> None:
+        self._handle = handle
+        self._pod = pod
+        self._rows = rows
+        self._wanted = wanted
+        self._memory = memory
+        self._place = 0
+        """How many rows were tried."""
+        self._safe: dict[str, Victims] = {}
+        self._violating: dict[str, Victims] = {}
+        self.failures = failures
+        """How many nodes failed for each reason."""
+        self.problem: Status | None = None
+        self._budgets = Budgets(compile_budgets(list(handle.objects.pod_disruption_budgets)))
+        self._seen = self._stamp()
+        self._generation = handle.table.changes.generation
+
+    @property
+    def candidates(self) -> dict[str, Victims]:
+        """Victims by node; those that break no budget first."""
+        return {**self._safe, **self._violating}
+
+    def holds_for(self, pod: Pod, rows: list[int]) -> bool:
+        """Whether the sweep may go on for a pod: all that it has seen is as it was."""
+        if pod is not self._pod or rows != self._rows or self._stamp() != self._seen:
+            return False
+        changes = self._handle.table.changes
+        changed = changes.since(self._generation)
+        if changed is None or (changed and self._memory is None):
+            return False
+        if not set(changed).isdisjoint(rows[: self._place]):
+            return False
+        self._generation = changes.generation
+        return True
+
+    def run(self, state: CycleState, late: Callable[[], bool]) -> bool:
+        """Try rows until there are enough candidates; False if time was up before."""
+        handle, rows = self._handle, self._rows
+        profile = handle.profile
+        assert profile is not None
+        moving = moving_filters(profile, state, self._pod)
+        sums = None
+        if only_sums(profile, state, moving):
+            sums = Sums(profile, state, self._pod, handle.table, moving)
+        begun = self._place
+        for place in range(begun, len(rows)):
+            if place > begun and late():
+                return False
+            row = rows[place]
+            if sums is not None and (place - begun) % ROWS == 0:
+                sums.prepare(rows[place : place + ROWS])
+            self._take(handle.table.name_of(row), self._outcome(row, state, moving, sums))
+            self._place = place + 1
+            if self._safe and len(self._safe) + len(self._violating) >= self._wanted:
+                break
+        return True
+
+    def _stamp(self) -> Hashable:
+        handle = self._handle
+        objects = handle.objects
+        return (
+            handle.table.nodes_revision,
+            handle.nominator.revision,
+            objects.pod_disruption_budgets.revision,
+            objects.device_classes.revision,
+        )
+
+    def _take(self, name: str, found: Outcome) -> None:
+        if isinstance(found, Victims):
+            (self._violating if found.pdb_violations else self._safe)[name] = found
+        elif found.code is Code.ERROR:
+            self.problem = found
+        else:
+            self.failures[found] = self.failures.get(found, 0) + 1
+
+    def _outcome(
+        self, row: int, state: CycleState, moving: Sequence[Any], sums: Sums | None
+    ) -> Outcome:
+        handle, memory = self._handle, self._memory
+        table = handle.table
+        nominated = handle.nominator.pods_for(table.name_of(row)) if len(handle.nominator) else []
+        pods = [info.pod for info in table.pods[row]]
+        found = None if memory is None or nominated else memory.get(row, pods)
+        if found is None:
+            quick = None if nominated else sums
+            found = self._dry_run(row, state, moving, quick, nominated)
+            erred = isinstance(found, Status) and found.code is Code.ERROR
+            if memory is not None and not nominated and not erred:
+                now = handle.now
+                if max([start_time(other, now) for other in pods], default=now) <= now:
+                    memory.keep(row, pods, found)
+        return found
+
+    def _dry_run(
+        self,
+        row: int,
+        state: CycleState,
+        moving: Sequence[Any],
+        sums: Sums | None,
+        nominated: Sequence[PodInfo],
+    ) -> Outcome:
+        handle, priority = self._handle, self._pod.priority
+        table, profile = handle.table, handle.profile
+        assert profile is not None
+        potential = [info for info in table.pods[row] if info.traits.priority < priority]
+        run: Run | None = None if sums is None else sums.run(row, potential)
+        if run is None:
+            run = DryRun(profile, state, self._pod, table.info(row), nominated, moving)
+        return choose_victims(run, table.name_of(row), potential, self._budgets, handle.now)
