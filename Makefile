@@ -8,7 +8,7 @@ SECONDS_EACH ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube lint format dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz clean
+.PHONY: help setup demo start test test-kube lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,11 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 format: $(STAMP) ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix src tests bench
 	$(BIN)/ruff format src tests bench
+
+docs: $(STAMP) ## build the documentation as a site into site/VERSION, without a warning
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir "site/$$($(BIN)/bayplan --version | sed 's/.* //')"
+	$(BIN)/python hack/docs_versions.py site
 
 dist: $(STAMP) ## build wheel and sdist into dist/, check them, and run the wheel in an empty environment
 	rm -rf dist

@@ -3,6 +3,8 @@
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 
 from bayplan import lessons
 from bayplan.cli.main import COMMANDS, bayplan
@@ -35,3 +37,11 @@ def test_the_extender_kit_agrees_with_its_command():
     listen = importlib.import_module("bayplan.extender.serve").Listen()
 
     assert default_of(["extender", "serve"], "--bind") == f"{listen.host}:{listen.port}"
+
+
+def test_the_package_itself_is_the_command():
+    shown = subprocess.run(
+        [sys.executable, "-m", "bayplan", "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert shown.stdout.startswith("bayplan, version ")
