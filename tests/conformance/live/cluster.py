@@ -23,6 +23,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 PREFIX = "live-"  # of every namespace that this program makes
 PATIENCE = 8.0  # how long `check` waits for a differing observation to become equal
 STEP_TIMEOUT = 30.0
+START_TIMEOUT = 120.0  # a busy machine may take its time to start a process
 KUBELET_DELAY = 0.3
 QUIET = {"record": 1.5, "check": 0.8}
 SCHEDULER_CONDITIONS = ("PodScheduled", "DisruptionTarget")

@@ -39,6 +39,7 @@ from tests.conformance.live.cluster import (
     SCHEDULER_ANNOTATIONS,
     SCHEDULER_CONDITIONS,
     SELECTED_NODE,
+    START_TIMEOUT,
     STATUS_IGNORED_ON_CREATE,
     STEP_TIMEOUT,
     UUID,
@@ -154,6 +155,7 @@ class Runner:
                 )
             ),
             "no reaction of the scheduler to the probe pod",
+            {"timeout": START_TIMEOUT},
         )
         if self.scheduler.process.poll() is not None:
             raise StepFailed("the scheduler did not start")
