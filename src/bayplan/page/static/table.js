@@ -91,7 +91,9 @@ export class VirtualTable {
   draw() {
     const top = this.scroller.scrollTop;
     const from = Math.max(0, Math.floor(top / HEIGHT) - BEYOND);
-    const to = Math.min(this.items.length, Math.ceil((top + this.scroller.clientHeight) / HEIGHT) + BEYOND);
+    // A scroller that a layout lets grow to its content must not bring every row.
+    const tall = Math.min(this.scroller.clientHeight, innerHeight);
+    const to = Math.min(this.items.length, Math.ceil((top + tall) / HEIGHT) + BEYOND);
     const rows = [];
     for (let i = from; i < to; i++) rows.push(this.row(i));
     this.body.replaceChildren(...rows);
