@@ -27,6 +27,7 @@ ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update",
         "--disable-sync"]  # fmt: skip
 STEPS = 120
+OPENINGS = 5
 
 
 def serve(nodes: int, pods: int, rate: int, pipe: Connection) -> None:
@@ -100,13 +101,21 @@ class Browser:
         self.browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=ARGS
         )
-        self.page = self.browser.new_page(viewport={"width": 1440, "height": 900})
-        self.cdp = self.page.context.new_cdp_session(self.page)
+        self.problems: list[str] = []
+        self.bytes = 0
+        self.fresh()
+
+    def fresh(self) -> None:
+        """Begin with an empty cache and no cookie."""
+        if self.browser.contexts:
+            self.browser.contexts[0].close()
+        context = self.browser.new_context(viewport={"width": 1440, "height": 900})
+        self.page = context.new_page()
+        self.cdp = context.new_cdp_session(self.page)
         self.bytes = 0
         self.cdp.on("Network.dataReceived", self._received)
         self.cdp.send("Network.enable")
         self.cdp.send("Performance.enable")
-        self.problems: list[str] = []
         self.page.on("console", lambda m: self.problems.append(m.text))
         self.page.on("pageerror", lambda e: self.problems.append(str(e)))
 
@@ -174,13 +183,13 @@ def measure(nodes: int, pods: int, rate: int, minutes: float) -> dict[str, Any]:
     with sync_playwright() as playwright:
         tab = Browser(playwright)
         tab.open(url)  # the first load also starts the browser's processes
-        tab.bytes = 0
-        before = tab.cpu()
-        found["first_picture_ms"] = round(tab.open(url.partition("?")[0]))
-        # What a busy machine adds is waiting; this is the work.
-        found["first_picture_renderer_cpu_ms"] = round(1000 * (tab.cpu() - before))
-        found["load_average"] = os.getloadavg()[0]
+        found["first_picture_ms"] = [first_picture(tab, url) for _ in range(OPENINGS)]
         found["sent_mb"] = round(tab.bytes / 1e6, 2)
+        # What a busy machine adds is waiting; this is the work of opening it once more.
+        before = tab.cpu()
+        found["again_ms"] = round(tab.open(url.partition("?")[0]))
+        found["again_renderer_cpu_ms"] = round(1000 * (tab.cpu() - before))
+        found["load_average"] = os.getloadavg()[0]
         found["pan_far"] = {k: round(v, 1) for k, v in tab.pan().items()}
         tab.page.goto(url.partition("?")[0] + "#/map?node=node-0100")
         tab.page.wait_for_timeout(500)
@@ -194,6 +203,12 @@ def measure(nodes: int, pods: int, rate: int, minutes: float) -> dict[str, Any]:
     here.send("stop")
     server.join(10)
     return found
+
+
+def first_picture(tab: Browser, url: str) -> int:
+    """Open the printed address as a browser that was never here."""
+    tab.fresh()
+    return round(tab.open(url))
 
 
 def churn(tab: Browser, pipe: Connection, minutes: float) -> dict[str, Any]:

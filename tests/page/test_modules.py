@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.page.app import STATIC
+from bayplan.page.modules import STATIC
 from bayplan.page.rows import BOUND, CORDONED, DISRUPTED, FINISHED, GHOST, READY, TERMINATING
 
 TESTS = Path(__file__).parent / "js"

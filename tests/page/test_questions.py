@@ -9,7 +9,7 @@ import pytest
 
 from bayplan.errors import BayplanError
 from bayplan.inspect import Cluster
-from bayplan.page.app import STATIC
+from bayplan.page.modules import STATIC
 from bayplan.page.questions import Asked, Questions
 from bayplan.page.report import report
 from bayplan.page.sources import Picture

@@ -52,7 +52,7 @@ async def test_the_token_is_exchanged_for_a_cookie_and_leaves_the_address():
     assert "unsafe" not in headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("path", ["", "api/cluster", "api/history", "static/app.js"])
+@pytest.mark.parametrize("path", ["", "api/cluster", "api/history", "static/v/app.js"])
 async def test_nothing_is_told_without_the_token(path):
     async with serving(picture()) as url, aiohttp.ClientSession() as session:
         async with session.get(url.partition("?")[0] + path) as answer:
@@ -90,7 +90,7 @@ async def test_the_cluster_comes_in_columns():
 
 
 @pytest.mark.parametrize(
-    "path", ["static/../serving.py", "static/%2e%2e%2fguard.py", "static/x.js"]
+    "path", ["static/v/../../serving.py", "static/v/%2e%2e%2fguard.py", "static/v/x.js"]
 )
 async def test_only_the_pages_own_files_are_served(path):
     async with serving(picture()) as url:

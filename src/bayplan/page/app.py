@@ -1,7 +1,7 @@
 """The page's HTTP side: its files, the cluster, its changes and its history.
 
     GET /                   the page; all views are addresses behind #
-    GET /static/…           its modules and styles
+    GET /static/VERSION/…   its modules and styles
     GET /api/cluster        the whole cluster in columns
     GET /api/stream?after=N changes after frame N, as server-sent events
     GET /api/history?run=   the cluster at the beginning and every frame since
@@ -13,7 +13,6 @@ Answers to questions are added by `questions`. There is no request that changes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 from starlette.applications import Starlette
@@ -22,11 +21,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from bayplan.errors import BayplanError
-from bayplan.page import wire
+from bayplan.page import modules, wire
 from bayplan.page.sources import Source
 from bayplan.page.stream import Stream
+from bayplan.page.whole import Whole
 
-STATIC = Path(__file__).parent / "static"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 BINARY = "application/octet-stream"
 NO_STORE = {"cache-control": "no-store"}
@@ -40,11 +39,13 @@ class PageApp:
     ) -> None:
         self._source = source
         self._stream = stream
-        self._files = {path.name: path for path in STATIC.iterdir() if path.suffix in TYPES}
+        self.whole = Whole(source.board, self.about())
+        self._files = {path.name: path for path in modules.STATIC.iterdir() if path.suffix in TYPES}
+        self._page = modules.index()
         self.app = Starlette(
             routes=[
                 Route("/", self._index),
-                Route("/static/{name}", self._static),
+                Route("/static/{version}/{name}", self._static),
                 Route("/api/cluster", self._cluster),
                 Route("/api/stream", self._changes),
                 Route("/api/history", self._history),
@@ -57,20 +58,20 @@ class PageApp:
         return {**self._source.about(), "live": self._source.live}
 
     async def _index(self, request: Request) -> Response:
-        body = (STATIC / "index.html").read_bytes()
-        return Response(body, media_type="text/html; charset=utf-8", headers=NO_STORE)
+        return Response(self._page, media_type="text/html; charset=utf-8", headers=NO_STORE)
 
     async def _static(self, request: Request) -> Response:
         path = self._files.get(request.path_params["name"])
         if path is None:
             return Response("no such file\n", 404)
-        headers = {"cache-control": "no-cache"}
+        # The version is part of the address, so a browser need not ask again.
+        headers = {"cache-control": "private, max-age=31536000, immutable"}
         return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers=headers)
 
     async def _cluster(self, request: Request) -> Response:
         if self._stream is not None:
             self._stream.tick()
-        return packed(wire.cluster(self._source.board, self.about()), BINARY)
+        return zipped(await self.whole.body(), BINARY)
 
     async def _history(self, request: Request) -> Response:
         board = self._source.run(request.query_params.get("run", ""))
@@ -92,8 +93,12 @@ class PageApp:
 
 def packed(body: bytes, kind: str = "application/json") -> Response:
     """Return a body, compressed."""
+    return zipped(wire.gzipped(body), kind)
+
+
+def zipped(body: bytes, kind: str) -> Response:
     headers = {**NO_STORE, "content-encoding": "gzip"}
-    return Response(wire.gzipped(body), media_type=kind, headers=headers)
+    return Response(body, media_type=kind, headers=headers)
 
 
 def problem(status: int, message: str) -> Response:

@@ -10,15 +10,13 @@ import base64
 import hashlib
 import html
 import json
-import re
 
 import msgspec
 
 from bayplan.page import wire
-from bayplan.page.app import STATIC
 from bayplan.page.board import Board
+from bayplan.page.modules import IMPORT, STATIC
 
-IMPORT = re.compile(r'(?m)^(import [^;]*?from )"\./([a-z_]+\.js)";')
 START = 'import "bayplan/app.js";'
 
 
@@ -61,7 +59,7 @@ def _modules() -> dict[str, str]:
     """Return every module as a `data:` address."""
     found = {}
     for path in sorted(STATIC.glob("*.js")):
-        text = IMPORT.sub(r'\1"bayplan/\2";', path.read_text())
+        text = IMPORT.sub(r'\1"bayplan/\2"', path.read_text())
         body = base64.b64encode(text.encode()).decode()
         found[f"bayplan/{path.name}"] = f"data:text/javascript;base64,{body}"
     return found

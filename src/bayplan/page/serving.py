@@ -42,7 +42,9 @@ async def serving(
     names = [f"{name}:{number}" for name in ("127.0.0.1", "[::1]", "localhost")]
     questions = Questions(source)
     routes = [*questions.routes, Saving(source, questions).route]
-    app = Guard(PageApp(source, stream, routes).app, token, names, f"bayplan-{number}")
+    page = PageApp(source, stream, routes)
+    await page.whole.body()  # ahead of the first who asks
+    app = Guard(page.app, token, names, f"bayplan-{number}")
     server = _Server(_quiet(app))
     tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
     if stream is not None:

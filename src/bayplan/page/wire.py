@@ -65,36 +65,59 @@ class Columns:
         return b"".join([b" " * (-len(line) % WIDE), line, *self._parts])
 
 
+class Picture(msgspec.Struct, frozen=True):
+    """What the bytes are made of: copies, so that a thread can make them."""
+
+    head: Json
+    texts: list[str]
+    nodes: list[Row | None]
+    pods: list[Row | None]
+    more: Json
+
+    @classmethod
+    def of(cls, board: Board, about: Json) -> Picture:
+        """Return the cluster as it is now."""
+        rows = (board.nodes.rows, board.pods.rows)
+        return cls._made(board, about, rows, {"time": board.now})
+
+    @classmethod
+    def of_history(cls, board: Board, about: Json) -> Picture:
+        """Return the cluster as it was when the history begins, and all frames since."""
+        frames = [[frame.time, frame.changes] for frame in board.frames]
+        more: Json = {"time": board.start_time, "end": board.now, "frames": frames}
+        return cls._made(board, about, board.start, more)
+
+    @classmethod
+    def _made(
+        cls, board: Board, about: Json, rows: tuple[list[Row | None], list[Row | None]], more: Json
+    ) -> Picture:
+        head = {**about, "number": board.number, "epoch": board.epoch}
+        return cls(head, board.texts.all.copy(), rows[0].copy(), rows[1].copy(), more)
+
+    def body(self) -> bytes:
+        columns = Columns()
+        return columns.body(
+            {
+                **self.head,
+                "phases": PHASES,
+                "places": PLACES,
+                "fields": (NODE_FIELDS, POD_FIELDS),
+                "texts": self.texts,
+                "nodes": columns.table(self.nodes, NODE_FIELDS),
+                "pods": columns.table(self.pods, POD_FIELDS),
+                **self.more,
+            }
+        )
+
+
 def cluster(board: Board, about: Json) -> bytes:
     """Return the whole cluster as it is now."""
-    return _body(board, about, (board.nodes.rows, board.pods.rows), {"time": board.now})
+    return Picture.of(board, about).body()
 
 
 def history(board: Board, about: Json) -> bytes:
     """Return the cluster as it was when the history begins, and all frames since."""
-    frames = [[frame.time, frame.changes] for frame in board.frames]
-    more: Json = {"time": board.start_time, "end": board.now, "frames": frames}
-    return _body(board, about, board.start, more)
-
-
-def _body(
-    board: Board, about: Json, rows: tuple[list[Row | None], list[Row | None]], more: Json
-) -> bytes:
-    columns = Columns()
-    return columns.body(
-        {
-            **about,
-            "number": board.number,
-            "epoch": board.epoch,
-            "phases": PHASES,
-            "places": PLACES,
-            "fields": (NODE_FIELDS, POD_FIELDS),
-            "texts": board.texts.all,
-            "nodes": columns.table(rows[0], NODE_FIELDS),
-            "pods": columns.table(rows[1], POD_FIELDS),
-            **more,
-        }
-    )
+    return Picture.of_history(board, about).body()
 
 
 def frame_bytes(frame: Frame) -> bytes:

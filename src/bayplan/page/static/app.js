@@ -7,10 +7,6 @@ import { formatRoute, parseRoute } from "./router.js";
 import { Store } from "./store.js";
 import { count, percent } from "./units.js";
 import { MapView } from "./view_map.js";
-import { PodView } from "./view_pod.js";
-import { QueueView } from "./view_queue.js";
-import { TimeView } from "./view_time.js";
-import { WhatIfView } from "./view_whatif.js";
 
 /** @import { State } from "./store.js" */
 /** @typedef {{root: HTMLElement, update: (state: State) => void, close: () => void}} View */
@@ -18,13 +14,21 @@ import { WhatIfView } from "./view_whatif.js";
 const TABS = [["map", "Map"], ["queue", "Queue"], ["what-if", "What-if"], ["time", "Time"]];
 const STATUS = { loading: "loading", live: "live", lost: "connection lost, trying again", still: "not live", failed: "failed" };
 
-/** @type {Record<string, (store: Store) => View>} */
+/** Views that bring their modules when they are opened, or when nothing else is to do. */
+const LATER = {
+  queue: () => import("./view_queue.js"),
+  pod: () => import("./view_pod.js"),
+  whatIf: () => import("./view_whatif.js"),
+  time: () => import("./view_time.js"),
+};
+
+/** @type {Record<string, (store: Store) => View | Promise<View>>} */
 const MAKE = {
   map: () => new MapView(),
-  queue: () => new QueueView(),
-  pod: () => new PodView(),
-  "what-if": () => new WhatIfView(),
-  time: (store) => new TimeView(store),
+  queue: async () => new (await LATER.queue()).QueueView(),
+  pod: async () => new (await LATER.pod()).PodView(),
+  "what-if": async () => new (await LATER.whatIf()).WhatIfView(),
+  time: async (store) => new (await LATER.time()).TimeView(store),
 };
 
 /** @returns {"light" | "dark"} */
@@ -91,13 +95,35 @@ class App {
       } else put(this.main, h("div", { class: "skeleton", role: "status", "aria-label": "Loading the cluster" }, Array.from({ length: 24 }, () => h("i"))));
       return;
     }
-    if (this.shown !== view) {
-      this.drop();
-      this.view = (MAKE[view] ?? MAKE.map)(this.store);
-      this.shown = view;
-      put(this.main, this.view.root);
-    }
+    if (this.shown !== view) this.open(view);
     this.view?.update(state);
+  }
+
+  /** @param {string} view */
+  async open(view) {
+    this.drop();
+    this.shown = view;
+    try {
+      const made = (MAKE[view] ?? MAKE.map)(this.store);
+      if (made instanceof Promise) {
+        const opened = await made;
+        if (this.shown !== view || this.view) opened.close();
+        else this.enter(opened);
+        this.store.set({});
+      } else this.enter(made);
+    } catch {
+      if (this.shown !== view) return;
+      this.shown = "";
+      put(this.main, notice("This view could not be loaded", "The server does not answer; is bayplan still running?",
+        h("button", { type: "button", onclick: () => this.store.set({}) }, "Try again")));
+    }
+  }
+
+  /** @param {View} view */
+  enter(view) {
+    this.view = view;
+    put(this.main, view.root);
+    requestIdleCallback(() => Object.values(LATER).forEach((load) => load().catch(() => {})));
   }
 
   drop() {
