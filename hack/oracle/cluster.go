@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sort"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -26,7 +28,7 @@ type cluster struct {
 	sched    *scheduler.Scheduler
 	factory  *factory
 	client   *fake.Clientset
-	deleted  *names
+	wrote    *writes
 	recorded *recorder
 }
 
@@ -35,7 +37,7 @@ func newCluster(ctx context.Context, asked *request) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &cluster{factory: newFactory(), deleted: &names{}, recorded: &recorder{}}
+	found := &cluster{factory: newFactory(), wrote: &writes{}, recorded: &recorder{bound: map[string]bool{}}}
 	found.client = found.newClient()
 	recorders := func(string) events.EventRecorderLogger { return found.recorded }
 	found.sched, err = scheduler.New(ctx, found.client, found.factory, nil, recorders, options...)
@@ -83,21 +85,18 @@ func withSchedulerNames(bodies []json.RawMessage) []json.RawMessage {
 	return found
 }
 
-// newClient makes a client that accepts every write and remembers which pods were deleted.
+// newClient makes a client that accepts every write and remembers it.
 func (c *cluster) newClient() *fake.Clientset {
 	client := &fake.Clientset{}
-	client.AddReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		named := action.(clienttesting.DeleteAction)
-		c.deleted.add(named.GetNamespace() + "/" + named.GetName())
-		return true, nil, nil
-	})
-	client.AddReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return true, action.(clienttesting.UpdateAction).GetObject(), nil
-	})
-	client.AddReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return true, action.(clienttesting.CreateAction).GetObject(), nil
-	})
-	client.AddReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+	client.AddReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		switch action := action.(type) {
+		case clienttesting.DeleteAction:
+			c.wrote.add(write{verb: "delete", key: action.GetNamespace() + "/" + action.GetName()}, action)
+		case clienttesting.PatchAction:
+			c.wrote.add(write{verb: "patch", key: action.GetNamespace() + "/" + action.GetName(), body: action.GetPatch()}, action)
+		case clienttesting.CreateAction: // an update is one, too
+			return true, c.wrote.addObject(action), nil
+		}
 		return true, nil, nil
 	})
 	return client
@@ -164,17 +163,18 @@ func (n *names) take() []string {
 type recorder struct {
 	mu    sync.Mutex
 	found []map[string]string
+	bound map[string]bool
 }
 
 func (r *recorder) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	who := ""
-	if named, ok := regarding.(interface {
-		GetNamespace() string
-		GetName() string
-	}); ok {
+	if named, ok := regarding.(metav1.Object); ok {
 		who = named.GetNamespace() + "/" + named.GetName()
+		if reason == "Scheduled" {
+			r.bound[string(named.GetUID())] = true
+		}
 	}
 	r.found = append(r.found, map[string]string{
 		"regarding": who, "type": kind, "reason": reason, "action": action, "note": fmt.Sprintf(note, args...),
@@ -182,3 +182,19 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, kind, reason, action, not
 }
 
 func (r *recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
+
+// scheduled returns the uids of the pods whose binding cycle has ended well.
+func (r *recorder) scheduled() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.bound)
+}
+
+// take returns the events and forgets them.
+func (r *recorder) take() []map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.found
+	r.found = nil
+	return found
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"sort"
+	"unsafe"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -117,10 +118,10 @@ func (d *decision) schedule(ctx context.Context) (answer, error) {
 	if !d.fwk.HasPostFilterPlugins() {
 		return answer{"message": fit.Error()}, nil
 	}
-	d.deleted.take()
+	d.wrote.take()
 	result, status := d.fwk.RunPostFilterPlugins(ctx, state, d.pod, fit.Diagnosis.NodeToStatus)
 	fit.Diagnosis.PostFilterMsg = status.Message()
-	return answer{"message": fit.Error(), "postFilter": postFilter(result, status, d.deleted.take())}, nil
+	return answer{"message": fit.Error(), "postFilter": postFilter(result, status, deletedPods(d.wrote.take()))}, nil
 }
 
 // alternatives asks again and returns the other answers that equally good candidates can give.
@@ -204,6 +205,10 @@ func (d *decision) score(ctx context.Context, state fwk.CycleState, feasible []f
 	if status := d.fwk.RunPreScorePlugins(ctx, state, d.pod, feasible); !status.IsSuccess() {
 		return answer{"error": status.AsError().Error()}, nil
 	}
+	raw, status := d.rawScores(ctx, state, feasible)
+	if !status.IsSuccess() {
+		return answer{"error": status.AsError().Error()}, nil
+	}
 	scored, status := d.fwk.RunScorePlugins(ctx, state, d.pod, feasible)
 	if !status.IsSuccess() {
 		return answer{"error": status.AsError().Error()}, nil
@@ -226,6 +231,29 @@ func (d *decision) score(ctx context.Context, state fwk.CycleState, feasible []f
 		}
 	}
 	sort.Strings(best)
-	described["scores"], described["totals"], described["best"] = scores, totals, best
+	described["raw"], described["scores"], described["totals"], described["best"] = raw, scores, totals, best
 	return described, nil
+}
+
+// rawScores asks every score plugin for what it says before scores are normalised, which no version
+// gives out in the same way.
+func (d *decision) rawScores(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo) (answer, *fwk.Status) {
+	field := reflect.Indirect(reflect.ValueOf(d.fwk)).FieldByName("scorePlugins")
+	plugins := *(*[]fwk.ScorePlugin)(unsafe.Pointer(field.UnsafeAddr()))
+	found := answer{}
+	for _, plugin := range plugins {
+		if state.GetSkipScorePlugins().Has(plugin.Name()) {
+			continue
+		}
+		scores := map[string]int64{}
+		for _, node := range nodes {
+			score, status := plugin.Score(ctx, state, d.pod, node)
+			if !status.IsSuccess() {
+				return nil, status
+			}
+			scores[node.Node().Name] = score
+		}
+		found[plugin.Name()] = scores
+	}
+	return found, nil
 }

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
@@ -52,19 +54,71 @@ func (f *factory) Resource() resource.Interface      { return resource.New(f, ""
 func (f *factory) Scheduling() scheduling.Interface  { return scheduling.New(f, "", nil) }
 func (f *factory) Storage() storage.Interface        { return storage.New(f, "", nil) }
 
+// firstVersion is the resource version of objects that come without one.
+const firstVersion = 1000
+
 // add decodes objects of a resource (`nodes`, `persistentVolumeClaims`) and delivers them.
 // A resource that no part of this scheduler listens to is left out: it cannot matter.
 func (f *factory) add(plural string, bodies []json.RawMessage) error {
-	for kind, informer := range f.byType {
-		if !strings.EqualFold(resourceOf(kind), plural) {
-			continue
+	for _, body := range bodies {
+		if err := f.put(plural, body); err != nil {
+			return err
 		}
-		for _, body := range bodies {
-			object := reflect.New(kind).Interface()
-			if err := json.Unmarshal(body, object); err != nil {
-				return fmt.Errorf("decoding %s: %w", kind.Name(), err)
-			}
-			if err := informer.add(object); err != nil {
+	}
+	return nil
+}
+
+// put delivers one object that is new or changed.
+func (f *factory) put(plural string, body json.RawMessage) error {
+	return f.each(plural, func(kind reflect.Type, informer *informer) error {
+		object := reflect.New(kind).Interface()
+		if err := json.Unmarshal(body, object); err != nil {
+			return fmt.Errorf("decoding %s: %w", kind.Name(), err)
+		}
+		if named := object.(metav1.Object); named.GetResourceVersion() == "" {
+			named.SetResourceVersion(strconv.Itoa(firstVersion))
+		}
+		return informer.put(object)
+	})
+}
+
+// change delivers a changed copy of an object, if it is still there.
+func (f *factory) change(plural, key string, edit func(any) error) error {
+	return f.each(plural, func(_ reflect.Type, informer *informer) error {
+		old, exists, err := informer.indexer.GetByKey(key)
+		if err != nil || !exists {
+			return err
+		}
+		changed := old.(runtime.Object).DeepCopyObject()
+		if err := edit(changed); err != nil {
+			return err
+		}
+		return informer.put(changed)
+	})
+}
+
+// remove tells that an object is gone.
+func (f *factory) remove(plural, key string) error {
+	return f.each(plural, func(_ reflect.Type, informer *informer) error {
+		old, exists, err := informer.indexer.GetByKey(key)
+		if err != nil || !exists {
+			return err
+		}
+		if err := informer.indexer.Delete(old); err != nil {
+			return err
+		}
+		for _, handler := range informer.handlers {
+			handler.OnDelete(old)
+		}
+		return nil
+	})
+}
+
+// each finds the informers of a resource; kinds of one name in several versions have one each.
+func (f *factory) each(plural string, do func(reflect.Type, *informer) error) error {
+	for kind, informer := range f.byType {
+		if strings.EqualFold(resourceOf(kind), plural) {
+			if err := do(kind, informer); err != nil {
 				return err
 			}
 		}
@@ -84,12 +138,20 @@ type informer struct {
 	handlers                  []cache.ResourceEventHandler
 }
 
-func (i *informer) add(object any) error {
-	if err := i.indexer.Add(object); err != nil {
+func (i *informer) put(object any) error {
+	old, exists, err := i.indexer.Get(object)
+	if err == nil {
+		err = i.indexer.Add(object)
+	}
+	if err != nil {
 		return err
 	}
 	for _, handler := range i.handlers {
-		handler.OnAdd(object, true)
+		if exists {
+			handler.OnUpdate(old, object)
+		} else {
+			handler.OnAdd(object, true)
+		}
 	}
 	return nil
 }

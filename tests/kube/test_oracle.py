@@ -47,3 +47,30 @@ def test_random_cases_agree(program, tmp_path):
     )
 
     assert "480/480 agree" in result.output
+
+
+def _waiting(name, cpu, **spec):
+    resources = {"requests": {"cpu": cpu}}
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return {"metadata": meta, "spec": {"containers": containers, **spec}}
+
+
+def test_a_run_of_the_whole_scheduler_binds_and_writes_conditions(program):
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
+    group = {
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    members = [_waiting(f"g{i}", "2", schedulingGroup={"podGroupName": "g"}) for i in range(3)]
+    objects = {"nodes": [node], "podGroups": [group], "pods": [_waiting("a", "1"), *members]}
+    gates = {"GenericWorkload": True, "GangScheduling": True}
+    with Oracle(program) as oracle:
+        first, second = oracle.run({"id": "run", "objects": objects, "gates": gates})["steps"]
+
+    assert first["bound"] == {"default/a": {"node": "n"}}
+    assert first["events"]["default/a"] == {"Scheduled": "Successfully assigned default/a to n"}
+    assert "bound" not in second
+    (condition,) = second["podgroups"]["default/g"]["conditions"]
+    assert condition["message"] == "pod group is unschedulable"
+    assert set(second["events"]) == {"default/g0", "default/g1", "default/g2"}

@@ -62,6 +62,10 @@ def decode(kind: type[T], data: bytes | bytearray | memoryview | str | msgspec.R
 def convert(kind: type[T], data: object) -> T:
     """Turn plain data (a decoded JSON or YAML document) into a struct."""
     try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError:
+        pass  # perhaps only because of nulls, which are rare
+    try:
         return msgspec.convert(strip_nulls(data), kind)
     except msgspec.ValidationError as problem:
         raise DecodeError(_describe(kind, data, str(problem))) from problem

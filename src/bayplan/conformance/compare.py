@@ -30,8 +30,9 @@ def normalize(expect: Body, leaving: Collection[str] = ()) -> Body:
         body["message"] = _NARROWED.sub(_NARROWED_TEXT, body["message"])
     if body.get("nodes"):
         body["nodes"] = {name: _status(status) for name, status in body["nodes"].items()}
-    if (scores := body.get("scores")) and not any(scores.get(_SILENT, {}).values()):
-        body["scores"] = {plugin: found for plugin, found in scores.items() if plugin != _SILENT}
+    for part in ("raw", "scores"):
+        if (scores := body.get(part)) and not any(scores.get(_SILENT, {}).values()):
+            body[part] = {plugin: found for plugin, found in scores.items() if plugin != _SILENT}
     if post := body.get("postFilter"):
         victims = sorted(set(post.get("victims") or ()) - set(leaving))
         body["postFilter"] = {**post, "victims": victims}

@@ -66,21 +66,41 @@ class Oracle:
 
     def decide(self, case: Body, **more: Any) -> Body:
         """What the real scheduler decides; raise OracleFailed if it refuses the case."""
+        self.begin(case, **more)
+        return self.end(case)
+
+    def begin(self, case: Body, **more: Any) -> None:
+        """Hand over a case; the oracle works on it until `end` is called."""
         asked = {key: case[key] for key in _FIELDS if case.get(key) is not None}
-        answer = self._ask({"tries": TRIES, **asked, **more})
+        self._send({"tries": TRIES, **asked, **more})
+
+    def end(self, case: Body) -> Body:
+        """The answer to the case that was begun; raise OracleFailed if it was refused."""
+        answer = self._receive()
         if "failed" in answer:
             raise OracleFailed(f'asking the oracle for "{case.get("id", "")}": {answer["failed"]}')
         expect: Body = answer["expect"]
         return expect
 
+    def run(self, case: Body) -> Body:
+        """What a run of the whole scheduler over all waiting pods writes, step by step."""
+        return self.decide(case, run=True)
+
     def _ask(self, asked: Body) -> Body:
-        stdin, stdout = self._pipes()
+        self._send(asked)
+        return self._receive()
+
+    def _send(self, asked: Body) -> None:
+        stdin, _ = self._pipes()
         try:
             stdin.write(json.dumps(asked, separators=(",", ":")).encode() + b"\n")
             stdin.flush()
-            line = stdout.readline()
         except OSError as problem:
             raise OracleFailed(f'asking the oracle "{self._program}": {problem}') from problem
+
+    def _receive(self) -> Body:
+        _, stdout = self._pipes()
+        line = stdout.readline()
         if not line:
             self._process.wait()
             self._said.seek(0)

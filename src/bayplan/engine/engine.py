@@ -10,6 +10,7 @@ argument, all state is in the cache. Every node is looked at and scored unless
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,16 @@ from bayplan.framework.contract.handle import never
 from bayplan.framework.contract.registry import Factory
 from bayplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
 from bayplan.framework.runtime.profile import Wrap
+
+
+class AllScores(NamedTuple):
+    """The scores of an attempt by plugin, a number for each name."""
+
+    names: list[str]
+    weighted: dict[str, IntArray]
+    totals: IntArray
+    raw: dict[str, IntArray]
+    """As plugins say them, before they are normalised."""
 
 
 class Engine:
@@ -255,11 +266,12 @@ class Engine:
             found[table.name_of(row)] = None if fits else status
         return found
 
-    def all_scores(self, decision: Decision) -> tuple[list[str], dict[str, IntArray], IntArray]:
-        """Names, weighted scores by plugin, and totals of the nodes that fit, in list order."""
+    def all_scores(self, decision: Decision) -> AllScores:
+        """What every plugin gives the nodes that fit, in list order."""
         search, judgement = self._search_again(decision)
         table = self.cache.table
         rows = table.order[search.mask[table.order]]
+        raw: dict[str, IntArray] = {}
         scores: dict[str, IntArray] = {}
         totals = np.zeros(len(rows), dtype=np.int64)
         _, shares = judgement.totals_among(search.mask)
@@ -268,8 +280,11 @@ class Engine:
             assert values is not None
             column = values[rows].astype(np.int64) * share.weight
             scores[share.plugin] = column
+            said = values if share.raw is None else array(share.raw)
+            assert said is not None
+            raw[share.plugin] = said[rows].astype(np.int64)
             totals += column
-        return [table.name_of(row) for row in rows.tolist()], scores, totals
+        return AllScores([table.name_of(row) for row in rows.tolist()], scores, totals, raw)
 
     def _search_again(self, decision: Decision) -> tuple[Search, Judgement]:
         """The search of a decision, without its consequences."""

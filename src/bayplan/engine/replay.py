@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from bayplan.api import KINDS, Node, Object, Pod, convert
 from bayplan.config import DEFAULT_GATES, FeatureGates, default_config, from_data
 from bayplan.engine.answers import AttemptFailed
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
-from bayplan.framework import Status
+from bayplan.framework import IntArray, Status
 from bayplan.framework.contract.registry import Factory
 from bayplan.plugins import in_tree_registry
 
@@ -115,16 +113,20 @@ def _status(status: Status) -> dict[str, Any]:
 
 
 def _scores(engine: Engine, decision: Decision) -> dict[str, Any]:
-    names, scores, totals = engine.all_scores(decision)
-    top = int(totals.max())
-    best = sorted(name for name, total in zip(names, totals, strict=True) if total == top)
+    found = engine.all_scores(decision)
+    totals = dict(zip(found.names, found.totals.tolist(), strict=True))
+    top = max(totals.values())
     return {
-        "scores": {
-            plugin: dict(zip(names, column.tolist(), strict=True))
-            for plugin, column in scores.items()
-        },
-        "totals": dict(zip(names, totals.astype(np.int64).tolist(), strict=True)),
-        "best": best,
+        "raw": _by_name(found.names, found.raw),
+        "scores": _by_name(found.names, found.weighted),
+        "totals": totals,
+        "best": sorted(name for name, total in totals.items() if total == top),
+    }
+
+
+def _by_name(names: list[str], columns: Mapping[str, IntArray]) -> dict[str, dict[str, int]]:
+    return {
+        plugin: dict(zip(names, column.tolist(), strict=True)) for plugin, column in columns.items()
     }
 
 

@@ -75,7 +75,7 @@ class ProfileExtender:
     async def prioritize(self, pod: Pod, nodes: list[Node]) -> dict[str, int]:
         """The profile's totals on the scale of extenders."""
         decision = self._decide(pod, nodes)
-        names, _, totals = self._engine.all_scores(decision)
+        names, _, totals, _ = self._engine.all_scores(decision)
         scores = {
             name: int(total) * MAX_EXTENDER_PRIORITY // self._most
             for name, total in zip(names, totals.tolist(), strict=True)

@@ -129,7 +129,7 @@ def judged(cluster: Cluster, pod: Pod) -> Json:
             return {"plugins": [], "scored": [], "reasons": [], "rejected": []}
         table = trial.engine.cache.table.names()
         if decision.placed:
-            names, columns, totals = trial.engine.all_scores(decision)
+            names, columns, totals, _ = trial.engine.all_scores(decision)
             rows = zip(names, totals.tolist(), *(c.tolist() for c in columns.values()), strict=True)
             fits = set(names)
             rest = [[name, 0] for name in table if name not in fits]

@@ -40,7 +40,7 @@ def _refusal(engine: Engine, decision: Decision, node: str) -> tuple[str, str] |
 
 
 def _scores(engine: Engine, decision: Decision) -> dict[str, dict[str, int]]:
-    names, columns, _ = engine.all_scores(decision)
+    names, columns, _, _ = engine.all_scores(decision)
     return {
         plugin: dict(zip(names, column.tolist(), strict=True)) for plugin, column in columns.items()
     }

@@ -140,7 +140,7 @@ def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
     """Other nodes that a decision could have taken with the same score."""
     if decision.feasible_nodes < 2:
         return ()
-    names, _, totals = cluster.engine.all_scores(decision)
+    names, _, totals, _ = cluster.engine.all_scores(decision)
     top = np.flatnonzero(totals == totals.max()).tolist()
     return tuple(names[place] for place in top if names[place] != decision.node_name)
 

@@ -56,7 +56,7 @@ def _better(cluster: Cluster, case: Case, node: str) -> str:
     decision = case.decision
     if decision.node_name == node:
         return f"{node} is where it would go"
-    names, columns, totals = cluster.engine.all_scores(decision)
+    names, columns, totals, _ = cluster.engine.all_scores(decision)
     if node not in names or decision.node_name not in names:
         return f"{node} fits"
     both = [

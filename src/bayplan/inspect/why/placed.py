@@ -23,7 +23,7 @@ def scores_of(cluster: Cluster, pod: Pod) -> tuple[str, tuple[Score, ...], str]:
         decision = trial.decide(unbound(pod), preempt=False)
         if not decision.placed:
             return "", (), decision.message
-        names, columns, totals = trial.engine.all_scores(decision)
+        names, columns, totals, _ = trial.engine.all_scores(decision)
     best = list(np.argsort(-totals, kind="stable")[:SHOWN])
     chosen = [names.index(name) for name in (pod.spec.node_name, decision.node_name)
               if name in names]  # fmt: skip

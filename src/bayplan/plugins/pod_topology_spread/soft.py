@@ -84,6 +84,12 @@ class SoftState:
         return empty >= 0 and column.sizes[empty] > 0
 
     def score(self, nodes: Nodes) -> IntArray:
+        scores = self._score(nodes)
+        if self.ignored is not None:
+            scores[nodes.pick(self.ignored)] = 0
+        return scores
+
+    def _score(self, nodes: Nodes) -> IntArray:
         only = self._counts[0]
         if len(self.constraints) == 1 and only is not None:
             # Rounding each domain once is the same as rounding each node.
