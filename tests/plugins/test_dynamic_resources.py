@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from bayplan import api
 from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
-from bayplan.framework import ClusterObjects, Code, CycleState, Depends, Handle, NodeTable
+from bayplan.framework import (
+    ClusterObjects,
+    Code,
+    CycleState,
+    Depends,
+    Diagnosis,
+    Handle,
+    NodeTable,
+    Outcomes,
+    unresolvable,
+)
 from bayplan.plugins import dynamic_resources
 from bayplan.plugins.dynamic_resources.verdicts import Verdicts
 from bayplan.testing import (
@@ -70,7 +80,10 @@ def pod_with(*claims, name="pod"):
 
 
 CANNOT = "cannot allocate all claims"
-TOO_MANY = "claim default/c: number of requested devices 33 exceeds the claim limit of 32"
+TOO_MANY = (
+    "claim default/c, request r: adding 33 devices exceeds the claim limit of 32, "
+    "with 0 already accounted for"
+)
 
 
 def test_a_pod_without_claims_is_skipped_and_has_nothing_to_deallocate():
@@ -262,9 +275,10 @@ def test_partitions_share_counters():
     counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
     takes = [{"counterSet": "card", "counters": {"memory": {"value": "20Gi"}}}]
     devices = [make_device(f"d{i}", consumesCounters=takes) for i in range(4)]
-    spec = {"sharedCounters": counters}
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 2}
     cluster = Cluster(
-        make_slice("s", *devices, node="a", **spec),
+        make_slice("s", *devices, node="a", pool=pool),
+        make_slice("t", node="a", pool=pool, sharedCounters=counters),
         make_resource_claim("c2").exactly("r", request("gpu", count=2)),
         make_resource_claim("c3").exactly("r", request("gpu", count=3)),
     )
@@ -332,14 +346,25 @@ def test_an_allocated_claim_elsewhere_is_taken_back_if_nobody_else_uses_it():
     state, _, nodes = cluster.filter(pod_with("c"))
 
     assert {"resourceclaim not available on the node"} == set(nodes.values())
-    result, status = cluster.plugin.post_filter(state, pod_with("c"), None)
+    _, status = cluster.plugin.post_filter(state, pod_with("c"), rejected(nodes, "NodeAffinity"))
+    assert (Code.UNSCHEDULABLE, "") == (status.code, status.message)
+    ours = rejected(nodes, "DynamicResources")
+    result, status = cluster.plugin.post_filter(state, pod_with("c"), ours)
     assert "deallocation of ResourceClaim completed" == status.message
     assert result.effects.calls[0].body["status"]["allocation"] is None
 
     cluster.objects.put(claim.reserved_for("other").build())
     state, _, _ = cluster.filter(pod_with("c"))
-    _, status = cluster.plugin.post_filter(state, pod_with("c"), None)
+    _, status = cluster.plugin.post_filter(state, pod_with("c"), ours)
     assert (Code.UNSCHEDULABLE, "") == (status.code, status.message)
+
+
+def rejected(nodes, plugin):
+    """What PostFilter is told when one plugin rejects all nodes."""
+    status = unresolvable("no").with_plugin(plugin)
+    rows = {name: row for row, name in enumerate(nodes)}
+    own = dict.fromkeys(rows.values(), status)
+    return Diagnosis(tuple(nodes), rows, Outcomes(), own=own)
 
 
 @pytest.mark.parametrize(
@@ -509,3 +534,27 @@ def test_a_taint_rule_keeps_requests_off_devices_since_1_37(version, fits):
     told = decide(body, api.to_builtins(pod_with("c")), gates=FeatureGates(version=version))
 
     assert fits == ("best" in told)
+
+
+@pytest.mark.parametrize(("asked", "text"), [("b", None), ("a", "no such key")])
+def test_an_error_ends_the_attempt_only_where_the_search_gets(asked, text):
+    expression = f'device.attributes["{DRIVER}"].model == "x"'
+    devices = {"a": make_device("d0", {"other": "x"}), "b": make_device("d1", {"model": "x"})}
+    claim = make_resource_claim("c").exactly("r", request("any")).build()
+    objects = {
+        "nodes": [api.to_builtins(make_node(name).build()) for name in "ab"],
+        "resourceSlices": [
+            api.to_builtins(make_slice(f"s-{name}", devices[name], node=name).build())
+            for name in "ab"
+        ],
+        "deviceClasses": [api.to_builtins(make_device_class("any", expression).build())],
+        "resourceClaims": [api.to_builtins(claim)],
+    }
+    pod = api.to_builtins(pod_with("c"))
+    pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": asked}
+    answer = decide(objects, pod)
+
+    if text is None:
+        assert ["b"] == answer["best"]
+    else:
+        assert text in answer["error"]

@@ -36,28 +36,7 @@ def _host_ports(pod: Body) -> set[tuple[object, ...]]:
     }
 
 
-def _selector_errors(case: Body, lines: list[str]) -> bool:
-    """A selector of devices fails on some node.
-
-    The real scheduler asks nodes one after the other and stops at the first error; a node that an
-    earlier plugin rejects is not asked. All nodes are asked at once here, so that the error of
-    another node, or of a rejected one, may end the attempt.
-    """
-    if not case["objects"].get("resourceSlices"):
-        return False
-    told = (
-        'error: recorded "running \\"DynamicResources\\" filter plugin',
-        "error: recorded nothing",
-    )
-    whole = ("message:", "nodes:", "postFilter:", "preFilter:", "scores:", "totals:", "best:")
-    return all(
-        line.startswith(told) or (line.startswith(whole) and line.endswith(", decided nothing"))
-        for line in lines
-    )
-
-
 KNOWN: dict[str, Callable[[Body, list[str]], bool]] = {
-    "a selector of devices fails on some node": _selector_errors,
     "two placed pods hold one host port": _doubled_ports,
 }
 

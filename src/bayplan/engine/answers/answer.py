@@ -29,7 +29,7 @@ from bayplan.framework import (
     Verdict,
 )
 from bayplan.framework.contract.points import MAX_SCORE, MIN_SCORE
-from bayplan.framework.runtime.filtering import call_pre_filter
+from bayplan.framework.runtime.filtering import call_pre_filter, row_error
 from bayplan.framework.runtime.scoring import call_pre_score, call_score
 
 _FEW = 4
@@ -110,7 +110,7 @@ class Answer:
         """Filter over all rows, unless PreFilter made that needless."""
         desk = self.desk
         if self.filters and not self.skips_filter and not self.rejects:
-            verdict = desk.verdict(self.plugin, state, info, desk.table)
+            verdict = self._ask_verdict(state, info)
             if verdict is self._verdict:
                 return
             numbers = desk.numbers(verdict, self.name)
@@ -119,6 +119,9 @@ class Answer:
             return
         self._verdict = None
         self.fails.replace(None)
+
+    def _ask_verdict(self, state: CycleState, info: PodInfo) -> Verdict:
+        return self.desk.verdict(self.plugin, state, info, self.desk.table)
 
     def _ask_pre_score(self, state: CycleState, info: PodInfo, feasible: BoolArray) -> None:
         self.skips_score = False
@@ -302,6 +305,8 @@ class ClusterAnswer(Answer):
         """Revision of the nodes and of the plugin that PreFilter was asked for; None: void."""
         self._unfiltered = True
         """Whether PreFilter was asked and Filter was not, or failed."""
+        self.failing = False
+        """Whether Filter failed on some row. That ends an attempt which gets to this row."""
         self._working = self.state
         """Where the plugin writes: its own state, or the attempt's if nothing may be kept."""
         self.steady = not (self.pre_scores or self.normalizes)
@@ -341,8 +346,17 @@ class ClusterAnswer(Answer):
     def filter(self, info: PodInfo) -> None:
         """Bring `fails` up to date with what PreFilter said; raises AttemptFailed."""
         if self._unfiltered:
+            self.failing = False
             self._ask_filter(self._working, info)
             self._unfiltered = False
+            if self.failing:
+                self._stamp = None
+
+    def _ask_verdict(self, state: CycleState, info: PodInfo) -> Verdict:
+        desk = self.desk
+        verdict = desk.verdict_by_row(self.plugin, state, info, desk.table)
+        self.failing = row_error(verdict) is not None
+        return verdict
 
     def prepare_scores(self, info: PodInfo, feasible: BoolArray, rows: Hashable) -> None:
         """PreScore for the feasible rows, which `rows` stands for, unless that was asked last."""

@@ -182,6 +182,11 @@ class Judgement:
         found = (answer.fails.values for answer in self.plan.filters)
         return [values for values in found if values is not None]
 
+    @property
+    def failing(self) -> bool:
+        """Whether a filter failed on some row."""
+        return any(answer.failing for answer in self.plan.cluster)
+
     def shares_of_fails(self) -> tuple[tuple[Share, ...], int]:
         """The same for records, and the bytes that nobody else accounts for."""
         filters = self.candidates.filters

@@ -23,7 +23,7 @@ from bayplan.framework import (
     Status,
     Verdict,
 )
-from bayplan.framework.runtime.filtering import call_filter
+from bayplan.framework.runtime.filtering import call_filter, row_error, wrap_filter
 
 FailArray = npt.NDArray[np.uint32]
 
@@ -87,6 +87,15 @@ class Desk:
         return AttemptFailed(self.profile.problem(name, method, problem))
 
     def verdict(self, plugin: Any, state: CycleState, info: PodInfo, nodes: Any) -> Verdict:
+        """What a filter says; raises AttemptFailed on an error, also on that of a single row."""
+        verdict = self.verdict_by_row(plugin, state, info, nodes)
+        problem = row_error(verdict)
+        if problem is not None:
+            raise AttemptFailed(wrap_filter(plugin.name, problem))
+        return verdict
+
+    def verdict_by_row(self, plugin: Any, state: CycleState, info: PodInfo, nodes: Any) -> Verdict:
+        """The same, but outcomes of single rows may be errors."""
         verdict = call_filter(self.profile, plugin, state, info.pod, nodes)
         if isinstance(verdict, Status):
             raise AttemptFailed(verdict)

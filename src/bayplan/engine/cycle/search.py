@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bayplan.engine.answers import AttemptFailed, Judgement
+from bayplan.engine.answers.asking import FailArray
 from bayplan.engine.answers.share import Share
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, sample
@@ -29,7 +30,7 @@ from bayplan.framework import (
     Status,
 )
 from bayplan.framework.contract.diagnosis import NOT_EVALUATED
-from bayplan.framework.runtime.filtering import PreFilterOutcome
+from bayplan.framework.runtime.filtering import PreFilterOutcome, wrap_filter
 
 EXTENDER = "Extender"
 
@@ -84,6 +85,8 @@ class Search:
         if narrowed is not None:
             self._within = self._rows_named(narrowed)
             self.mask = self.mask & self._within
+        if judgement.failing:
+            self._raise_error()
         if len(shared.cache.nominator):
             self.mask = self._with_nominated(self.mask)
         row = self._nominated_row()
@@ -110,6 +113,34 @@ class Search:
             if row is not None:
                 mask[row] = True
         return mask
+
+    def _raise_error(self) -> None:
+        """Raise the first error that a search meets, as nodes are asked one after the other.
+
+        A node that an earlier filter rejects is not asked further; the search ends when enough
+        nodes are found.
+        """
+        numbers = self._first_fails()
+        if numbers is None:
+            return
+        rows = np.roll(self._order.rows, -self._start)
+        if self._within is not None:
+            rows = rows[self._within[rows]]
+        statuses, left = self._shared.outcomes.statuses, self._wanted(len(rows))
+        for number in numbers[rows].tolist():
+            status = statuses[number]
+            if number and not status.code.rejected:
+                raise AttemptFailed(wrap_filter(status.plugin, status))
+            left -= not number
+            if not left:
+                return
+
+    def _first_fails(self) -> FailArray | None:
+        """By row the first rejection in filter order; None if no row was rejected."""
+        numbers: FailArray | None = None
+        for fails in self._judgement.fails():
+            numbers = fails.copy() if numbers is None else np.where(numbers == 0, fails, numbers)
+        return numbers
 
     def _with_nominated(self, mask: BoolArray) -> BoolArray:
         """Leave out nodes that would be too full with the pods nominated to them.
@@ -220,9 +251,7 @@ class Search:
         """Why nothing fits: one status a node that was looked at."""
         if len(self._shared.cache.nominator):
             self._tell_nominated()
-        table, numbers = self._shared.cache.table, None
-        for fails in self._judgement.fails():
-            numbers = fails.copy() if numbers is None else np.where(numbers == 0, fails, numbers)
+        table, numbers = self._shared.cache.table, self._first_fails()
         absent, plugins = NOT_EVALUATED, set()
         looked_at = self._within if self._seen is None else self._seen
         if looked_at is not None and numbers is not None:

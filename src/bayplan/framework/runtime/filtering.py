@@ -117,7 +117,10 @@ def call_pre_filter(
 def call_filter(
     profile: Profile, plugin: Any, state: CycleState, pod: Any, nodes: Any
 ) -> Verdict | Status:
-    """Call one filter over a table; a Status is an error that ends the attempt."""
+    """Call one filter over a table; a Status is an error that ends the attempt.
+
+    Outcomes of single rows may be errors: see `row_error`.
+    """
     try:
         if hasattr(plugin, "filter"):
             verdict = plugin.filter(state, pod, nodes)
@@ -130,11 +133,16 @@ def call_filter(
             )
         verdict.check(nodes.count, plugin.name)
     except Exception as problem:
-        return _wrap_filter(plugin.name, profile.problem(plugin.name, "filter", problem))
+        return wrap_filter(plugin.name, profile.problem(plugin.name, "filter", problem))
+    return verdict
+
+
+def row_error(verdict: Verdict) -> Status | None:
+    """An outcome of some row that is an error rather than a rejection."""
     for number, outcome in enumerate(verdict.outcomes):
         if not outcome.code.rejected and _occurs(verdict, number):
-            return _wrap_filter(plugin.name, outcome)
-    return verdict
+            return outcome
+    return None
 
 
 def call_filter_node(
@@ -150,12 +158,12 @@ def call_filter_node(
             verdict.check(1, plugin.name)
             status = verdict.status_of(0)
     except Exception as problem:
-        return _wrap_filter(plugin.name, profile.problem(plugin.name, "filter_node", problem))
+        return wrap_filter(plugin.name, profile.problem(plugin.name, "filter_node", problem))
     if status is None or status.code is Code.SUCCESS:
         return None
     if status.code.rejected:
         return status if status.plugin else status.with_plugin(plugin.name)
-    return _wrap_filter(plugin.name, status)
+    return wrap_filter(plugin.name, status)
 
 
 def run_filters_on(
@@ -304,7 +312,7 @@ def explicit_statuses(names: Sequence[str], verdict: Verdict) -> Mapping[str, St
     return {names[row]: verdict.status_of(row) or Status(Code.SUCCESS) for row in failing}
 
 
-def _wrap_filter(name: str, status: Status) -> Status:
+def wrap_filter(name: str, status: Status) -> Status:
     return wrap(f'running "{name}" filter plugin', status, name)
 
 

@@ -18,7 +18,7 @@ from bayplan.cluster.info import NodeInfo, PodInfo
 from bayplan.cluster.table import NodeTable
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import CycleState, Profile, Status, Verdict
-from bayplan.framework.runtime.filtering import call_filter, run_pre_filters
+from bayplan.framework.runtime.filtering import call_filter, row_error, run_pre_filters
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.pods import PodIndex
 
@@ -96,7 +96,9 @@ class Case:
             if plugin.name in self.state.skip_filter:
                 continue
             verdict = call_filter(self.profile, plugin, self.state, self.pod, self.table)
-            if isinstance(verdict, Verdict) and not verdict.mask.all():
+            if not isinstance(verdict, Verdict) or row_error(verdict) is not None:
+                continue
+            if not verdict.mask.all():
                 found[plugin.name] = verdict
         return self._cordons_once(found)
 

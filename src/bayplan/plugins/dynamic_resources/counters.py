@@ -1,13 +1,13 @@
 """Counters that the devices of a pool share: partitions of one card, say.
 
 A device that is in use takes from the counters of its pool; what all devices in use take must not
-exceed what the counter has.
+exceed what the counter has. A device that several may share takes once.
 """
 
 from __future__ import annotations
 
 from bayplan.api import quantity
-from bayplan.plugins.dynamic_resources.claims import ClaimBooks
+from bayplan.plugins.dynamic_resources.claims import ClaimBooks, DeviceId
 from bayplan.plugins.dynamic_resources.pools import Offer, Pool
 
 Key = tuple[str, str]
@@ -20,35 +20,31 @@ class Counters:
     def __init__(self, books: ClaimBooks) -> None:
         self._books = books
         self._left: dict[int, dict[Key, int]] = {}
-        self._takers: dict[tuple[str, str, str], int] = {}
+        self._paid: dict[DeviceId, list[bool]] = {}
+        """For each time that a device is taken whether it was paid for."""
 
-    def take(self, offer: Offer) -> bool:
+    def take(self, pool: Pool, offer: Offer) -> bool:
         """Take what a device needs; False (and nothing taken) if there is not enough."""
         needs = _needs(offer)
         if not needs:
             return True
-        if self._takers.get(offer.id):
-            # Another request of this search shares the device, which pays only once.
-            self._takers[offer.id] += 1
-            return True
-        left = self._of(offer.pool)
-        if not self._books.shared(offer.id):
-            if any(left.get(key, 0) < amount for key, amount in needs.items()):
+        paid = self._paid.setdefault(offer.id, [])
+        free = offer.device.allow_multiple_allocations and (
+            bool(paid) or self._books.shared(offer.id)
+        )
+        if not free:
+            left = self._of(pool)
+            _subtract(left, needs, 1)
+            if any(amount < 0 for amount in left.values()):
+                _subtract(left, needs, -1)
                 return False
-            for key, amount in needs.items():
-                left[key] -= amount
-        self._takers[offer.id] = 1
+        paid.append(not free)
         return True
 
-    def give_back(self, offer: Offer) -> None:
+    def give_back(self, pool: Pool, offer: Offer) -> None:
         needs = _needs(offer)
-        if not needs:
-            return
-        self._takers[offer.id] -= 1
-        if self._takers[offer.id] == 0 and not self._books.shared(offer.id):
-            left = self._of(offer.pool)
-            for key, amount in needs.items():
-                left[key] += amount
+        if needs and self._paid[offer.id].pop():
+            _subtract(self._of(pool), needs, -1)
 
     def _of(self, pool: Pool) -> dict[Key, int]:
         """What is left in a pool, counted on first use."""
@@ -59,12 +55,16 @@ class Counters:
                 for name, counters in pool.counters.items()
                 for counter, value in counters.counters.items()
             }
-            for offer in pool.offers:
+            for offer in pool.everything:
                 if self._books.in_use(offer.id) or self._books.shared(offer.id):
-                    for key, amount in _needs(offer).items():
-                        left[key] = left.get(key, 0) - amount
+                    _subtract(left, _needs(offer), 1)
             self._left[id(pool)] = left
         return left
+
+
+def _subtract(left: dict[Key, int], needs: dict[Key, int], times: int) -> None:
+    for key, amount in needs.items():
+        left[key] = left.get(key, 0) - times * amount
 
 
 def _needs(offer: Offer) -> dict[Key, int]:

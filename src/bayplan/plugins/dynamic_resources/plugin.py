@@ -78,9 +78,9 @@ class DynamicResources:
         timeout = args.binding_timeout
         self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
         self._books = handle.shared(NAME, lambda: ClaimBooks(handle.objects))
-        rules, hints = handle.gates["DRADeviceTaintRules"], handle.gates.since("1.37")
+        rules, modern = handle.gates["DRADeviceTaintRules"], handle.gates.since("1.37")
         self._pools = handle.shared(
-            f"{NAME}/pools", lambda: Pools(handle.objects, rules=rules, hints=hints)
+            f"{NAME}/pools", lambda: Pools(handle.objects, rules=rules, modern=modern)
         )
         self._verdicts = handle.shared(
             f"{NAME}/verdicts",
@@ -192,9 +192,16 @@ class DynamicResources:
         attempt: Attempt | _Nothing = state.read(NAME)
         if not isinstance(attempt, Attempt):
             return None, self._helpless("no new claims to deallocate")
+        unavailable = {
+            key
+            for node, keys in attempt.unavailable.items()
+            # a node that an earlier filter rejects is not asked for its devices
+            if statuses.status_of(node).plugin == NAME
+            for key in keys
+        }
         for claim in attempt.claims:
             others = [c for c in claim.status.reserved_for if c.uid != pod.uid]
-            if claim.key in attempt.unavailable and not others:
+            if claim.key in unavailable and not others:
                 effects = Effects((deallocate_call(claim),))
                 text = "deallocation of ResourceClaim completed"
                 return PostFilterResult(effects=effects), unschedulable(text)

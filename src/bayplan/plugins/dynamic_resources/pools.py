@@ -1,13 +1,15 @@
 """The devices on offer, in the order in which they are tried.
 
-Slices are grouped to pools; only the newest generation of a pool counts, and a pool is complete
-when all of its slices are there. Pools whose devices have binding conditions come last, then order
-is by driver and pool, slice name, and position in the slice.
+A pool is what its newest slices say that concern a node: those that name the node or select it, and
+those with counters. It is complete when all slices of that generation exist, whichever nodes they
+concern; nothing is taken from a pool that is not, or that contradicts itself. Pools whose devices
+have binding conditions come last, then order is by driver and pool, slice name, and position in
+the slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bayplan.api import Device, ResourceSlice
@@ -17,51 +19,51 @@ from bayplan.framework import ClusterObjects, NodeInfo
 from bayplan.plugins.dynamic_resources.cel_values import device_view
 from bayplan.plugins.dynamic_resources.claims import DeviceId
 
+PoolId = tuple[str, str]
+"""Driver, pool."""
 
-class Offer:
-    """A device on offer and where it can be used."""
 
-    __slots__ = (
-        "_selector",
-        "_view",
-        "all_nodes",
-        "device",
-        "id",
-        "node_name",
-        "pool",
-        "slice",
-        "taints",
-    )
+class Place:
+    """Where a slice or a device can be used."""
 
-    def __init__(self, pool: Pool, item: ResourceSlice, device: Device) -> None:
-        spec = item.spec
-        per_device = spec.per_device_node_selection
-        selector = device.node_selector if per_device else spec.node_selector
-        self.pool = pool
-        self.slice = item
-        self.device = device
-        self.taints = device.taints
-        """Its own, and those of rules."""
-        self.id: DeviceId = (spec.driver, spec.pool.name, device.name)
-        self.node_name = device.node_name if per_device else spec.node_name
-        self.all_nodes = device.all_nodes if per_device else spec.all_nodes
+    __slots__ = ("_selector", "all_nodes", "node_name")
+
+    def __init__(self, item: Any) -> None:
+        self.node_name: str = item.node_name
+        self.all_nodes: bool = item.all_nodes
         self._selector: CompiledNodeSelector | None = (
-            None if selector is None else compile_node_selector(selector)
+            None if item.node_selector is None else compile_node_selector(item.node_selector)
         )
-        self._view: dict[str, Any] | None = None
 
-    @property
-    def anywhere(self) -> bool:
-        """Whether labels or names of nodes do not matter."""
-        return self.all_nodes
-
-    def on(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the device can be used on a node."""
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
         if self.node_name:
             return self.node_name == name
         if self.all_nodes:
             return True
         return self._selector is not None and self._selector.matches(labels, name)
+
+
+class Offer:
+    """A device on offer."""
+
+    __slots__ = ("_view", "device", "id", "own_place", "slice", "taints")
+
+    def __init__(
+        self, item: ResourceSlice, device: Device, taints: tuple[DeviceTaint, ...]
+    ) -> None:
+        self.slice = item
+        self.device = device
+        self.taints = taints
+        """Its own, and those of rules."""
+        self.id: DeviceId = (item.spec.driver, item.spec.pool.name, device.name)
+        self.own_place = Place(device) if item.spec.per_device_node_selection else None
+        """Where the device can be used, if not where its slice says."""
+        self._view: dict[str, Any] | None = None
+
+    @property
+    def node_name(self) -> str:
+        """The only node that can use the device, if it is said so."""
+        return self.slice.spec.node_name if self.own_place is None else self.own_place.node_name
 
     @property
     def view(self) -> dict[str, Any]:
@@ -71,25 +73,70 @@ class Offer:
         return self._view
 
 
-class Pool:
-    """The newest slices of one pool."""
+class Slice:
+    """A slice with its devices."""
 
-    def __init__(self, slices: list[ResourceSlice]) -> None:
-        newest = max(item.spec.pool.generation for item in slices)
-        current = [item for item in slices if item.spec.pool.generation == newest]
-        self.slices = sorted(current, key=lambda item: item.name)
-        spec = self.slices[0].spec
-        self.driver, self.name = spec.driver, spec.pool.name
-        self.complete = len(self.slices) == spec.pool.resource_slice_count
-        self.offers = [Offer(self, item, d) for item in self.slices for d in item.spec.devices]
-        names = [offer.device.name for offer in self.offers]
-        self.invalid = len(names) != len(set(names))
-        self.counters = {
-            counters.name: counters
-            for item in self.slices
-            for counters in item.spec.shared_counters
-        }
+    __slots__ = ("counters", "generation", "item", "name", "node_name", "offers", "place", "pool")
+
+    def __init__(self, item: ResourceSlice, offers: list[Offer]) -> None:
+        spec = item.spec
+        self.item, self.name, self.offers = item, item.name, offers
+        self.pool: PoolId = (spec.driver, spec.pool.name)
+        self.generation = spec.pool.generation
+        self.node_name = spec.node_name
+        self.counters = spec.shared_counters
+        self.place = None if spec.per_device_node_selection else Place(spec)
+
+    @property
+    def by_labels(self) -> bool:
+        """Whether it depends on more of a node than its name whether the slice concerns it."""
+        return not self.node_name and (self.place is None or not self.place.all_nodes)
+
+    def concerns(self, name: str, labels: Mapping[str, str]) -> bool:
+        if self.counters:
+            return True
+        if self.place is not None:
+            return self.place.holds(name, labels)
+        places = (offer.own_place for offer in self.offers)
+        return any(place is not None and place.holds(name, labels) for place in places)
+
+
+class Pool:
+    """A pool as some nodes see it."""
+
+    def __init__(self, near: Sequence[Slice], whole: Sequence[Slice]) -> None:
+        """`near` are the slices that concern the nodes, `whole` all of that generation."""
+        near = sorted(near, key=lambda item: item.name)
+        wanted = near[0].item.spec.pool.resource_slice_count
+        self.driver, self.name = near[0].pool
+        far: list[Slice] = []
+        if len(near) != wanted:
+            known = {item.name for item in near}
+            far = [item for item in whole if item.name not in known]
+        self.complete = len(near) == wanted or len(whole) == wanted
+        self.counters = {c.name: c for item in near for c in item.counters}
+        devices = [item for item in near if not item.counters]
+        self.offers = [offer for item in devices for offer in item.offers]
+        self.everything = self.offers + [offer for item in far for offer in item.offers]
+        """The devices of all nodes, which share the counters."""
+        self.invalid = self.complete and not self._is_valid(near)
         self.binding_conditions = any(offer.device.binding_conditions for offer in self.offers)
+
+    def _is_valid(self, near: Sequence[Slice]) -> bool:
+        names = {offer.device.name for offer in self.offers}
+        sets = [counters.name for item in near for counters in item.counters]
+        return (
+            len(names) == len(self.offers)
+            and len(sets) == len(set(sets))
+            and all(self._has_counters(offer.device) for offer in self.everything)
+        )
+
+    def _has_counters(self, device: Device) -> bool:
+        for use in device.consumes_counters:
+            found = self.counters.get(use.counter_set)
+            if found is None or not found.counters.keys() >= use.counters.keys():
+                return False
+        return True
 
     @property
     def usable(self) -> bool:
@@ -101,24 +148,29 @@ def _parts(selector: DeviceTaintSelector) -> DeviceId:
 
 
 class Pools:
-    """All pools, rebuilt when a slice changes, with the offers of each node."""
+    """All slices, read again when one changes, and the pools of each node."""
 
     def __init__(
-        self, objects: ClusterObjects, *, rules: bool = False, hints: bool = False
+        self, objects: ClusterObjects, *, rules: bool = False, modern: bool = False
     ) -> None:
-        """`rules`: DeviceTaintRules count. `hints`: errors of selectors name the device."""
-        self.hints = hints
+        """`rules`: DeviceTaintRules count. `modern`: as 1.37 has it.
+
+        In 1.36 the counters of any node concern all nodes, and errors of selectors do not name the
+        device.
+        """
+        self.modern = modern
         self._lister = objects.resource_slices
         self._rules = objects.device_taint_rules if rules else None
         self._seen = (-1, -1)
         self.revision = -1
-        self._local: dict[str, list[Offer]] = {}
-        self._global: list[Offer] = []
-        self._order: dict[DeviceId, int] = {}
+        self._local: dict[str, list[Slice]] = {}
+        self._shared: list[Slice] = []
+        self._whole: dict[PoolId, list[Slice]] = {}
+        self._pools: dict[tuple[PoolId, frozenset[str]], Pool] = {}
         self._nodes: dict[DeviceId, str] = {}
         self._answers: dict[tuple[str, ...], dict[int, bool]] = {}
         self.by_labels = False
-        """Whether any device is tied to nodes by labels."""
+        """Whether any slice is tied to nodes by labels."""
 
     def refresh(self) -> None:
         seen = (self._lister.revision, -1 if self._rules is None else self._rules.revision)
@@ -126,38 +178,44 @@ class Pools:
             return
         self._seen = seen
         self.revision += 1
-        groups: dict[tuple[str, str], list[ResourceSlice]] = {}
+        self._local, self._shared, self._whole = {}, [], {}
+        self._pools, self._nodes, self._answers = {}, {}, {}
         for item in self._lister:
-            groups.setdefault((item.spec.driver, item.spec.pool.name), []).append(item)
-        pools = [Pool(slices) for slices in groups.values()]
-        pools.sort(key=lambda pool: (pool.binding_conditions, pool.driver, pool.name))
-        self._local, self._global, self._order = {}, [], {}
-        self._nodes, self._answers = {}, {}
-        self.by_labels = False
-        for pool in pools:
-            for offer in pool.offers:
-                offer.taints = offer.device.taints + self._ruled(offer)
-                self._order.setdefault(offer.id, len(self._order))
-                if offer.node_name:
-                    self._nodes[offer.id] = offer.node_name
-                    self._local.setdefault(offer.node_name, []).append(offer)
-                else:
-                    self._global.append(offer)
-                    self.by_labels = self.by_labels or not offer.anywhere
+            spec = item.spec
+            offers = [Offer(item, d, d.taints + self._ruled(spec, d)) for d in spec.devices]
+            found = Slice(item, offers)
+            self._whole.setdefault(found.pool, []).append(found)
+        for slices in self._whole.values():
+            self._sort_in(slices)
+        self.by_labels = any(item.by_labels for item in self._shared)
 
-    def _ruled(self, offer: Offer) -> tuple[DeviceTaint, ...]:
+    def _sort_in(self, slices: list[Slice]) -> None:
+        """Note which nodes the slices of a pool concern."""
+        node = slices[0].node_name
+        alone = bool(node) and all(item.node_name == node for item in slices)
+        sound = alone and Pool(slices, _newest(slices)).usable
+        for item in slices:
+            if item.node_name:
+                self._local.setdefault(item.node_name, []).append(item)
+            if not item.node_name or (item.counters and not sound and not self.modern):
+                self._shared.append(item)
+            if alone:
+                self._nodes.update({offer.id: node for offer in item.offers})
+
+    def _ruled(self, spec: Any, device: Device) -> tuple[DeviceTaint, ...]:
         """The taints that rules put on a device."""
         if self._rules is None:
             return ()
+        parts = (spec.driver, spec.pool.name, device.name)
         return tuple(
             rule.spec.taint
             for rule in self._rules
             if (by := rule.spec.device_selector) is not None
-            and all(not want or want == has for want, has in zip(_parts(by), offer.id, strict=True))
+            and all(not want or want == has for want, has in zip(_parts(by), parts, strict=True))
         )
 
     def node_of(self, device: DeviceId) -> str:
-        """The only node that can use a device; empty if there may be others."""
+        """The only node whose answers hang on a device; empty if there may be others."""
         return self._nodes.get(device, "")
 
     def answers(self, expressions: tuple[str, ...]) -> dict[int, bool]:
@@ -165,15 +223,38 @@ class Pools:
         return self._answers.setdefault(expressions, {})
 
     def has_local(self, name: str) -> bool:
-        """Whether a node has devices of its own."""
+        """Whether a node has slices of its own."""
         return name in self._local
 
-    def on_node(self, node: NodeInfo) -> list[Offer]:
-        """The devices that can be used on a node, in order."""
+    def on_node(self, node: NodeInfo) -> list[Pool]:
+        """The pools of a node, in order."""
         name, labels = node.name, node.labels
-        found = [offer for offer in self._global if offer.on(name, labels)]
-        local = self._local.get(name, [])
-        if local and found:
-            order = self._order
-            return sorted(found + local, key=lambda offer: order[offer.id])
-        return found or list(local)
+        near: dict[PoolId, list[Slice]] = {}
+        own = self._local.get(name, ())
+        others = (item for item in self._shared if item.node_name != name)
+        for item in (*own, *(item for item in others if item.concerns(name, labels))):
+            near.setdefault(item.pool, []).append(item)
+        pools = [pool for key, slices in near.items() if (pool := self._pool(key, slices))]
+        return sorted(pools, key=lambda pool: (pool.binding_conditions, pool.driver, pool.name))
+
+    def _pool(self, key: PoolId, near: list[Slice]) -> Pool | None:
+        """A pool as those see it whom these slices concern; None if a newer one replaces it."""
+        near = _newest(near)
+        names = frozenset(item.name for item in near)
+        known = self._pools.get((key, names))
+        if known is not None:
+            return known
+        generation = near[0].generation
+        whole = self._whole[key]
+        if len(near) != near[0].item.spec.pool.resource_slice_count:
+            if any(item.generation > generation for item in whole):
+                return None
+            whole = [item for item in whole if item.generation == generation]
+        found = self._pools[key, names] = Pool(near, whole)
+        return found
+
+
+def _newest(slices: Iterable[Slice]) -> list[Slice]:
+    found = list(slices)
+    newest = max(item.generation for item in found)
+    return [item for item in found if item.generation == newest]

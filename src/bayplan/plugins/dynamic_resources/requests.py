@@ -63,7 +63,7 @@ class Alternative:
             for number, selector in enumerate(selectors)
             if selector.cel is not None
         )
-        self._hints = pools.hints
+        self._hints = pools.modern
         self._answers = pools.answers(tuple(text for _, text in self._selectors))
 
     @property

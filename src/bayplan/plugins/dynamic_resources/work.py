@@ -12,7 +12,6 @@ from bayplan.framework import ClusterObjects, NodeInfo, Status, failed, unresolv
 from bayplan.framework.contract.status import Code
 from bayplan.plugins.dynamic_resources import extended
 from bayplan.plugins.dynamic_resources.allocator import (
-    AllocationError,
     ClaimRequests,
     InvalidPools,
     Picked,
@@ -21,6 +20,7 @@ from bayplan.plugins.dynamic_resources.allocator import (
 )
 from bayplan.plugins.dynamic_resources.cel import CelError
 from bayplan.plugins.dynamic_resources.claims import ClaimBooks
+from bayplan.plugins.dynamic_resources.constraints import AllocationError
 from bayplan.plugins.dynamic_resources.pools import Pools
 from bayplan.plugins.dynamic_resources.requests import alternatives
 from bayplan.plugins.dynamic_resources.results import allocation_of
@@ -63,8 +63,8 @@ class Attempt:
         self.special = special
         """The claim for extended resources; in memory only unless an earlier attempt wrote it."""
         self.scalars = {n: a for n, a in scalars.items() if a and extended.may_be_served(n)}
-        self.unavailable: set[str] = set()
-        """Keys of allocated claims that some node could not use."""
+        self.unavailable: dict[str, list[str]] = {}
+        """By node the keys of allocated claims that it cannot use."""
         self.nodes: dict[str, OnNode] = {}
         self._objects, self._books, self._pools = objects, books, pools
         self._where: list[tuple[ResourceClaim, CompiledNodeSelector]] = []
@@ -117,7 +117,7 @@ class Attempt:
         if picked is None:
             return unresolvable(REASON_ALL)
         if unavailable:
-            self.unavailable.update(unavailable)
+            self.unavailable[node.name] = unavailable
             return unresolvable(REASON_UNAVAILABLE)
         self.nodes[node.name] = self._on_node(node.name, picked, special, mappings)
         return None
@@ -163,7 +163,9 @@ class Attempt:
             wanted.append(ClaimRequests(special, choices))
         if not wanted:
             return []
-        return Search(wanted, self._pools.on_node(node), self._books).run()
+        pools = self._pools
+        search = Search(wanted, pools.on_node(node), node, self._books, modern=pools.modern)
+        return search.run()
 
     def _on_node(
         self,
