@@ -1,4 +1,4 @@
-"""The CEL subset: what selectors of devices may say, and how it fails."""
+"""What selectors of devices may say, and how they fail."""
 
 import msgspec
 import pytest

@@ -188,7 +188,9 @@ def test_selectors_of_class_and_request_both_count():
 
 
 def test_a_wrong_expression_is_an_error_that_names_claim_and_device():
-    claim = make_resource_claim("c").exactly("r", request("gpu", "device.nonsense == 1"))
+    claim = make_resource_claim("c").exactly(
+        "r", request("gpu", "device.attributes['gpu.example.com'].nonsense == 1")
+    )
     cluster = Cluster(make_slice("s", "d0", node="a"), claim)
     state = CycleState()
     cluster.plugin.pre_filter(state, pod_with("c"), cluster.handle.table)

@@ -6,6 +6,7 @@ ever. RE2 also is the dialect that upstream's users write. Errors are worded as 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -33,6 +34,9 @@ class Pattern(Protocol):
 
     def search(self, text: str) -> object | None:
         """Return something if the pattern is found anywhere in the text."""
+
+    def finditer(self, text: str) -> Iterable[Any]:
+        """Find every place that does not overlap with the one before; `group()` is its text."""
 
 
 @lru_cache(maxsize=1024)

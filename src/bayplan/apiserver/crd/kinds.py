@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.schema import Type, custom_resource
+from bayplan.apiserver.crd.rules import Rules, has_rules
 from bayplan.apiserver.kinds import READ_WRITE, Kind, Subresource
 
 Definition = Mapping[str, Any]
@@ -28,7 +29,7 @@ class CustomKind(Kind, frozen=True, kw_only=True):
     printer_columns: list[dict[str, Any]] = msgspec.field(default_factory=list)
     scale: dict[str, str] = msgspec.field(default_factory=dict)
     list_kind: str = ""
-    has_rules: bool = False
+    rules: Rules | None = None  # None where the schema has none
     stored_schema: dict[str, Any] | None = None  # of the storage version, if that is another one
 
 
@@ -70,17 +71,10 @@ def _kind(
         type=custom_resource(schema, names["kind"]),
         printer_columns=list(version.get("additionalPrinterColumns") or ()),
         scale=dict(subresources.get("scale") or {}),
-        has_rules=_has_rules(schema),
+        rules=Rules(schema) if has_rules(schema) else None,
         list_kind=names.get("listKind") or f"{names['kind']}List",
         stored_schema=_schema(storage) if storage is not version else None,
     )
-
-
-def _has_rules(schema: Any) -> bool:
-    """Whether anything in a schema has rules; most have none, and need no second walk."""
-    if isinstance(schema, Mapping):
-        return "x-kubernetes-validations" in schema or any(map(_has_rules, schema.values()))
-    return isinstance(schema, list) and any(map(_has_rules, schema))
 
 
 def _subresources(wanted: Mapping[str, Any], kind: str) -> dict[str, Subresource]:

@@ -13,7 +13,6 @@ from typing import Any
 from bayplan.api.patch import clone
 from bayplan.api.schema import decode, duplicate_fields, struct, unknown_fields
 from bayplan.apiserver.crd.kinds import PRESERVE, CustomKind, Object, custom
-from bayplan.apiserver.crd.rules import validate_rules
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.validation.errors import Cause, invalid
@@ -175,9 +174,9 @@ def validate_update(kind: Kind, obj: Object, old: Object, subresource: str = "")
 
 def _validate(kind: CustomKind, obj: Object, old: Object | None) -> list[Cause]:
     causes = [*validate_value(obj, kind.schema), *_validate_scale(kind, obj)]
-    if causes or not kind.has_rules:
+    if causes or kind.rules is None:
         return causes
-    return validate_rules(obj, old, kind.schema)
+    return kind.rules.validate(obj, old)
 
 
 def _validate_scale(kind: CustomKind, obj: Object) -> list[Cause]:

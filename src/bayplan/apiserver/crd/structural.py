@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
+from bayplan.apiserver.crd.rule_checks import validate_rules_of
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, not_supported, required
 
@@ -28,7 +29,8 @@ def validate_schema(schema: Schema, path: str) -> list[Cause]:
         return [invalid(f"{path}.type", kind, "must be object at the root")]
     if not kind:
         return [required(f"{path}.type", "must not be empty at the root")]
-    return _validate(schema, path, root=True)
+    causes = _validate(schema, path, root=True)
+    return causes or validate_rules_of(schema, path)
 
 
 def _validate(schema: Schema, path: str, *, root: bool = False) -> list[Cause]:

@@ -13,6 +13,7 @@ from bayplan.apiserver.validation.claims import validate_template_meta
 from bayplan.apiserver.validation.errors import (
     Causes,
     duplicate,
+    forbidden,
     immutable,
     invalid,
     not_supported,
@@ -30,6 +31,13 @@ from bayplan.apiserver.validation.formats import (
 from bayplan.apiserver.validation.labels import validate_label_name
 from bayplan.apiserver.validation.scheduling import validate_node_selector
 from bayplan.apiserver.validation.volumes import csi_driver_name
+from bayplan.cel.errors import CompileError
+from bayplan.plugins.dynamic_resources.cel import (
+    MAX_COST,
+    MAX_LENGTH,
+    compile_selector,
+    selector_cost,
+)
 
 _MAX_REQUESTS = 32
 _MAX_DEVICES = 128
@@ -41,7 +49,6 @@ _SEMANTIC_VERSION = re.compile(
     r"(\+([0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*))?",
     re.ASCII,
 )
-_MAX_EXPRESSION = 10 * 1024
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _NODE_CHOICES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _NAME_TEXT = (
@@ -195,11 +202,21 @@ def _validate_selectors(field: str, selectors: list[Object]) -> Causes:
             causes.append(required(f"{field}[{i}].cel"))
             continue
         path, text = f"{field}[{i}].cel.expression", cel.get("expression", "")
-        if not text:
-            causes.append(invalid(path, text, "compilation failed: no expression"))
-        elif len(text) > _MAX_EXPRESSION:
-            causes.append(too_long(path, _MAX_EXPRESSION))
+        if len(text) > MAX_LENGTH:
+            causes.append(too_long(path, MAX_LENGTH))
+        else:
+            causes += _validate_expression(path, text)
     return causes
+
+
+def _validate_expression(path: str, text: str) -> Causes:
+    try:
+        cost = selector_cost(compile_selector(text))
+    except CompileError as problem:
+        return [invalid(path, text, str(problem))]
+    if cost > MAX_COST:
+        return [forbidden(path, "too complex, exceeds cost limit")]
+    return []
 
 
 def _validate_toleration(field: str, toleration: Object) -> Causes:

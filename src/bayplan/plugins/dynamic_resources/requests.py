@@ -82,6 +82,8 @@ class Alternative:
     def _matches(self, where: str, text: str, offer: Offer) -> bool:
         try:
             return cel.matches(text, offer.view)
+        except cel.CompileError as problem:
+            raise cel.CelError(f"{where}: CEL compile error: {problem}") from problem
         except cel.CelError as problem:
             reason = str(problem)
             if self._hints:

@@ -1,0 +1,58 @@
+"""What can go wrong with an expression.
+
+CelError
+├── CompileError     it cannot be parsed or checked; the text is upstream's
+└── EvaluationError  it was understood and fails on these values
+    └── CostExceeded it costs more than one evaluation may
+"""
+
+from __future__ import annotations
+
+from bayplan.errors import BayplanError
+
+
+class CelError(BayplanError):
+    """An expression cannot be compiled or evaluated."""
+
+
+class CompileError(CelError):
+    """All problems of an expression, each with its place."""
+
+
+class EvaluationError(CelError):
+    """An expression fails on the given values."""
+
+
+class CostExceeded(EvaluationError):
+    """An evaluation costs more than it may."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+class Problems:
+    """Gathers problems of one text and writes them with the line and a mark under the place."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.found: list[tuple[int, str]] = []
+
+    def add(self, offset: int, message: str) -> None:
+        if (offset, message) not in self.found:
+            self.found.append((offset, message))
+
+    def check(self) -> None:
+        """Raise what was found."""
+        if self.found:
+            shown = [self._show(*each) for each in sorted(self.found, key=lambda e: e[0])]
+            raise CompileError("\n".join(shown))
+
+    def _show(self, offset: int, message: str) -> str:
+        before = self.text[:offset]
+        line = before.count("\n")
+        column = offset - (before.rfind("\n") + 1)
+        source = self.text.split("\n")[line].replace("\t", " ")
+        head = f"ERROR: <input>:{line + 1}:{column + 1}: {message}"
+        dots = "".join("\uff0e" if ord(char) > 127 else "." for char in source[:column])
+        mark = "\uff3e" if column < len(source) and ord(source[column]) > 127 else "^"
+        return f"{head}\n | {source}\n | {dots}{mark}"

@@ -1,0 +1,450 @@
+"""Makes a checked expression runnable: a tree of functions of the variables.
+
+Every step adds its cost to the frame; calls and rounds of a loop look whether the limit is passed.
+As in CEL, `&&` and `||` ignore a failure on one side if the other side decides, and a loop carries
+a failure along until it is known whether it matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bayplan.cel import types as t
+from bayplan.cel.checker import Checker
+from bayplan.cel.cost import LIST_BASE, MAP_BASE, STRUCT_BASE, counter
+from bayplan.cel.errors import CostExceeded, EvaluationError
+from bayplan.cel.overloads import Overload
+from bayplan.cel.standard import TYPE_NAMES, Growing, find, optional_index, shown_key
+from bayplan.cel.syntax import (
+    Call,
+    Fold,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    StructNode,
+)
+from bayplan.cel.values import NONE, Optional, Uint, kind_name
+
+
+class Frame:
+    """The variables of one evaluation and what it has cost so far."""
+
+    __slots__ = ("cost", "limit", "variables")
+
+    def __init__(self, variables: dict[str, Any], limit: int) -> None:
+        self.variables = variables
+        self.cost = 0
+        self.limit = limit
+
+    def spend(self, cost: int) -> None:
+        self.cost += cost
+        if self.cost > self.limit:
+            raise CostExceeded
+
+
+Run = Callable[[Frame], Any]
+
+
+class Builder:
+    """Turns nodes into functions, with what the checker found."""
+
+    def __init__(self, checked: Checker, unescape: Callable[[str], str]) -> None:
+        self.checked = checked
+        self.unescape = unescape
+
+    def build(self, node: Node) -> Run:
+        name = self.checked.names.get(node)
+        if name is not None:
+            return self._named(name)
+        return _BUILDERS[type(node)](self, node)
+
+    def _named(self, name: str) -> Run:
+        constant = TYPE_NAMES.get(name)
+        if constant is not None and not any(name in scope for scope in self.checked.scopes):
+            shown = constant.params[0]
+            made = t.Type("type", _RUNTIME_NAMES.get(shown.kind, shown.name))
+            return lambda frame: made
+
+        def run(frame: Frame) -> Any:
+            frame.cost += 1
+            try:
+                found = frame.variables[name]
+            except KeyError:
+                raise EvaluationError(f"no such attribute(s): {name}") from None
+            if found.__class__ is _Failure:
+                raise found.error
+            if found.__class__ is Lazy:
+                return found.get(frame)
+            return found
+
+        return run
+
+    def _literal(self, node: Literal) -> Run:
+        value = node.value
+        return lambda frame: value
+
+    def _select(self, node: Select) -> Run:
+        operand = self.build(node.operand)
+        kind = self.checked.types[node.operand]
+        inner = t.unwrap_optional(kind)[0]
+        field = self.unescape(node.field) if inner.kind == "struct" else node.field
+        if node.test:
+            return _presence(operand, field, inner.kind)
+
+        def run(frame: Frame) -> Any:
+            value = operand(frame)
+            frame.cost += 1
+            if value.__class__ is dict and field in value:
+                return value[field]
+            return _get_field(value, field)
+
+        return run
+
+    def _list(self, node: ListNode) -> Run:
+        items = [self.build(each) for each in node.items]
+        optional = node.optional
+
+        def run(frame: Frame) -> Any:
+            made = [item(frame) for item in items]
+            frame.spend(LIST_BASE)
+            if optional:
+                return _without_missing(made, optional)
+            return made
+
+        return run
+
+    def _map(self, node: MapNode) -> Run:
+        entries = [(self.build(key), self.build(value), opt) for key, value, opt in node.entries]
+
+        def run(frame: Frame) -> Any:
+            made: dict[Any, Any] = {}
+            for key, value, optional in entries:
+                _put(made, key(frame), value(frame), optional)
+            frame.spend(MAP_BASE)
+            return made
+
+        return run
+
+    def _struct(self, node: StructNode) -> Run:
+        fields = [(name, self.build(value), opt) for name, value, opt, _ in node.fields]
+
+        def run(frame: Frame) -> Any:
+            made: dict[Any, Any] = {}
+            for name, value, optional in fields:
+                _put(made, self.unescape(name), value(frame), optional)
+            frame.spend(STRUCT_BASE)
+            return made
+
+        return run
+
+    def _call(self, node: Call) -> Run:
+        special = _SPECIAL.get(node.function)
+        nodes = node.args if node.target is None else [node.target, *node.args]
+        if special is not None:
+            return special(self, node)
+        args = [self.build(each) for each in nodes]
+        overloads = self.checked.overloads[node]
+        if len(overloads) == 1 and self._certain(nodes, overloads[0]):
+            return _direct(overloads[0], args)
+        return _dispatched(node, overloads, args)
+
+    def _certain(self, nodes: list[Node], overload: Overload) -> bool:
+        """Whether the types are known before it runs."""
+        return all(
+            not t.is_dyn(self.checked.types[each]) or wanted.kind in ("dyn", "any", "param")
+            for each, wanted in zip(nodes, overload.args, strict=True)
+        )
+
+    def _fold(self, node: Fold) -> Run:
+        ranged, init = self.build(node.range), self.build(node.init)
+        condition, step, result = map(self.build, (node.condition, node.step, node.result))
+        var, var2, accu = node.var, node.var2, node.accu
+        grows = isinstance(node.init, ListNode)
+
+        def run(frame: Frame) -> Any:
+            items = ranged(frame)
+            if not isinstance(items, list | dict):
+                raise EvaluationError("no such overload")
+            outer = frame.variables
+            frame.variables = inner = dict(outer)
+            try:
+                start = init(frame)
+                inner[accu] = Growing(start) if grows else start
+                for first, second in _rounds(items, bool(var2)):
+                    inner[var] = first
+                    if var2:
+                        inner[var2] = second
+                    if not condition(frame):
+                        break
+                    try:
+                        inner[accu] = step(frame)
+                    except CostExceeded:
+                        raise
+                    except EvaluationError as error:
+                        inner[accu] = _Failure(error)
+                    frame.spend(0)
+                inner.pop(var, None)
+                found = result(frame)
+                return list(found) if found.__class__ is Growing else found
+            finally:
+                frame.variables = outer
+
+        return run
+
+
+class _Failure:
+    """What a loop has come to, if a round failed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: EvaluationError) -> None:
+        self.error = error
+
+
+class Lazy:
+    """A variable that is calculated when it is first read; its cost counts then."""
+
+    __slots__ = ("_made", "_run", "_value")
+
+    def __init__(self, run: Callable[[Frame], Any]) -> None:
+        self._run = run
+        self._made = False
+        self._value: Any = None
+
+    def get(self, frame: Frame) -> Any:
+        if not self._made:
+            self._value = self._run(frame)
+            self._made = True
+        return self._value
+
+
+_RUNTIME_NAMES = {
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+    "list": "list",
+    "map": "map",
+    "null_type": "null_type",
+}
+
+
+def _rounds(items: Any, pairs: bool) -> Any:
+    if isinstance(items, dict):
+        return list(items.items())
+    return list(enumerate(items)) if pairs else [(item, None) for item in items]
+
+
+def _get_field(value: Any, field: str) -> Any:
+    if isinstance(value, Optional):
+        return value if value.empty else optional_index(value.value, field)
+    if not isinstance(value, dict):
+        raise EvaluationError(f"no such key: {field}")
+    found = value.get(field, NONE)
+    if found is NONE:
+        raise EvaluationError(f"no such key: {field}")
+    return found
+
+
+def _presence(operand: Run, field: str, kind: str) -> Run:
+    def run(frame: Frame) -> bool:
+        value = operand(frame)
+        if isinstance(value, Optional):
+            if value.empty:
+                return False
+            value = value.value
+        if not isinstance(value, dict):
+            raise EvaluationError(f"no such key: {field}")
+        return value.get(field, NONE) is not NONE
+
+    return run
+
+
+def _without_missing(items: list[Any], optional: set[int]) -> list[Any]:
+    made = []
+    for at, item in enumerate(items):
+        if at not in optional:
+            made.append(item)
+        elif not isinstance(item, Optional):
+            raise EvaluationError(
+                f"cannot initialize optional list element from non-optional value {item}"
+            )
+        elif not item.empty:
+            made.append(item.value)
+    return made
+
+
+def _put(made: dict[Any, Any], key: Any, value: Any, optional: bool) -> None:
+    if type(key) not in (str, int, Uint, bool):
+        raise EvaluationError(f"unsupported key type: {kind_name(key)}")
+    if optional:
+        if not isinstance(value, Optional):
+            words = f"cannot initialize optional entry '{shown_key(key)}' from non-optional value"
+            raise EvaluationError(f"{words} {value}")
+        if value.empty:
+            return
+        value = value.value
+    if find(made, key) is not NONE:
+        raise EvaluationError("Failed with repeated key")
+    made[key] = value
+
+
+def _direct(overload: Overload, args: list[Run]) -> Run:
+    function, name = overload.run, overload.id
+    count = counter(overload.function, name)
+    if count is None and len(args) == 2:
+        first, second = args
+
+        def run_two(frame: Frame) -> Any:
+            result = function(first(frame), second(frame))
+            frame.spend(1)
+            return result
+
+        return run_two
+
+    def run(frame: Frame) -> Any:
+        values = [arg(frame) for arg in args]
+        result = function(*values)
+        frame.spend(1 if count is None else count(name, values, result))
+        return result
+
+    return run
+
+
+def _dispatched(node: Call, overloads: list[Overload], args: list[Run]) -> Run:
+    def run(frame: Frame) -> Any:
+        values = [arg(frame) for arg in args]
+        for overload in overloads:
+            if overload.fits(values):
+                break
+        else:
+            frame.spend(1)
+            raise EvaluationError(_no_overload(node, values))
+        result = overload.run(*values)
+        count = counter(overload.function, overload.id)
+        frame.spend(1 if count is None else count(overload.id, values, result))
+        return result
+
+    return run
+
+
+def _no_overload(node: Call, values: list[Any]) -> str:
+    return "no such overload"
+
+
+def _condition(builder: Builder, node: Call) -> Run:
+    test, first, second = map(builder.build, node.args)
+
+    def run(frame: Frame) -> Any:
+        chosen = test(frame)
+        if chosen is True:
+            return first(frame)
+        if chosen is False:
+            return second(frame)
+        raise EvaluationError("no such overload")
+
+    return run
+
+
+def _deciding(verdict: bool) -> Callable[[Builder, Call], Run]:
+    """`||` (verdict True) or `&&` (False)."""
+    other = not verdict
+
+    def make(builder: Builder, node: Call) -> Run:
+        left, right = map(builder.build, node.args)
+
+        def run(frame: Frame) -> Any:
+            try:
+                first = left(frame)
+                if first is verdict:
+                    return verdict
+            except CostExceeded:
+                raise
+            except EvaluationError as error:
+                if right(frame) is verdict:
+                    return verdict
+                raise error from None
+            second = right(frame)
+            if second is verdict:
+                return verdict
+            if first is other and second is other:
+                return other
+            raise EvaluationError("no such overload")
+
+        return run
+
+    return make
+
+
+def _not_strictly_false(builder: Builder, node: Call) -> Run:
+    inner = builder.build(node.args[0])
+
+    def run(frame: Frame) -> bool:
+        try:
+            found = inner(frame)
+        except CostExceeded:
+            raise
+        except EvaluationError:
+            found = True
+        frame.spend(1)
+        return found is not False
+
+    return run
+
+
+def _optional_select(builder: Builder, node: Call) -> Run:
+    operand = builder.build(node.args[0])
+    literal = node.args[1]
+    assert isinstance(literal, Literal)
+    kind = t.unwrap_optional(builder.checked.types[node.args[0]])[0].kind
+    field = builder.unescape(literal.value) if kind == "struct" else literal.value
+
+    def run(frame: Frame) -> Any:
+        value = operand(frame)
+        frame.cost += 1
+        return optional_index(value, field)
+
+    return run
+
+
+def _or_else(unwrap: bool) -> Callable[[Builder, Call], Run]:
+    """`a.or(b)` and `a.orValue(b)`: b is only asked if a is missing."""
+
+    def make(builder: Builder, node: Call) -> Run:
+        assert node.target is not None
+        first, second = builder.build(node.target), builder.build(node.args[0])
+
+        def run(frame: Frame) -> Any:
+            value = first(frame)
+            if not isinstance(value, Optional):
+                raise EvaluationError("no such overload")
+            if value.empty:
+                return second(frame)
+            return value.value if unwrap else value
+
+        return run
+
+    return make
+
+
+_SPECIAL: dict[str, Callable[[Builder, Call], Run]] = {
+    "_?_:_": _condition,
+    "_||_": _deciding(True),
+    "_&&_": _deciding(False),
+    "@not_strictly_false": _not_strictly_false,
+    "_?._": _optional_select,
+    "or": _or_else(False),
+    "orValue": _or_else(True),
+}
+_BUILDERS: dict[type, Callable[[Builder, Any], Run]] = {
+    Literal: Builder._literal,
+    Ident: lambda builder, node: builder._named(node.name),
+    Select: Builder._select,
+    Call: Builder._call,
+    ListNode: Builder._list,
+    MapNode: Builder._map,
+    StructNode: Builder._struct,
+    Fold: Builder._fold,
+}
