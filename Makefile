@@ -8,7 +8,7 @@ SECONDS_EACH ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz clean
+.PHONY: help setup demo start test test-kube test-names mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,12 @@ test: $(STAMP) ## run the tests (under ten minutes on two cores)
 
 test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler and etcd
 	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -n 2 --dist loadfile -m kube tests
+
+test-names: $(STAMP) ## collect the tests twice: their names must not change from run to run
+	$(BIN)/python hack/check-test-names
+
+mutants: $(STAMP) ## plant faults in a sample of the source; tests must notice as many as before (ARGS=engine)
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
 	hack/kube-assets

@@ -1,25 +1,38 @@
 """Settings for all tests.
 
-Hypothesis gives an example 200 ms by default. On a busy machine that fails at random, so there is
-no deadline here; pytest's own timeout ends what hangs.
+Hypothesis gives an example 200 ms by default, and all of them a second to be drawn. On a busy
+machine that fails at random, so there is no such limit here; pytest's own timeout ends what hangs.
 
 Real programs that `hack/kube-assets` built are put on the path, so that a test finds the same
 kubectl or helm everywhere. Where CI is set a skipped test is a failed one: what it needs has to be
-brought there, or its green would say nothing.
+brought there, or its green would say nothing. Names of tests must be the same in every run and on
+every worker: those that could not be are refused here, `hack/check-test-names` compares two runs.
 """
 
 import os
+import re
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from bayplan.testing.servers import kube_assets
 
-settings.register_profile("bayplan", deadline=None)
+# Bytes, what is not ASCII, addresses in memory: names that hang on the run or cannot be typed.
+UNFIT_NAME = re.compile(r"\\x|\\u|\\U|0x[0-9a-f]{6,}|[^ -~]")
+
+settings.register_profile(
+    "bayplan", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("bayplan")
 
 if (assets := kube_assets()) is not None:
     os.environ["PATH"] = f"{assets}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+def pytest_collection_modifyitems(items):
+    unfit = sorted({item.nodeid for item in items if UNFIT_NAME.search(item.nodeid)})
+    if unfit:
+        raise pytest.UsageError(f"give these cases an id of plain text: {', '.join(unfit)}")
 
 
 @pytest.hookimpl(wrapper=True)

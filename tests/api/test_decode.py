@@ -44,7 +44,10 @@ def test_a_wrong_type_names_the_object_and_the_field(body, text):
     assert text == str(problem.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b'{"a": \xff}', b"[]", b"null"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", pytest.param(b'{"a": \xff}', id="no UTF-8"), b"[]", b"null"],
+)
 def test_what_is_not_an_object_is_a_decode_error(data):
     with pytest.raises(DecodeError, match="Pod"):
         api.decode(api.Pod, data)

@@ -42,7 +42,8 @@ def test_value_and_milli_value_round_away_from_zero(text, value, milli):
 
 
 WRONG = (
-    "", " ", "1K", "1ki", "1mi", "1e", "1 Gi", "abc", "1.2.3", "1Kim", "--1", "1e1.5", "١", "Ei",
+    "", " ", "1K", "1ki", "1mi", "1e", "1 Gi", "abc", "1.2.3", "1Kim", "--1", "1e1.5", "Ei",
+    pytest.param("١", id="an Arabic digit"),
 )  # fmt: skip
 
 

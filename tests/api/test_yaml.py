@@ -59,7 +59,7 @@ def test_scalar_is_resolved_by_gos_rules(text, value):
         ("a: !!bool foo", "yaml: line 1: cannot decode !!str `foo` as a !!bool"),
         ("? [a]\n: 1", "yaml: line 1: invalid map key: it must be a scalar"),
         ("a: 1\n---\nb: 2", "yaml: expected a single document in the stream, but found another"),
-        ("a: \x00", "yaml: unacceptable character"),
+        pytest.param("a: \x00", "yaml: unacceptable character", id="a zero byte"),
     ],
 )
 def test_bad_document_names_the_line(text, message):

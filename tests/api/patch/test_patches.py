@@ -212,6 +212,47 @@ def test_lists_with_a_merge_key(patch, expected):
     assert expected == names(apply_strategic_merge(LIVE, patch, DEPLOYMENT))
 
 
+SIDECAR = deployment({"name": "a"}, {"name": "sidecar"}, {"name": "b"})
+GONE = {"name": "b", "$patch": "delete"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        pytest.param(
+            deployment({"name": "c"}, GONE, **order("a", "c")),
+            ["a", "sidecar", "c"],
+            id="what replaces an item comes after what only the server has",
+        ),
+        pytest.param(
+            deployment({"name": "b", "image": "2"}, GONE, **order("a", "b")),
+            ["a", "sidecar", "b"],
+            id="what is deleted and comes back is at the end",
+        ),
+        pytest.param(
+            deployment(
+                {"name": "a", "image": "2"}, {"name": "a", "$patch": "delete"}, **order("b", "a")
+            ),
+            ["sidecar", "b", "a"],
+            id="the first, deleted and given again, goes behind the others",
+        ),
+        pytest.param(
+            deployment({"name": "c"}, {"name": "d"}, GONE, **order("c", "d")),
+            ["a", "sidecar", "c", "d"],
+            id="of two new ones the first takes the free place",
+        ),
+        pytest.param(
+            deployment({"name": "c"}, **order("a", "c")),
+            ["a", "c", "sidecar", "b"],
+            id="without a delete a new one comes first",
+        ),
+    ],
+)
+def test_an_ordered_list_keeps_the_places_of_what_only_the_server_has(patch, expected):
+    """As strategicpatch of apimachinery v0.36.4 answers: it deletes and adds in place."""
+    assert expected == names(apply_strategic_merge(SIDECAR, patch, DEPLOYMENT))
+
+
 def test_lists_without_a_merge_key_are_replaced():
     out = apply_strategic_merge(LIVE, deployment(tolerations=[{"key": "other"}]), DEPLOYMENT)
 

@@ -160,14 +160,23 @@ def _ordered_lists(original: Map, patch: Map, type_: Type | None) -> None:
             merged = _merge_field(list(ours), theirs, type_, key, False)
         _element_kind(ours, theirs, demand=True)
         patch.pop(key, None)
-        original[key] = _arrange(merged, order, _not_deleted(ours, theirs, field), field.merge_key)
+        original[key] = _arrange(merged, order, _server_order(ours, theirs, field), field.merge_key)
 
 
-def _not_deleted(ours: Items, theirs: Items, field: Field) -> Items:
-    """The server's items without those that the patch deletes, for what comes back is new."""
+def _server_order(ours: Items, theirs: Items, field: Field) -> Items:
+    """The server's list as it is after deletes; what is added takes the freed places at its end.
+
+    Upstream deletes and adds in place and then compares with that list, so an item that replaces
+    another comes after the items that only the server has, an additional one before them.
+    """
     key = field.merge_key
     gone = {identity(item[key]) for item in theirs if _deletes(item) and key in item}
-    return [item for item in ours if identity(_key_of(item, key)) not in gone]
+    left = [item for item in ours if identity(_key_of(item, key)) not in gone]
+    if len(left) == len(ours):
+        return ours
+    known = {identity(_key_of(item, key)) for item in left}
+    new = [i for i in theirs if DIRECTIVE not in i and identity(_key_of(i, key)) not in known]
+    return [*left, *new][: len(ours)]
 
 
 def _deletes(item: Any) -> bool:

@@ -1,0 +1,155 @@
+"""`make mutants`: plant faults in a sample of the source and count those that tests notice.
+
+    python -m tests.mutation [FOLDER ...] [--sample 30] [--seed 1] [--record]
+
+Fails when a folder's share is below the one in `scores.json`; `--record` writes what was reached,
+which is refused where it is lower. Mutants of `equivalent.json` are left out before sampling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.mutation.operators import Mutant, mutants, sample
+from tests.mutation.planting import ROOT
+
+HERE = Path(__file__).parent
+SCORES = HERE / "scores.json"
+EQUIVALENT = HERE / "equivalent.json"
+SOURCE = Path("src/bayplan")
+ENGINE_TESTS = ["tests/engine", "tests/plugins", "tests/framework"]
+RECORDED = ["tests/conformance/test_api.py", "tests/conformance/test_validation.py"]
+# Each folder with the tests that are near it, and those of whole programs, which are asked last.
+FOLDERS: dict[str, tuple[list[str], list[str]]] = {
+    "engine": ([*ENGINE_TESTS, "tests/conformance/test_decisions.py"], []),
+    "plugins": ([*ENGINE_TESTS, "tests/conformance/test_decisions.py"], []),
+    "store": (["tests/store"], []),
+    "client": (["tests/client"], []),
+    "apiserver/authorization.py": (["tests/apiserver"], RECORDED),
+    "apiserver/verbs": (["tests/apiserver"], RECORDED),
+    "apiserver/subresources": (["tests/apiserver"], RECORDED),
+    "apiserver/apply": (["tests/apiserver"], RECORDED),
+    "global_scheduler": (["tests/global_scheduler"], []),
+    "extender": (["tests/extender"], []),
+}
+GOOD = ("killed", "late")
+
+
+def equivalents() -> dict[str, str]:
+    return dict(json.loads(EQUIVALENT.read_text("utf-8")))
+
+
+def all_mutants(folder: str) -> list[Mutant]:
+    place = ROOT / SOURCE / folder
+    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    return [mutant for file in files for mutant in mutants(file, ROOT)]
+
+
+def run(folder: str, chosen: list[Mutant], work: Path, keep: bool) -> list[dict]:
+    """Run the chosen mutants in a pytest of their own; return one row each."""
+    near, far = FOLDERS[folder]
+    name = folder.replace("/", "-").removesuffix(".py")
+    results = work / f"{name}.jsonl"
+    results.unlink(missing_ok=True)
+    place = SOURCE / folder
+    plan = {
+        "source": str(place if place.suffix else place / "*"),
+        "results": str(results),
+        "far": far,
+        "keep": keep,
+        "mutants": [
+            {
+                "key": m.key,
+                "path": m.path,
+                "index": m.index,
+                "first": m.first,
+                "last": m.last,
+            }
+            for m in chosen
+        ],
+    }
+    file = work / f"{name}.plan"
+    file.write_text(json.dumps(plan), "utf-8")
+    plugins = ["-p", "tests.mutation.plugin", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = [
+        "-q",
+        "--no-header",
+        "-m",
+        "not kube and not browser and not slow",
+        "--hypothesis-seed=0",
+    ]
+    command = [sys.executable, "-m", "pytest", *plugins, *options, "--mutants-plan", str(file)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment.pop("CI", None)
+    subprocess.run([*command, *near, *far], cwd=ROOT, env=environment, check=False)
+    return [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+
+
+def summary(rows: list[dict], seed: int, possible: int) -> dict[str, object]:
+    killed = sum(row["outcome"] in GOOD for row in rows)
+    share = round(100 * killed / len(rows), 1)
+    return {
+        "killed": killed,
+        "sample": len(rows),
+        "possible": possible,
+        "seed": seed,
+        "share": share,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="*", default=[], help=f"of {', '.join(FOLDERS)}")
+    parser.add_argument("--sample", type=int, default=30, help="mutants a folder")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="write scores.json")
+    parser.add_argument("--work", type=Path, help="keep results here")
+    parser.add_argument("--keep", action="store_true", help="trust what was learnt in --work")
+    parser.add_argument("--nice", type=int, default=19, help="how far behind other programs")
+    parser.add_argument("--only", default="", help="only mutants whose name contains this")
+    options = parser.parse_args()
+    os.nice(options.nice)
+    work = options.work or Path(tempfile.mkdtemp(prefix="bayplan-mutants-"))
+    work.mkdir(parents=True, exist_ok=True)
+    failed = False
+    print(f"seed {options.seed}, {options.sample} mutants a folder; results in {work}")
+    for folder in options.folders or FOLDERS:
+        failed |= one_folder(folder, options, work)
+    return int(failed)
+
+
+def one_folder(folder: str, options: argparse.Namespace, work: Path) -> bool:
+    """Run one folder; tell whether it fell below its recorded share."""
+    known = equivalents()
+    possible = [m for m in all_mutants(folder) if m.key not in known]
+    chosen = [m for m in sample(possible, options.seed, options.sample) if options.only in m.key]
+    rows = run(folder, chosen, work, options.keep)
+    if len(rows) != len(chosen) or not rows:
+        print(f"{folder}: only {len(rows)} of {len(chosen)} mutants were run")
+        return True
+    got = summary(rows, options.seed, len(possible))
+    print(f"{folder}: {got['killed']} of {got['sample']} killed ({got['share']} %)")
+    for row in rows:
+        if row["outcome"] not in GOOD:
+            print(f"  {row['outcome']}: {row['key']}")
+    if options.only:
+        return False
+    scores = json.loads(SCORES.read_text("utf-8"))
+    before = scores.get(folder, {}).get("share", 0.0)
+    if got["share"] < before:
+        print(f"{folder}: {got['share']} % is less than the {before} % of scores.json")
+        return True
+    if options.record:
+        scores[folder] = got
+        SCORES.write_text(json.dumps(scores, indent=1, sort_keys=True) + "\n", "utf-8")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

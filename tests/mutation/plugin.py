@@ -1,0 +1,159 @@
+"""The pytest plugin that runs tests under mutants: `-p tests.mutation.plugin --mutants-plan FILE`.
+
+The tests are collected once. A first child process runs them all and learns which test runs which
+line; then each mutant gets a child of its own, which plants it and runs the tests of its line, the
+quickest first, until one fails. Children are forks made before any test ran, so every one begins
+alike. Only tests that passed in the first child are asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import coverage
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tests.mutation.planting import ROOT, plant
+
+KILLED, SURVIVED, LATE, NOT_RUN = "killed", "survived", "late", "not run"
+LIMIT_CPU = 10.0  # seconds that a child may compute beyond what its tests need
+LIMIT = 90.0  # seconds that a child may take at all, on a busy machine
+BUDGET = 40.0  # seconds of tests for one mutant
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mutants-plan", help="a JSON file with mutants, and where results go")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    option = session.config.getoption("--mutants-plan")
+    if not option or session.config.option.collectonly:
+        return None
+    plan = json.loads(Path(option).read_text("utf-8"))
+    if session.testsfailed:
+        raise session.Failed("tests cannot be collected")
+    _Run(session, plan).all()
+    return True
+
+
+class _Run:
+    """All mutants of one plan, one after another."""
+
+    def __init__(self, session: pytest.Session, plan: dict) -> None:
+        self.items = {item.nodeid: item for item in session.items}
+        self.plan = plan
+        self.results = Path(plan["results"])
+        self.data = self.results.with_suffix(".coverage")
+        self.learnt = self.results.with_suffix(".learnt")
+        # Tests of whole programs: the lines they run are not seen, so they are asked last.
+        self.far = [name for name in self.items if name.startswith(tuple(plan["far"]))]
+
+    def all(self) -> None:
+        if not (self.plan.get("keep") and self.learnt.exists()):
+            _child(self._learn, cpu=3600, wall=3600)
+        took = json.loads(self.learnt.read_text("utf-8"))
+        data = coverage.CoverageData(str(self.data))
+        data.read()
+        with self.results.open("a", encoding="utf-8") as out:
+            for mutant in self.plan["mutants"]:
+                names = self._tests(mutant, data, took)
+                began = time.monotonic()
+                outcome = self._outcome(mutant, names, sum(took.get(n, 5.0) for n in names))
+                seconds = round(time.monotonic() - began, 1)
+                shown = mutant | {"outcome": outcome, "tests": len(names), "seconds": seconds}
+                print(json.dumps(shown), file=out, flush=True)
+                print(f"{outcome:9}{seconds:6.1f} s {mutant['key']}", file=sys.__stderr__)
+
+    def _learn(self) -> int:
+        source = str(ROOT / self.plan["source"])
+        cov = coverage.Coverage(data_file=str(self.data), include=[source], config_file=False)
+        cov.erase()
+        cov.start()
+        took = {}
+        near = [item for name, item in self.items.items() if name not in self.far]
+        for item, following in pairwise([*near, None]):
+            cov.switch_context(item.nodeid)
+            began = time.process_time()
+            if _passes(item, following):
+                took[item.nodeid] = time.process_time() - began
+        cov.stop()
+        cov.save()
+        self.learnt.write_text(json.dumps(took), "utf-8")
+        return 0
+
+    def _tests(self, mutant: dict, data: coverage.CoverageData, took: dict) -> list[str]:
+        lines = data.contexts_by_lineno(str(ROOT / mutant["path"]))
+        spanned = range(mutant["first"], mutant["last"] + 1)
+        near = {name for line in spanned for name in lines.get(line, ()) if name in took}
+        chosen, spent = [], 0.0
+        for name in sorted(near, key=lambda name: (took[name], name)):
+            spent += took[name]
+            if chosen and spent > BUDGET:
+                break
+            chosen.append(name)
+        return chosen + self.far
+
+    def _outcome(self, mutant: dict, names: list[str], seconds: float) -> str:
+        if not names:
+            return NOT_RUN
+
+        def test() -> int:
+            plant(ROOT / mutant["path"], mutant["index"])
+            items = [*(self.items[name] for name in names), None]
+            return int(all(_passes(item, following) for item, following in pairwise(items)))
+
+        code = _child(test, cpu=LIMIT_CPU + 4 * seconds, wall=LIMIT + 6 * seconds)
+        return LATE if code is None else SURVIVED if code == 1 else KILLED
+
+
+def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Run one test; fixtures that the following one shares stay."""
+    reports = runtestprotocol(item, log=False, nextitem=following)
+    return not any(report.failed for report in reports) and any(r.passed for r in reports)
+
+
+def _child(work: Callable[[], int], *, cpu: float, wall: float) -> int | None:
+    """Do the work in a fork with limits; return its exit code, None if it was late."""
+    pid = os.fork()
+    if pid == 0:
+        code = 3
+        try:
+            os.setsid()
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(null, stream)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu) + 1, int(cpu) + 5))
+            code = work()
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + wall
+    late = False
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > deadline:
+            late = True
+            _end_group(pid)
+        time.sleep(0.02)
+    _end_group(pid)
+    late = late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU)
+    return None if late else os.waitstatus_to_exitcode(status)
+
+
+def _end_group(pid: int) -> None:
+    """End the child and the programs it started."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

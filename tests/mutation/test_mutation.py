@@ -1,0 +1,95 @@
+"""The tool behind `make mutants`: what it changes, how it is planted, what is recorded."""
+
+import ast
+import importlib.util
+import json
+import textwrap
+
+import pytest
+
+from tests.mutation.__main__ import FOLDERS, SCORES, equivalents
+from tests.mutation.operators import mutants, mutated, sample
+from tests.mutation.planting import plant
+
+SOURCE = textwrap.dedent(
+    '''
+    LIMIT = 3  # not inside a function: left alone
+
+    def allowed(count, extra=0):
+        """Text stays 1."""
+        if count < 3 and not extra:
+            return True
+        return "no" + "thing"
+    '''
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "subject.py"
+    path.write_text(SOURCE, "utf-8")
+    return path
+
+
+def texts(path):
+    found = mutants(path, path.parent)
+    return {m.fault: ast.unparse(mutated(SOURCE, m.index)) for m in found}
+
+
+def test_every_fault_changes_one_thing_inside_a_function(file):
+    found = texts(file)
+
+    assert {
+        "negated",
+        "to Or",
+        "Lt to LtE",
+        "one more",
+        "no Not",
+        "None returned",
+        "to False",
+    } == set(found)
+    assert "count <= 3 and (not extra)" in found["Lt to LtE"]
+    assert "count < 3 and extra" in found["no Not"]
+    assert all("LIMIT = 3" in text and "Text stays 1." in text for text in found.values())
+
+
+def test_a_planted_fault_runs_in_what_is_loaded_already(file, monkeypatch):
+    monkeypatch.setenv("BAYPLAN_MUTANT", "")
+    monkeypatch.setenv("PYTHONPATH", "")
+    spec = importlib.util.spec_from_file_location("subject", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kept = module.allowed
+    chosen = next(m for m in mutants(file, file.parent) if m.fault == "Lt to LtE")
+
+    before = kept(3)
+    changed = plant(file, chosen.index)
+
+    assert ("nothing", 1, True) == (before, changed, kept(3))
+
+
+def test_a_sample_stays_when_other_code_is_added(file):
+    few = sample(mutants(file, file.parent), 1, 4)
+    file.write_text(SOURCE + "\n\ndef more(a):\n    return a > 1\n", "utf-8")
+    many = sample(mutants(file, file.parent), 1, 100)
+
+    order = [m.key for m in many if " more:" not in m.key]
+    assert [m.key for m in few] == order[:4]
+
+
+def test_a_mutant_is_named_by_its_place_and_not_by_its_line(file):
+    before = {m.key for m in mutants(file, file.parent)}
+    file.write_text("# a line more\n" + SOURCE, "utf-8")
+
+    assert before == {m.key for m in mutants(file, file.parent)}
+
+
+def test_what_is_recorded_speaks_of_known_folders_and_gives_reasons():
+    scores = json.loads(SCORES.read_text("utf-8"))
+
+    assert set(scores) <= set(FOLDERS)
+    assert all(
+        score["share"] == round(100 * score["killed"] / score["sample"], 1)
+        for score in scores.values()
+    )
+    assert all(len(reason) > 10 for reason in equivalents().values())
