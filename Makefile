@@ -8,7 +8,7 @@ SECONDS_EACH ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube test-names mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz clean
+.PHONY: help setup demo start test test-kube test-names mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz kept clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ oracle: ## build the real scheduler that answers decision cases (KUBE_VERSION=1.
 
 fuzz: $(STAMP) ## compare random cases with the real scheduler for a while (SECONDS_EACH=60, SEED=1, KUBE_VERSION)
 	$(BIN)/bayplan conformance fuzz --oracle "$$(hack/build-oracle)" --cases 1000000 --seconds $(SECONDS_EACH) --seed $(SEED)
+
+kept: $(STAMP) ## 20,000 random decisions of an engine that keeps answers, against one that keeps nothing (SEED=1)
+	$(BIN)/bayplan conformance kept --decisions 20000 --seed $(SEED)
 
 test-conformance: $(STAMP) ## run Kubernetes' own suites (make kube-suites) on bayplan up
 	$(BIN)/python hack/test-conformance $(ARGS)

@@ -1,8 +1,10 @@
 """What is kept between attempts is never stale, whatever was forgotten or failed in between."""
 
+import numpy as np
 import pytest
 
 from bayplan.cluster.limits import Limits
+from bayplan.conformance.kept import Run
 from bayplan.engine.cache import Cache, CacheError
 from bayplan.engine.replay import describe
 from bayplan.framework import Depends
@@ -231,3 +233,43 @@ def test_validate_sees_a_lost_term():
 
     with pytest.raises(CacheError, match="required-anti terms differ"):
         engine.cache.validate()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda answers: spoil_column(answers, "NodeResourcesFit", "raw"), "NodeResourcesFit: sc"),
+        (lambda answers: spoil_column(answers, "NodeUnschedulable", "fails"), "NodeUnschedulable"),
+        (lambda answers: spoil_totals(answers), "totals of"),
+    ],
+    ids=["score", "filter", "totals"],
+)
+def test_validate_finds_what_is_kept_wrongly(spoil, told):
+    engine = two_zones()
+    engine.schedule(make_pod("p").req(cpu="1").build(), 0.0)
+    engine.validate()
+
+    spoil(engine._cycle.answers_of(engine.profiles["default-scheduler"]))
+
+    with pytest.raises(AssertionError, match=told):
+        engine.validate()
+
+
+def spoil_column(answers, name, column):
+    (answer,) = (item for item in answers._answers.values() if item.name == name)
+    values = getattr(answer, column).values
+    getattr(answer, column).values = np.ones(2, dtype=np.int64) if values is None else values + 1
+
+
+def spoil_totals(answers):
+    (totals,) = answers._totals.values()
+    totals.masked = totals.masked + 1
+
+
+@pytest.mark.parametrize("limits", [Limits(), FEW], ids=["roomy", "single digits"])
+def test_random_events_leave_nothing_stale(limits):
+    """The command `bayplan conformance kept` does the same for longer."""
+    for seed in range(4):
+        run = Run(f"test-{seed}", limits)
+        for _ in range(12):
+            assert "" == run.step()

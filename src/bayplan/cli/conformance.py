@@ -14,6 +14,7 @@ SUBCOMMANDS = {
     "api": ("bayplan.cli.conformance_api", "answers of kube-apiserver to HTTP requests"),
     "decisions": ("bayplan.cli.conformance_decisions", "decisions of kube-scheduler"),
     "fuzz": ("bayplan.cli.conformance_fuzz", "random cases, asked of the real scheduler too"),
+    "kept": ("bayplan.cli.conformance_kept", "kept answers, against engines that keep nothing"),
     "record": ("bayplan.cli.conformance_record", "random cases with the real scheduler's answers"),
     "kubectl": ("bayplan.cli.conformance_kubectl", "a session of kubectl"),
     "live": ("bayplan.cli.conformance_live", "what kube-scheduler does on a live API server"),

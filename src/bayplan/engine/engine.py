@@ -298,6 +298,12 @@ class Engine:
         """Drop everything kept, for tests that compare with and without."""
         self._cycle.forget()
 
+    def validate(self) -> None:
+        """Raise unless all that is kept is right; asks everything anew, so it is for tests."""
+        self.cache.validate()
+        for profile in self.profiles.values():
+            self._cycle.answers_of(profile).validate()
+
     def answers_kept(self) -> int:
         """How many plugins' answers are kept, each for one facet."""
         return sum(self._cycle.answers_of(profile).count for profile in self.profiles.values())

@@ -54,12 +54,27 @@ FRESH, VOID = Fresh(), Void()
 Standing = Fresh | Behind | Void
 
 
+def compared(what: str, kept: Column, anew: Column, standing: Standing, count: int) -> list[str]:
+    """The rows on which a kept column differs from one made anew, as words."""
+    behind = set(standing.rows) if isinstance(standing, Behind) else set()
+    wrong = [row for row in range(count) if row not in behind and _at(kept, row) != _at(anew, row)]
+    return [f"{what} of rows {wrong}"] if wrong else []
+
+
+def _at(column: Column, row: int) -> int | None:
+    values = column.values
+    if values is None:
+        return 0
+    return int(values[row]) if row < len(values) else None
+
+
 class Answer:
     """What both kinds have in common."""
 
     def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
         self.desk = desk
         self.plugin = plugin
+        self._points = points
         self.name: str = plugin.name
         self.weight = desk.profile.weight_of(plugin.name)
         self.pre_filters, self.filters = points["preFilter"], points["filter"]
@@ -168,6 +183,7 @@ class RowAnswer(Answer):
         """How far `fails` has followed the journal; None: void."""
         self._score_stamp: int | None = None
         """How far `raw` has."""
+        self._depends = depends
         self.usage = depends is Depends.USAGE
         self._scalar_filter = hasattr(plugin, "filter_node")
         self._scalar_score = hasattr(plugin, "score_node")
@@ -201,6 +217,27 @@ class RowAnswer(Answer):
             self._ask_pre_filter(self.state, info)
             self._ask_filter(self.state, info)
         self._stamp = None if self.errs else generation
+
+    def problems(self) -> list[str]:
+        """What is kept as right and differs from what the plugin says when asked anew."""
+        info = self.state.info
+        if info is None or not self.desk.table.count:
+            return []
+        anew = RowAnswer(self.desk, self.plugin, self._points, info, self._depends)
+        anew.refresh(info)
+        found: list[str] = []
+        name, count = self.name, self.desk.table.count
+        standing = self._standing(self._stamp)
+        if not isinstance(standing, Void) and not self.rejects:
+            found += compared(f"{name}: filter", self.fails, anew.fails, standing, count)
+        standing = self._standing(self._score_stamp)
+        if not isinstance(standing, Void) and self.scores:
+            anew.refresh_scores(info, np.ones(count, dtype=bool))
+            if anew.skips_score != self.skips_score:
+                found.append(f"{name}: whether there are scores")
+            elif not self.skips_score:
+                found += compared(f"{name}: score", self.raw, anew.raw, standing, count)
+        return found
 
     def _follow(self, rows: list[int], info: PodInfo) -> None:
         desk, fails = self.desk, self.fails
@@ -332,6 +369,20 @@ class ClusterAnswer(Answer):
             self._ask(self.state, info)
             self._stamp = None if self.errs else stamp
         return True
+
+    def problems(self) -> list[str]:
+        """What is kept as right and differs from what the plugin says when asked anew."""
+        info, stamp = self.state.info, self._stamp
+        if info is None or stamp is None or self._unfiltered or self.rejects:
+            return []
+        state = CycleState(info)
+        if stamp != (self.desk.table.nodes_revision, self.plugin.revision(state, info.pod)):
+            return []
+        anew = ClusterAnswer(self.desk, self.plugin, self._points, info)
+        anew.refresh(info, state)
+        anew.filter(info)
+        count = self.desk.table.count
+        return compared(f"{self.name}: filter", self.fails, anew.fails, FRESH, count)
 
     def ask_now(self, info: PodInfo, state: CycleState) -> None:
         """Ask PreFilter on the attempt's own state, where later points will look for it."""

@@ -256,6 +256,19 @@ class Answers:
         candidates.sync()
         return Judgement(self, plan, info, state, outcome, candidates)
 
+    def validate(self) -> None:
+        """Ask everything that is kept as right anew, and compare; raises AssertionError.
+
+        Plugins are asked with the pods that they were asked about last. For tests.
+        """
+        kept: list[Scorer | Candidates | Totals] = [
+            *self._answers.values(),
+            *self._candidates.values(),
+            *self._totals.values(),
+        ]
+        problems = [problem for item in kept for problem in item.problems()]
+        assert not problems, "kept answers differ: " + "; ".join(problems)
+
     def run_pre_filters(self, info: PodInfo) -> tuple[CycleState, PreFilterOutcome]:
         """Ask PreFilter plugins on a fresh state, in order, as far as they go."""
         state, desk = CycleState(info), self._desk

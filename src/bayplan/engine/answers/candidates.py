@@ -78,6 +78,19 @@ class Candidates:
             self.count = int(np.count_nonzero(self.mask))
         self._seen = [answer.fails.version for answer in self.filters]
 
+    def problems(self) -> list[str]:
+        """What differs from the filters' columns, if those were followed."""
+        if self._seen is None or self._seen != [a.fails.version for a in self.filters]:
+            return []
+        columns = [answer.fails.values for answer in self.filters]
+        fits = [
+            not any(column is not None and column[row] for column in columns)
+            for row in range(len(self.mask))
+        ]
+        if fits == self.mask.tolist() and self.count == sum(fits):
+            return []
+        return [f"candidates of {[answer.name for answer in self.filters]}"]
+
     def _sync_row(self, row: int) -> None:
         fits = True
         for answer in self.filters:

@@ -179,6 +179,22 @@ class Totals:
         self._seen = [part.column.version for part in self.parts]
         self._fits_seen = candidates.version
 
+    def problems(self) -> list[str]:
+        """What differs from the parts' columns, if those were followed."""
+        candidates, seen = self._candidates, self._seen
+        if seen is None or seen != [part.column.version for part in self.parts]:
+            return []
+        if self._fits_seen != candidates.version:
+            return []
+        parts = [(p.column.values, p.weight) for p in self.parts if p.column.values is not None]
+        sums = [
+            sum(weight * int(values[row]) for values, weight in parts) if fits else LOWEST
+            for row, fits in enumerate(candidates.mask.tolist())
+        ]
+        if sums == self.masked.tolist():
+            return []
+        return [f"totals of {[part.answer.name for part in self.parts]}"]
+
     def shares(self) -> tuple[tuple[Share, ...], int]:
         """What was scored, for records, and the bytes that nobody else accounts for."""
         shares, size = [], 0
