@@ -13,6 +13,7 @@ from bayplan.api.patterns import PatternError, compile_pattern
 from bayplan.cel import times
 from bayplan.cel import types as t
 from bayplan.cel.errors import EvaluationError, Problems
+from bayplan.cel.formatting import check_format
 from bayplan.cel.overloads import Library, Overload
 from bayplan.cel.standard import TYPE_NAMES
 from bayplan.cel.syntax import (
@@ -243,8 +244,7 @@ class Checker:
             return found
         if self.assignable(before, found):
             return t.most_general(before, found)
-        self._mismatch(node, before, found)
-        return t.ERROR
+        return t.DYN
 
     def _map(self, node: MapNode) -> None:
         key: Type | None = None
@@ -315,10 +315,15 @@ class Checker:
 
     def validate_literals(self) -> None:
         """Texts that are read while evaluating must be readable: patterns, times."""
+        exempt: set[Node] = set()
+        for node in self.types:
+            if isinstance(node, Call) and node.function == "format":
+                exempt.update(*map(_containers, node.args))
+                check_format(node, self.types, self.problems)
         for node in self.types:
             if isinstance(node, Call):
                 _validate_call(node, self.problems)
-            elif isinstance(node, ListNode | MapNode):
+            elif isinstance(node, ListNode | MapNode) and node not in exempt:
                 self._homogeneous(node)
 
     def _homogeneous(self, node: ListNode | MapNode) -> None:
@@ -333,6 +338,15 @@ class Checker:
                     each.offset,
                     f"expected type '{first}' but found '{found}'",
                 )
+
+
+def _containers(node: Node) -> list[Node]:
+    """The lists and maps that are written out in a part; `format` may mix what it is given."""
+    if isinstance(node, ListNode):
+        return [node, *(found for each in node.items for found in _containers(each))]
+    if isinstance(node, MapNode):
+        return [node, *(found for _, value, _ in node.entries for found in _containers(value))]
+    return []
 
 
 def _parameters(given: Type) -> list[Type]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from bayplan.cel.checker import Checker, Structs
 from bayplan.cel.cost import PER_CALL_LIMIT
-from bayplan.cel.errors import CompileError, EvaluationError, Problems
+from bayplan.cel.errors import CompileError, EvaluationError, InstantiationError, Problems
 from bayplan.cel.estimate import Estimator, SizeOf
 from bayplan.cel.extensions import EXTENSIONS
 from bayplan.cel.kubernetes import KUBERNETES
@@ -107,4 +107,7 @@ class Environment:
         checked.validate_literals()
         problems.check()
         checked.finish()
-        return Program(tree, checked, self.unescape)
+        try:
+            return Program(tree, checked, self.unescape)
+        except EvaluationError as problem:
+            raise InstantiationError(str(problem)) from problem

@@ -1,9 +1,10 @@
 """What can go wrong with an expression.
 
 CelError
-├── CompileError     it cannot be parsed or checked; the text is upstream's
-└── EvaluationError  it was understood and fails on these values
-    └── CostExceeded it costs more than one evaluation may
+├── CompileError            it cannot be parsed or checked; the text is upstream's
+│   └── InstantiationError  a constant in it cannot be converted
+└── EvaluationError         it was understood and fails on these values
+    └── CostExceeded        it costs more than one evaluation may
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ class CelError(BayplanError):
 
 class CompileError(CelError):
     """All problems of an expression, each with its place."""
+
+
+class InstantiationError(CompileError):
+    """A constant part of an expression fails."""
+
+
+def compile_words(problem: CompileError) -> str:
+    """How objects that hold expressions report what does not compile."""
+    if isinstance(problem, InstantiationError):
+        return f"program instantiation failed: {problem}"
+    return f"compilation failed: {problem}"
 
 
 class EvaluationError(CelError):

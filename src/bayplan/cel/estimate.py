@@ -123,7 +123,7 @@ class Estimator:
         if written is not None:
             return written
         path = self.path(node)
-        if path and not path[0].startswith("@"):
+        if path:
             most = self.size_of(path)
             if most is not None:
                 self.sizes[node] = (0, most)
@@ -153,7 +153,7 @@ class Estimator:
         if not params:
             return None
         path = self._join(node, "@items") if self.path(node) is not None else None
-        most = self.size_of(path) if path and not path[0].startswith("@") else None
+        most = self.size_of(path) if path else None
         return params[0], UNKNOWN if most is None else (0, most)
 
     def _list(self, node: ListNode) -> Range:

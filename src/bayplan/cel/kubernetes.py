@@ -98,7 +98,11 @@ def _version_problem(text: str) -> str:
         if not part.isdigit():
             which = "major" if text.startswith(part) else "minor"
             return f'Invalid character(s) found in {which} number "{part}"'
-    return f"Invalid semantic version {text!r}"
+    patch = re.split(r"[-+]", text.split(".", 2)[2])[0]
+    for which, part in zip(("Major", "Minor", "Patch"), (*text.split(".")[:2], patch), strict=True):
+        if len(part) > 1 and part.isdigit() and part[0] == "0":
+            return f'{which} number must not contain leading zeroes "{part}"'
+    return f'Invalid character(s) found in patch number "{patch}"'
 
 
 def _normalized(text: str) -> str:

@@ -116,15 +116,21 @@ def _appended(offset: int, item: Node) -> Node:
     return Call(offset, "_+_", [Ident(offset, ACCUMULATOR), ListNode(offset, [item])])
 
 
+def _item(node: Node) -> str:
+    if not isinstance(node, Ident):
+        raise _Wrong(node, "argument is not an identifier")
+    return _variable(node)
+
+
 def _map(offset: int, target: Node, args: list[Node]) -> Node:
-    names = (_variable(args[0]), "")
+    names = (_item(args[0]), "")
     only = args[1] if len(args) == 3 else None
     step = _appended(offset, args[-1])
     return _collect(offset, target, names, step, only, ListNode(offset, []))
 
 
 def _filter(offset: int, target: Node, args: list[Node]) -> Node:
-    var = _variable(args[0])
+    var = _item(args[0])
     step = _appended(offset, args[0])
     return _collect(offset, target, (var, ""), step, args[1], ListNode(offset, []))
 
@@ -217,7 +223,6 @@ _MACROS: dict[tuple[str, int], _Maker] = {
     ("exists", 3): _exists,
     ("exists_one", 2): _exists_one,
     ("exists_one", 3): _exists_one,
-    ("existsOne", 2): _exists_one,
     ("existsOne", 3): _exists_one,
     ("map", 2): _map,
     ("map", 3): _map,

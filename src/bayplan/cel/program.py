@@ -12,9 +12,9 @@ from typing import Any
 
 from bayplan.cel import types as t
 from bayplan.cel.checker import Checker
-from bayplan.cel.cost import LIST_BASE, MAP_BASE, STRUCT_BASE, counter
+from bayplan.cel.cost import LIST_BASE, MAP_BASE, STRUCT_BASE, Counter, counter
 from bayplan.cel.errors import CostExceeded, EvaluationError
-from bayplan.cel.overloads import Overload
+from bayplan.cel.overloads import Function, Overload
 from bayplan.cel.standard import TYPE_NAMES, Growing, find, optional_index, shown_key
 from bayplan.cel.syntax import (
     Call,
@@ -27,7 +27,7 @@ from bayplan.cel.syntax import (
     Select,
     StructNode,
 )
-from bayplan.cel.values import NONE, Optional, Uint, kind_name
+from bayplan.cel.values import NONE, Optional, Uint, contains, go_type, kind_name
 
 
 class Frame:
@@ -57,10 +57,68 @@ class Builder:
         self.unescape = unescape
 
     def build(self, node: Node) -> Run:
+        constant = self._constant(node)
+        if constant is not _NOTHING:
+            return lambda frame: constant
         name = self.checked.names.get(node)
         if name is not None:
             return self._named(name)
         return _BUILDERS[type(node)](self, node)
+
+    def _constant(self, node: Node) -> Any:
+        """The value of what can be known before it runs, and therefore costs nothing."""
+        if isinstance(node, Literal):
+            return node.value
+        if isinstance(node, ListNode) and not node.optional:
+            items = [self._constant(each) for each in node.items]
+            return _NOTHING if any(each is _NOTHING for each in items) else items
+        if isinstance(node, MapNode) and not any(optional for _, _, optional in node.entries):
+            made: dict[Any, Any] = {}
+            for key_node, value_node, _ in node.entries:
+                key, value = self._constant(key_node), self._constant(value_node)
+                if key is _NOTHING or value is _NOTHING:
+                    return _NOTHING
+                _put(made, key, value, False)
+            return made
+        if isinstance(node, Call) and node.target is None and node.function in _CONVERSIONS:
+            value = self._constant(node.args[0])
+            for overload in () if value is _NOTHING else self.checked.overloads[node]:
+                if overload.fits([value]):
+                    return overload.run(value)
+        return _NOTHING
+
+    def _attribute(self, node: Node) -> bool:
+        """Whether a part names a value; upstream counts those in another way."""
+        if node in self.checked.names:
+            return True
+        if isinstance(node, Select):
+            return not node.test
+        return isinstance(node, Call) and node.function in _ATTRIBUTES
+
+    def _free_head(self, node: Node) -> Run:
+        """A part that costs one less if it is a name."""
+        run = self.build(node)
+        if not self._attribute(node):
+            return run
+
+        def cheaper(frame: Frame) -> Any:
+            frame.cost -= 1
+            return run(frame)
+
+        return cheaper
+
+    def _operand(self, node: Node) -> Run:
+        """What a field or item is taken of; it costs one more if it is calculated."""
+        run = self.build(node)
+        if self._attribute(node):
+            return run
+
+        def dearer(frame: Frame) -> Any:
+            found = run(frame)
+            frame.cost += 1
+            return found
+
+        return dearer
 
     def _named(self, name: str) -> Run:
         constant = TYPE_NAMES.get(name)
@@ -88,19 +146,22 @@ class Builder:
         return lambda frame: value
 
     def _select(self, node: Select) -> Run:
-        operand = self.build(node.operand)
+        operand = self._operand(node.operand)
         kind = self.checked.types[node.operand]
         inner = t.unwrap_optional(kind)[0]
         field = self.unescape(node.field) if inner.kind == "struct" else node.field
+        typed = inner.kind == "struct"
         if node.test:
-            return _presence(operand, field, inner.kind)
+            return _presence(operand, field, typed)
 
         def run(frame: Frame) -> Any:
             value = operand(frame)
             frame.cost += 1
-            if value.__class__ is dict and field in value:
-                return value[field]
-            return _get_field(value, field)
+            if value.__class__ is dict:
+                found = value.get(field)
+                if found is not None:
+                    return found
+            return _get_field(value, field, typed)
 
         return run
 
@@ -146,7 +207,10 @@ class Builder:
         nodes = node.args if node.target is None else [node.target, *node.args]
         if special is not None:
             return special(self, node)
-        args = [self.build(each) for each in nodes]
+        if node.function == "_[_]":
+            args = [self._operand(nodes[0]), self._free_head(nodes[1])]
+        else:
+            args = [self.build(each) for each in nodes]
         overloads = self.checked.overloads[node]
         if len(overloads) == 1 and self._certain(nodes, overloads[0]):
             return _direct(overloads[0], args)
@@ -163,17 +227,17 @@ class Builder:
         ranged, init = self.build(node.range), self.build(node.init)
         condition, step, result = map(self.build, (node.condition, node.step, node.result))
         var, var2, accu = node.var, node.var2, node.accu
-        grows = isinstance(node.init, ListNode)
+        grows, maps = isinstance(node.init, ListNode), isinstance(node.init, MapNode)
 
         def run(frame: Frame) -> Any:
             items = ranged(frame)
             if not isinstance(items, list | dict):
-                raise EvaluationError("no such overload")
+                raise EvaluationError(f"got '{go_type(items)}', expected iterable type")
             outer = frame.variables
             frame.variables = inner = dict(outer)
             try:
                 start = init(frame)
-                inner[accu] = Growing(start) if grows else start
+                inner[accu] = Growing(start) if grows else dict(start) if maps else start
                 for first, second in _rounds(items, bool(var2)):
                     inner[var] = first
                     if var2:
@@ -194,6 +258,13 @@ class Builder:
                 frame.variables = outer
 
         return run
+
+
+_NOTHING = object()
+_CONVERSIONS = frozenset(
+    ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
+)
+_ATTRIBUTES = ("_[_]", "_[?_]", "_?._", "_?_:_")
 
 
 class _Failure:
@@ -237,18 +308,17 @@ def _rounds(items: Any, pairs: bool) -> Any:
     return list(enumerate(items)) if pairs else [(item, None) for item in items]
 
 
-def _get_field(value: Any, field: str) -> Any:
+def _get_field(value: Any, field: str, typed: bool) -> Any:
+    """A field; in an object with a schema, null is the same as nothing."""
     if isinstance(value, Optional):
         return value if value.empty else optional_index(value.value, field)
-    if not isinstance(value, dict):
-        raise EvaluationError(f"no such key: {field}")
-    found = value.get(field, NONE)
-    if found is NONE:
+    found = value.get(field, NONE) if isinstance(value, dict) else NONE
+    if found is NONE or (typed and found is None):
         raise EvaluationError(f"no such key: {field}")
     return found
 
 
-def _presence(operand: Run, field: str, kind: str) -> Run:
+def _presence(operand: Run, field: str, typed: bool) -> Run:
     def run(frame: Frame) -> bool:
         value = operand(frame)
         if isinstance(value, Optional):
@@ -257,7 +327,8 @@ def _presence(operand: Run, field: str, kind: str) -> Run:
             value = value.value
         if not isinstance(value, dict):
             raise EvaluationError(f"no such key: {field}")
-        return value.get(field, NONE) is not NONE
+        found = value.get(field, NONE)
+        return found is not NONE and not (typed and found is None)
 
     return run
 
@@ -291,51 +362,83 @@ def _put(made: dict[Any, Any], key: Any, value: Any, optional: bool) -> None:
     made[key] = value
 
 
+def _values(frame: Frame, args: list[Run]) -> list[Any]:
+    """All arguments; if one fails the others are evaluated nevertheless, and the call counts."""
+    values: list[Any] = []
+    problem: EvaluationError | None = None
+    for arg in args:
+        try:
+            values.append(arg(frame))
+        except CostExceeded:
+            raise
+        except EvaluationError as error:
+            problem = problem or error
+    if problem is not None:
+        frame.spend(1)
+        raise problem
+    return values
+
+
 def _direct(overload: Overload, args: list[Run]) -> Run:
     function, name = overload.run, overload.id
     count = counter(overload.function, name)
-    if count is None and len(args) == 2:
-        first, second = args
 
-        def run_two(frame: Frame) -> Any:
-            result = function(first(frame), second(frame))
-            frame.spend(1)
-            return result
+    return lambda frame: _apply(frame, function, name, count, _values(frame, args))
 
-        return run_two
 
-    def run(frame: Frame) -> Any:
-        values = [arg(frame) for arg in args]
+def _apply(
+    frame: Frame, function: Function, name: str, count: Counter | None, values: list[Any]
+) -> Any:
+    try:
         result = function(*values)
-        frame.spend(1 if count is None else count(name, values, result))
-        return result
-
-    return run
+    except EvaluationError:
+        frame.spend(1)
+        raise
+    frame.spend(1 if count is None else count(name, values, result))
+    return result
 
 
 def _dispatched(node: Call, overloads: list[Overload], args: list[Run]) -> Run:
     def run(frame: Frame) -> Any:
-        values = [arg(frame) for arg in args]
+        values = _values(frame, args)
         for overload in overloads:
             if overload.fits(values):
                 break
         else:
             frame.spend(1)
-            raise EvaluationError(_no_overload(node, values))
-        result = overload.run(*values)
+            if node.function == "_[_]":
+                return _index_error(values)
+            named = node.function[0] not in "_-!@"
+            raise EvaluationError("no such overload" + (f": {node.function}" if named else ""))
         count = counter(overload.function, overload.id)
-        frame.spend(1 if count is None else count(overload.id, values, result))
-        return result
+        return _apply(frame, overload.run, overload.id, count, values)
 
     return run
 
 
-def _no_overload(node: Call, values: list[Any]) -> str:
-    return "no such overload"
+def _index_error(values: list[Any]) -> Any:
+    container, key = values
+    if isinstance(container, list):
+        raise EvaluationError(f"unsupported index type '{kind_name(key)}' in list")
+    raise EvaluationError(f"no such key: {shown_key(key)}")
+
+
+def _in_constants(builder: Builder, node: Call) -> Run:
+    """`x in [1, 2]`: upstream makes a set of the list, and asking it costs nothing."""
+    known = builder._constant(node.args[1])
+    if not isinstance(known, list):
+        args = [builder.build(each) for each in node.args]
+        overloads = builder.checked.overloads[node]
+        if len(overloads) == 1 and builder._certain(node.args, overloads[0]):
+            return _direct(overloads[0], args)
+        return _dispatched(node, overloads, args)
+    item = builder.build(node.args[0])
+    return lambda frame: contains(known, item(frame))
 
 
 def _condition(builder: Builder, node: Call) -> Run:
-    test, first, second = map(builder.build, node.args)
+    test = builder.build(node.args[0])
+    first, second = map(builder._free_head, node.args[1:])
 
     def run(frame: Frame) -> Any:
         chosen = test(frame)
@@ -395,16 +498,29 @@ def _not_strictly_false(builder: Builder, node: Call) -> Run:
 
 
 def _optional_select(builder: Builder, node: Call) -> Run:
-    operand = builder.build(node.args[0])
+    operand = builder._operand(node.args[0])
     literal = node.args[1]
     assert isinstance(literal, Literal)
     kind = t.unwrap_optional(builder.checked.types[node.args[0]])[0].kind
     field = builder.unescape(literal.value) if kind == "struct" else literal.value
 
     def run(frame: Frame) -> Any:
-        value = operand(frame)
+        found = optional_index(operand(frame), field)
+        if found.empty or (kind == "struct" and found.value is None):
+            return NONE
         frame.cost += 1
-        return optional_index(value, field)
+        return found
+
+    return run
+
+
+def _optional_item(builder: Builder, node: Call) -> Run:
+    operand, key = builder._operand(node.args[0]), builder._free_head(node.args[1])
+
+    def run(frame: Frame) -> Any:
+        found = optional_index(operand(frame), key(frame))
+        frame.cost += not found.empty
+        return found
 
     return run
 
@@ -435,6 +551,8 @@ _SPECIAL: dict[str, Callable[[Builder, Call], Run]] = {
     "_&&_": _deciding(False),
     "@not_strictly_false": _not_strictly_false,
     "_?._": _optional_select,
+    "_[?_]": _optional_item,
+    "@in": _in_constants,
     "or": _or_else(False),
     "orValue": _or_else(True),
 }

@@ -52,7 +52,7 @@ class Declared:
         self,
         type: Type,
         *,
-        most: int = 1,
+        most: int = 0,
         least_bytes: int = 1,
         fields: dict[str, Declared] | None = None,
         item: Declared | None = None,
@@ -100,7 +100,7 @@ class Declared:
         return MAX_REQUEST // (self.least_bytes + 1)
 
 
-_KEY = Declared(t.STRING, most=MAX_REQUEST - 2, least_bytes=2)
+_KEY = Declared(t.STRING, least_bytes=2)  # upstream gives keys no size
 
 
 def declare(schema: Schema, name: str, *, root: bool = False) -> Declared | None:

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
@@ -255,13 +256,17 @@ add("dyn", "to_dyn", "(A) dyn", _same)
 add("type", "type", "(A) type(A)", lambda value: Type("type", kind_name(value)))
 
 
+def not_converted(kind: str) -> EvaluationError:
+    return EvaluationError(f"type conversion error from 'string' to '{kind}'")
+
+
 @overload("bool", "string_to_bool", "(string) bool")
 def _string_to_bool(text: str) -> bool:
     if text in ("1", "t", "T", "TRUE", "true", "True"):
         return True
     if text in ("0", "f", "F", "FALSE", "false", "False"):
         return False
-    raise EvaluationError("type conversion error from 'string' to 'bool'")
+    raise not_converted("bool")
 
 
 for _kind, _id in (
@@ -287,12 +292,34 @@ def _string_to_double(text: str) -> float:
             raise ValueError
         return float(text)
     except ValueError:
-        raise EvaluationError(f'strconv.ParseFloat: parsing "{text}": invalid syntax') from None
+        raise not_converted("double") from None
 
 
 add("duration", "int64_to_duration", "(int) duration", Duration)
-add("duration", "string_to_duration", "(string) duration", times.parse_duration)
-add("timestamp", "string_to_timestamp", "(string) timestamp", times.parse_timestamp)
+
+
+def _reading(read: Callable[[str], Any], kind: str) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except EvaluationError:
+            raise not_converted(f"google.protobuf.{kind}") from None
+
+    return convert
+
+
+add(
+    "duration",
+    "string_to_duration",
+    "(string) duration",
+    _reading(times.parse_duration, "Duration"),
+)
+add(
+    "timestamp",
+    "string_to_timestamp",
+    "(string) timestamp",
+    _reading(times.parse_timestamp, "Timestamp"),
+)
 add(
     "timestamp",
     "int64_to_timestamp",
@@ -314,16 +341,14 @@ def _to_whole(kind: str) -> Callable[[Any], int]:
     return convert
 
 
-def _parse_whole(kind: str, name: str) -> Callable[[str], int]:
+def _parse_whole(kind: str) -> Callable[[str], int]:
     low, high = _LIMITS[kind]
     make = Uint if kind == "uint" else int
 
     def convert(text: str) -> int:
         body = text[1:] if low and text[:1] in ("+", "-") else text
-        if not (body.isascii() and body.isdigit()):
-            raise EvaluationError(f'strconv.{name}: parsing "{text}": invalid syntax')
-        if not low <= int(text) <= high:
-            raise EvaluationError(f'strconv.{name}: parsing "{text}": value out of range')
+        if not (body.isascii() and body.isdigit()) or not low <= int(text) <= high:
+            raise not_converted(kind)
         return make(text)
 
     return convert
@@ -331,26 +356,26 @@ def _parse_whole(kind: str, name: str) -> Callable[[str], int]:
 
 add("int", "double_to_int64", "(double) int", _to_whole("int"))
 add("int", "uint64_to_int64", "(uint) int", _to_whole("int"))
-add("int", "string_to_int64", "(string) int", _parse_whole("int", "ParseInt"))
+add("int", "string_to_int64", "(string) int", _parse_whole("int"))
 add("int", "duration_to_int64", "(duration) int", lambda given: given.nanos)
 add("int", "timestamp_to_int64", "(timestamp) int", lambda given: given.nanos // times.SECOND)
 add("uint", "double_to_uint64", "(double) uint", _to_whole("uint"))
 add("uint", "int64_to_uint64", "(int) uint", _to_whole("uint"))
-add("uint", "string_to_uint64", "(string) uint", _parse_whole("uint", "ParseUint"))
+add("uint", "string_to_uint64", "(string) uint", _parse_whole("uint"))
 
 
 def show_double(value: float) -> str:
-    """As Go's %g: the shortest form, an exponent from 1e21 on and below 1e-4."""
+    """As Go's %g: the shortest digits, with an exponent below 1e-4 and from 1e+06 on."""
     if math.isnan(value) or math.isinf(value):
         return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-    text = repr(value)
-    if "e" in text:
-        digits, _, exponent = text.partition("e")
-        power = int(exponent)
-        if -5 <= power < 21:
-            return f"{value:.0f}" if power > 0 else f"{value:.30f}".rstrip("0")
-        return f"{digits.removesuffix('.0')}e{'-' if power < 0 else '+'}{abs(power):02d}"
-    return text.removesuffix(".0")
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0") or "0"
+    power = len(digits) + int(exponent) - 1
+    minus = "-" if sign else ""
+    if shown != "0" and (power < -4 or power >= 6):
+        rest = f".{shown[1:]}" if len(shown) > 1 else ""
+        return f"{minus}{shown[0]}{rest}e{power:+03d}"
+    return minus + format(abs(Decimal(repr(value))), "f").removesuffix(".0")
 
 
 @overload("string", "bytes_to_string", "(bytes) string")

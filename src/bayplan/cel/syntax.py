@@ -173,9 +173,12 @@ class _Parser:
     def expect(self, symbol: str) -> _Token:
         token = self.take(symbol)
         if token is None:
-            found = self.token.text
-            if self.token.kind == "end":
-                self.fail(f"missing '{symbol}' at '<EOF>'")
+            found = "<EOF>" if self.token.kind == "end" else self.token.text
+            missing = symbol in (":", ")") and self.tokens[self.at - 1].text != "?"
+            if symbol == ",":
+                self.fail(f"extraneous input '{found}' expecting {{']', ','}}")
+            elif missing and not (symbol == ":" and self.token.kind == "end"):
+                self.fail(f"missing '{symbol}' at '{found}'")
             self.fail(f"mismatched input '{found}' expecting '{symbol}'")
         assert token is not None
         return token
@@ -341,7 +344,7 @@ class _Parser:
         if text in ("true", "false", "null"):
             return Literal(token.offset, {"true": True, "false": False}.get(text))
         if text in RESERVED:
-            self.fail(f"reserved identifier: {text}", token)
+            self.problems.add(token.offset, f"reserved identifier: {text}")
         if opened := self.take("("):
             args = self.arguments(")")
             from bayplan.cel.macros import expand_global
@@ -386,9 +389,10 @@ def _tokens(text: str, problems: Problems) -> list[_Token]:
     found, at = [], 0
     while at < len(text):
         match = _RAW.match(text, at) or _TOKEN.match(text, at)
-        if match is None:
-            problems.add(at, f"Syntax error: token recognition error at: '{text[at]}'")
-            at += 1
+        if match is None or match.group() == "=":
+            wrong = _unreadable(text, at)
+            problems.add(at, f"Syntax error: token recognition error at: '{wrong}'")
+            at += len(wrong)
             continue
         kind = match.lastgroup or "string"
         if kind != "space":
@@ -396,6 +400,13 @@ def _tokens(text: str, problems: Problems) -> list[_Token]:
         at = match.end()
     found.append(_Token("end", "", len(text)))
     return found
+
+
+def _unreadable(text: str, at: int) -> str:
+    """What upstream's lexer skips: an unclosed string, or half an operator and what follows."""
+    if text[at] in "\"'":
+        return text[at:].partition("\n")[0]
+    return text[at : at + 2] if text[at] in "=&|" else text[at]
 
 
 def _number(

@@ -161,6 +161,11 @@ def kind_name(value: Any) -> str:
     return "map" if isinstance(value, dict) else getattr(value, "cel_type", type(value).__name__)
 
 
+def go_type(value: Any) -> str:
+    """How Go names the type of a value in a few of upstream's messages."""
+    return f"types.{kind_name(value).rpartition('.')[2].capitalize()}"
+
+
 def _number(value: Any) -> bool:
     return type(value) in (int, float, Uint)
 

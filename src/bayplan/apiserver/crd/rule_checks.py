@@ -12,7 +12,7 @@ from typing import Any
 from bayplan.apiserver.crd.rules import RULES, Rule, has_rules
 from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, required
 from bayplan.cel import types as t
-from bayplan.cel.errors import CompileError
+from bayplan.cel.errors import CompileError, compile_words
 from bayplan.cel.schema import Declared, declare
 
 Schema = Mapping[str, Any]
@@ -124,7 +124,7 @@ def _check_rule(
     try:
         rule = Rule(given, declared)
     except CompileError as problem:
-        yield invalid(f"{where}.rule", shown, f"compilation failed: {problem}")
+        yield invalid(f"{where}.rule", shown, compile_words(problem))
         return
     if rule.program.type != t.BOOL:
         yield invalid(f"{where}.rule", shown, "cel expression must evaluate to a bool")

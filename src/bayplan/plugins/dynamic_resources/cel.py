@@ -13,7 +13,7 @@ from typing import Any
 from bayplan.cel import types as t
 from bayplan.cel.cost import PER_CALL_LIMIT
 from bayplan.cel.environment import Environment, Program, base_library
-from bayplan.cel.errors import CelError, CompileError, EvaluationError
+from bayplan.cel.errors import CelError, CompileError, EvaluationError, compile_words
 from bayplan.cel.overloads import KNOWN, Declaring, join
 from bayplan.cel.schema import Declared
 from bayplan.cel.values import equal, kind_name
@@ -79,7 +79,7 @@ def compile_selector(text: str, lists: bool = False) -> Program:
     try:
         program = _environment(lists).compile(text)
     except CompileError as problem:
-        raise CompileError(f"compilation failed: {problem}") from problem
+        raise CompileError(compile_words(problem)) from problem
     if program.type not in (t.BOOL, t.ANY) and not (lists and program.type == t.DYN):
         raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
     return program

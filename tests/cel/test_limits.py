@@ -1,0 +1,43 @@
+"""What an expression may cost: bounded text, bounded depth, bounded work."""
+
+import pytest
+
+from bayplan.cel import types as t
+from bayplan.cel.environment import Environment
+from bayplan.cel.errors import CompileError, CostExceeded
+
+ANY = Environment({"self": t.DYN})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("(" * 4000 + "1" + ")" * 4000, id="deep parentheses"),
+        pytest.param("[" * 4000 + "]" * 4000, id="deep lists"),
+        pytest.param("!" * 50_001 + "1", id="many negations"),
+        pytest.param("1" + "+1" * 49_000, id="a long sum"),
+        pytest.param("x" * 100_001, id="a long name"),
+    ],
+)
+def test_long_and_deep_texts_are_refused_not_fatal(text):
+    with pytest.raises(CompileError):
+        ANY.compile(text)
+
+
+def test_an_evaluation_stops_at_its_limit():
+    program = ANY.compile("self.all(a, self.all(b, a + b >= 0))")
+
+    with pytest.raises(CostExceeded, match="actual cost limit exceeded"):
+        program.evaluate({"self": list(range(1000))}, limit=10_000)
+
+
+def test_failures_that_decide_nothing_are_forgotten():
+    program = ANY.compile("self.exists(x, 1 / x > 0)")
+
+    assert program.evaluate({"self": [0, 1]})
+
+
+def test_a_list_that_grows_in_a_loop_is_not_seen_outside():
+    program = ANY.compile("[self].map(x, x + [2])[0] == [1, 2] && self == [1]")
+
+    assert program.evaluate({"self": [1]})
