@@ -3,9 +3,9 @@
 One ReplicaSet a template, named after the template's hash. A rolling update grows the new one as
 far as `maxSurge` allows and shrinks the old ones as far as `maxUnavailable` allows, again whenever
 pods have become available. `Recreate` empties the old ones first. A paused Deployment is only
-scaled. Old empty ReplicaSets beyond `revisionHistoryLimit` are deleted.
-
-Not here: proportional scaling between ReplicaSets in the middle of a rollout.
+scaled. A Deployment that is scaled in the middle of a rollout shares the difference out among its
+sets. ReplicaSets without an owner that its selector matches are taken over, those that it matches
+no longer are let go. Old empty ReplicaSets beyond `revisionHistoryLimit` are deleted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ import math
 
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
-from bayplan.controllers.objects import Json, Object, owner_reference, with_condition
+from bayplan.controllers.deployment_status import conditions, seconds_left
+from bayplan.controllers.objects import Json, Object, owner_reference, selector_of
 from bayplan.controllers.pods import template_hash
-from bayplan.controllers.runtime import Kit, Worker, owner_index
+from bayplan.controllers.proportions import DESIRED, MAXIMUM, shares
+from bayplan.controllers.runtime import Kit, Worker, namespace_index, owner_index
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
+OWN_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    "deployment.kubernetes.io/revision-history",
+    DESIRED,
+    MAXIMUM,
+    "deprecated.deployment.rollback.to",
+)
 
 
 class DeploymentController:
@@ -31,6 +41,8 @@ class DeploymentController:
         self._sets = kit.cache(REPLICA_SETS)
         self._pods = kit.cache(PODS)
         self._sets.add_index("owner", owner_index)
+        self._sets.add_index("namespace", namespace_index)
+        self._deployments.add_index("namespace", namespace_index)
         self._pods.add_index("owner", owner_index)
         self._worker = Worker(kit, "deployment", self._sync, (self._deployments, self._sets))
         self._deployments.listen(lambda change: self._worker.queue.add(change.new.key))
@@ -42,23 +54,30 @@ class DeploymentController:
 
     def _set_changed(self, change: Change[Object]) -> None:
         owner = change.new.metadata.controller
+        namespace = change.new.metadata.namespace
         if owner is not None and owner.kind == "Deployment":
-            self._worker.queue.add(f"{change.new.metadata.namespace}/{owner.name}")
+            self._worker.queue.add(f"{namespace}/{owner.name}")
+        elif owner is None and change.type != "DELETED":
+            for deployment in self._deployments.by("namespace", namespace):
+                if selector_of(deployment.spec.get("selector")).matches(change.new.metadata.labels):
+                    self._worker.queue.add(deployment.key)
 
     async def _sync(self, key: str) -> float | None:
         deployment = self._deployments.get(key)
         if deployment is None or deployment.deleted:
             return None
-        sets = [s for s in self._sets.by("owner", deployment.metadata.uid) if not s.deleted]
+        sets = await self._claim(deployment)
         new = _find_new(deployment, sets)
         old = [s for s in sets if s is not new]
         if deployment.spec.get("paused"):
-            await self._scale_paused(deployment, new, old)
+            await self._scale_all(deployment, new, old)
+        elif _was_scaled(deployment, sets):
+            await self._scale_all(deployment, new, old)
         elif new is None:
             if not _recreate(deployment) or not self._still_there(old):
                 await self._create_set(deployment, old)
             else:
-                await self._empty(old)
+                await self._empty(deployment, old)
         else:
             await self._set_revision(deployment, new, old)
             if _recreate(deployment):
@@ -66,8 +85,27 @@ class DeploymentController:
             else:
                 await self._roll(deployment, new, old)
             await self._clean_up(deployment, new, old)
-        await self._write_status(deployment, new, sets)
-        return None
+        return await self._write_status(deployment, new, sets)
+
+    async def _claim(self, deployment: Object) -> list[Object]:
+        """Return the deployment's sets; take those that fit and let go those that do not."""
+        meta, selector = deployment.metadata, selector_of(deployment.spec.get("selector"))
+        mine: list[Object] = []
+        for s in self._sets.by("owner", meta.uid):
+            if s.deleted or selector.matches(s.metadata.labels):
+                mine += [] if s.deleted else [s]
+            else:
+                rest = [{"$patch": "delete", "uid": meta.uid}]
+                body = {"metadata": {"uid": s.metadata.uid, "ownerReferences": rest}}
+                await self._kit.patch(REPLICA_SETS, s.key, body, kind="strategic")
+        for s in self._sets.by("namespace", meta.namespace):
+            free = s.metadata.controller is None and not s.deleted
+            if free and selector.matches(s.metadata.labels):
+                owner = owner_reference(DEPLOYMENTS, meta)
+                body = {"metadata": {"uid": s.metadata.uid, "ownerReferences": [owner]}}
+                await self._kit.patch(REPLICA_SETS, s.key, body, kind="strategic")
+                mine.append(s)
+        return mine
 
     async def _create_set(self, deployment: Object, old: list[Object]) -> None:
         template: Json = deployment.spec.get("template") or {}
@@ -87,7 +125,10 @@ class DeploymentController:
             "metadata": {
                 "name": f"{deployment.metadata.name}-{hash_}",
                 "labels": labels,
-                "annotations": _set_annotations(deployment, _next_revision(old)),
+                "annotations": {
+                    **_set_annotations(deployment, _next_revision(old)),
+                    **_sizes(deployment),
+                },
                 "ownerReferences": [owner_reference(DEPLOYMENTS, deployment.metadata)],
             },
             "spec": {
@@ -124,18 +165,22 @@ class DeploymentController:
         size = new.spec.get("replicas", 0)
         total = size + sum(s.spec.get("replicas", 0) for s in old)
         if size > wanted:
-            await self._scale(new, wanted)
+            await self._scale(deployment, new, wanted)
         elif size < wanted and total < wanted + surge:
-            await self._scale(new, size + min(wanted - size, wanted + surge - total))
+            await self._scale(deployment, new, size + min(wanted - size, wanted + surge - total))
             return
-        await self._shrink_old(new, old, max(wanted - unavailable, 0))
+        await self._shrink_old(deployment, new, old, max(wanted - unavailable, 0))
 
-    async def _shrink_old(self, new: Object, old: list[Object], floor: int) -> None:
+    async def _shrink_old(
+        self, deployment: Object, new: Object, old: list[Object], floor: int
+    ) -> None:
         """Take pods from old sets: first those that do not work, then as many as can be spared."""
         size = new.spec.get("replicas", 0)
         total = size + sum(s.spec.get("replicas", 0) for s in old)
         missing_in_new = size - new.status.get("availableReplicas", 0)
         spare = total - floor - missing_in_new
+        if spare <= 0:  # what the sets say of available pods may lag behind their sizes
+            return
         sizes = {s.key: s.spec.get("replicas", 0) for s in old}
         for s in old:
             dead = min(sizes[s.key] - s.status.get("availableReplicas", 0), spare)
@@ -150,20 +195,20 @@ class DeploymentController:
                 sizes[s.key] -= take
                 free -= take
         for s in old:
-            await self._scale(s, sizes[s.key])
+            await self._scale(deployment, s, sizes[s.key])
 
     async def _recreate(self, deployment: Object, new: Object, old: list[Object]) -> None:
         if self._still_there(old):
-            await self._empty(old)
+            await self._empty(deployment, old)
         else:
-            await self._scale(new, deployment.spec.get("replicas", 1))
+            await self._scale(deployment, new, deployment.spec.get("replicas", 1))
 
     def _still_there(self, old: list[Object]) -> bool:
         return any(s.spec.get("replicas", 0) or self._pods.by("owner", s.metadata.uid) for s in old)
 
-    async def _empty(self, old: list[Object]) -> None:
+    async def _empty(self, deployment: Object, old: list[Object]) -> None:
         for s in old:
-            await self._scale(s, 0)
+            await self._scale(deployment, s, 0)
 
     def _pod_changed(self, change: Change[Object]) -> None:
         """Recreate waits for the last old pod to go, which no set tells of."""
@@ -173,28 +218,31 @@ class DeploymentController:
             if found is not None and found.metadata.uid == owner.uid:
                 self._set_changed(Change("MODIFIED", found, None))
 
-    async def _scale_paused(
-        self, deployment: Object, new: Object | None, old: list[Object]
-    ) -> None:
+    async def _scale_all(self, deployment: Object, new: Object | None, old: list[Object]) -> None:
+        """Bring the sets to a new total without going on with the rollout."""
+        wanted = deployment.spec.get("replicas", 1)
         active = [s for s in (new, *old) if s is not None and s.spec.get("replicas", 0)]
-        if len(active) == 1:
-            await self._scale(active[0], deployment.spec.get("replicas", 1))
+        latest = new or max(old, key=_age, default=None)
+        if len(active) <= 1:
+            only = active[0] if active else latest
+            if only is not None:
+                await self._scale(deployment, only, wanted)
+        elif new is not None and _is_saturated(deployment, new):
+            await self._empty(deployment, old)
+        elif not _recreate(deployment):
+            surge, _ = _limits(deployment)
+            for s, size in shares(deployment, sorted(active, key=_age), wanted, surge):
+                await self._scale(deployment, s, size)
 
-    async def _scale(self, replica_set: Object, replicas: int) -> None:
+    async def _scale(self, deployment: Object, replica_set: Object, replicas: int) -> None:
         before = replica_set.spec.get("replicas", 0)
+        sizes = _sizes(deployment)
+        known = replica_set.metadata.annotations
+        if before != replicas or any(known.get(k) != v for k, v in sizes.items() if replicas):
+            body = {"metadata": {"annotations": sizes}, "spec": {"replicas": replicas}}
+            await self._kit.patch(REPLICA_SETS, replica_set.key, body)
         if before != replicas:
-            await self._kit.patch(REPLICA_SETS, replica_set.key, {"spec": {"replicas": replicas}})
-            owner = self._owner_of(replica_set)
-            if owner is not None:
-                self._tell_scaled(owner, replica_set.metadata.name, before, replicas)
-
-    def _owner_of(self, replica_set: Object) -> Object | None:
-        owner = replica_set.metadata.controller
-        return (
-            self._deployments.get(f"{replica_set.metadata.namespace}/{owner.name}")
-            if owner
-            else None
-        )
+            self._tell_scaled(deployment, replica_set.metadata.name, before, replicas)
 
     def _tell_scaled(self, owner: Object, name: str, before: int, after: int) -> None:
         way = "up" if after > before else "down"
@@ -212,54 +260,25 @@ class DeploymentController:
 
     async def _write_status(
         self, deployment: Object, new: Object | None, sets: list[Object]
-    ) -> None:
+    ) -> float | None:
         wanted = deployment.spec.get("replicas", 1)
-        _, unavailable = _limits(deployment)
 
         def total(field: str) -> int:
             return sum(s.status.get(field, 0) for s in sets)
 
         available = total("availableReplicas")
-        updated = new.status.get("replicas", 0) if new else 0
         status: Json = {
             "observedGeneration": deployment.metadata.generation,
             "replicas": total("replicas"),
-            "updatedReplicas": updated,
+            "updatedReplicas": new.status.get("replicas", 0) if new else 0,
             "readyReplicas": total("readyReplicas"),
             "availableReplicas": available,
             "unavailableReplicas": max(total("replicas") - available, wanted - available, 0),
         }
-        enough = available >= wanted - unavailable
-        done = updated == wanted == available == total("replicas")
-        status["conditions"] = self._conditions(deployment, new, enough=enough, done=done)
+        enough = available >= wanted - _limits(deployment)[1]
+        status["conditions"] = conditions(deployment, new, sets, status, enough, self._kit.clock())
         await self._kit.set_status(DEPLOYMENTS, deployment, status)
-
-    def _conditions(
-        self, deployment: Object, new: Object | None, *, enough: bool, done: bool
-    ) -> list[Json]:
-        now = self._kit.now()
-        name = new.metadata.name if new else deployment.metadata.name
-        conditions = with_condition(
-            deployment.status,
-            "Available",
-            "True" if enough else "False",
-            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-            now,
-        )
-        reason = "NewReplicaSetAvailable" if done else "ReplicaSetUpdated"
-        verb = "has successfully progressed." if done else "is progressing."
-        conditions = with_condition(
-            {"conditions": conditions},
-            "Progressing",
-            "True",
-            reason,
-            f'ReplicaSet "{name}" {verb}',
-            now,
-        )
-        for item in conditions:
-            item.setdefault("lastUpdateTime", item["lastTransitionTime"])
-        return conditions
+        return seconds_left(deployment, status["conditions"], self._kit.clock())
 
 
 def _recreate(deployment: Object) -> bool:
@@ -286,9 +305,36 @@ def _without_hash(template: Json) -> Json:
 
 
 def _set_annotations(deployment: Object, revision: int) -> Json:
-    skip = ("kubectl.kubernetes.io/last-applied-configuration", REVISION)
-    kept = {k: v for k, v in deployment.metadata.annotations.items() if k not in skip}
+    kept = {k: v for k, v in deployment.metadata.annotations.items() if k not in OWN_ANNOTATIONS}
     return {**kept, REVISION: str(revision)}
+
+
+def _sizes(deployment: Object) -> dict[str, str]:
+    """Return the annotations that tell a set for which size of the deployment it was scaled."""
+    wanted = deployment.spec.get("replicas", 1)
+    return {DESIRED: str(wanted), MAXIMUM: str(wanted + _limits(deployment)[0])}
+
+
+def _was_scaled(deployment: Object, sets: list[Object]) -> bool:
+    wanted = str(deployment.spec.get("replicas", 1))
+    return any(
+        s.metadata.annotations.get(DESIRED, wanted) != wanted
+        for s in sets
+        if s.spec.get("replicas", 0)
+    )
+
+
+def _is_saturated(deployment: Object, new: Object) -> bool:
+    wanted = deployment.spec.get("replicas", 1)
+    desired = new.metadata.annotations.get(DESIRED)
+    return bool(
+        str(wanted) == desired
+        and new.spec.get("replicas", 0) == wanted == new.status.get("availableReplicas", 0)
+    )
+
+
+def _age(replica_set: Object) -> tuple[str, str]:
+    return replica_set.metadata.creation_timestamp, replica_set.metadata.name
 
 
 def _revision_of(replica_set: Object) -> int:
