@@ -69,9 +69,7 @@ class DeploymentController:
         sets = await self._claim(deployment)
         new = _find_new(deployment, sets)
         old = [s for s in sets if s is not new]
-        if deployment.spec.get("paused"):
-            await self._scale_all(deployment, new, old)
-        elif _was_scaled(deployment, sets):
+        if deployment.spec.get("paused") or _was_scaled(deployment, sets):
             await self._scale_all(deployment, new, old)
         elif new is None:
             if not _recreate(deployment) or not self._still_there(old):

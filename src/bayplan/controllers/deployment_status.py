@@ -1,4 +1,4 @@
-"""The conditions of a Deployment: available, progressing within its deadline, failing to make pods."""
+"""The conditions of a Deployment: available, progressing in time, failing to make pods."""
 
 from __future__ import annotations
 

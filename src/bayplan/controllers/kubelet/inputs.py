@@ -1,0 +1,268 @@
+"""What a pod needs before its containers start: ConfigMaps, Secrets, fields of its own.
+
+They become environment variables and the files of volumes. What is missing and not optional keeps
+the pod waiting, with the words of a kubelet.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from bayplan.api import quantity
+from bayplan.client import Client, ClientError, NotFound, Resource
+from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS
+from bayplan.controllers.kubelet.files import Files, Volume
+from bayplan.controllers.objects import Json, Object
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+_KINDS = {"configMap": CONFIG_MAPS, "secret": SECRETS}
+_REFERENCE = re.compile(r"\$\$|\$\(([^()]+)\)")
+
+
+class MissingError(Exception):
+    """Something that the pod needs is not there; `reason` is the container's waiting reason."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class _Wanted(NamedTuple):
+    kind: str
+    name: str
+    optional: bool
+    volume: str  # "" for environment variables
+    key: str = ""
+
+
+class Inputs:
+    """The data of ConfigMaps and Secrets that one pod refers to."""
+
+    def __init__(self, pod: Object, host: str, address: str) -> None:
+        self._pod = pod
+        self._host = host
+        self._address = address
+        self._data: dict[tuple[str, str], dict[str, bytes]] = {}
+        self.volumes: dict[str, Volume] = {}
+
+    async def load(self, client: Client) -> None:
+        """Ask the server for all that the pod refers to. Raises MissingError."""
+        for wanted in _wanted(self._pod):
+            entry = (wanted.kind, wanted.name)
+            if entry not in self._data:
+                found = await self._read(client, wanted)
+                if found is None:
+                    continue
+                self._data[entry] = found
+            if wanted.key and wanted.key not in self._data[entry] and not wanted.optional:
+                raise _no_key(self._pod, wanted)
+
+    async def _read(self, client: Client, wanted: _Wanted) -> dict[str, bytes] | None:
+        namespace = self._pod.metadata.namespace
+        try:
+            raw = await client.get(_KINDS[wanted.kind], wanted.name, namespace)
+        except NotFound:
+            if wanted.optional:
+                return None
+            raise _not_there(wanted) from None
+        except ClientError as error:
+            raise MissingError("ContainerCreating", str(error)) from error
+        obj: Json = msgspec.json.decode(raw)
+        if wanted.kind == "secret":
+            return {k: base64.b64decode(v) for k, v in (obj.get("data") or {}).items()}
+        found = {k: v.encode() for k, v in (obj.get("data") or {}).items()}
+        return found | {k: base64.b64decode(v) for k, v in (obj.get("binaryData") or {}).items()}
+
+    # -- environment
+
+    def environment(self, container: Json) -> dict[str, str]:
+        """Return a container's variables, with references to earlier ones replaced."""
+        found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        found["HOSTNAME"] = self._pod.spec.get("hostname") or self._pod.metadata.name[:63]
+        for source in container.get("envFrom") or []:
+            prefix = source.get("prefix", "")
+            for kind in _KINDS:
+                name = (source.get(f"{kind}Ref") or {}).get("name", "")
+                for key, value in self._data.get((kind, name), {}).items():
+                    found[prefix + key] = value.decode(errors="replace")
+        for item in container.get("env") or []:
+            text = self._value(container, item)
+            if text is not None:
+                found[item["name"]] = references(text, found)
+        return found
+
+    def _value(self, container: Json, item: Json) -> str | None:
+        source: Json = item.get("valueFrom") or {}
+        if not source:
+            return str(item.get("value", ""))
+        for kind in _KINDS:
+            if reference := source.get(f"{kind}KeyRef"):
+                data = self._data.get((kind, reference.get("name", "")), {})
+                value = data.get(reference.get("key", ""))
+                return value.decode(errors="replace") if value is not None else None
+        if field := source.get("fieldRef"):
+            return self.field(field.get("fieldPath", ""))
+        if field := source.get("resourceFieldRef"):
+            return self.resource(field, container)
+        return ""
+
+    def field(self, path: str) -> str:
+        """Return what the downward API tells of the pod."""
+        meta, spec = self._pod.metadata, self._pod.spec
+        if match := re.fullmatch(r"metadata\.(labels|annotations)(?:\['(.*)'\])?", path):
+            texts = meta.labels if match[1] == "labels" else meta.annotations
+            if match[2] is not None:
+                return texts.get(match[2], "")
+            return "\n".join(f"{k}={_quoted(v)}" for k, v in sorted(texts.items()))
+        found: dict[str, str] = {
+            "metadata.name": meta.name,
+            "metadata.namespace": meta.namespace,
+            "metadata.uid": meta.uid,
+            "spec.nodeName": spec.get("nodeName", ""),
+            "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+            "status.hostIP": self._host,
+            "status.hostIPs": self._host,
+            "status.podIP": self._address,
+            "status.podIPs": self._address,
+        }
+        return found.get(path, "")
+
+    def resource(self, field: Json, container: Json) -> str:
+        """Return a container's request or limit, in units of the divisor, rounded up."""
+        part, _, name = str(field.get("resource", "")).partition(".")
+        for one in self._pod.spec.get("containers") or []:
+            if field.get("containerName") in ("", None, one.get("name")) or one is container:
+                container = one if field.get("containerName") == one.get("name") else container
+        value = ((container.get("resources") or {}).get(part) or {}).get(name)
+        divisor = field.get("divisor") or "1"
+        divisor = "1" if divisor == "0" else divisor
+        return str(-(-quantity.nanos(value or "0") // quantity.nanos(divisor)))
+
+    # -- files
+
+    def files(self, container: Json, hosts: dict[tuple[str, str], Volume], own: Volume) -> Files:
+        """Return what a container sees; `hosts` are the folders of nodes."""
+        mounts: list[tuple[str, Volume, str, bool]] = []
+        variables = self.environment(container)
+        volumes = {v.get("name"): v for v in self._pod.spec.get("volumes") or []}
+        for mount in container.get("volumeMounts") or []:
+            volume = volumes.get(mount.get("name"), {})
+            content = self._volume(volume, hosts)
+            sub = mount.get("subPath") or references(mount.get("subPathExpr", ""), variables)
+            fixed = bool(mount.get("readOnly")) or bool({*_KINDS, "projected"} & set(volume))
+            mounts.append((mount.get("mountPath", ""), content, sub.strip("/"), fixed))
+        name = variables["HOSTNAME"]
+        own.setdefault("etc/hostname", f"{name}\n".encode())
+        own.setdefault("etc/hosts", f"127.0.0.1\tlocalhost\n{self._address}\t{name}\n".encode())
+        return Files(mounts, own)
+
+    def _volume(self, volume: Json, hosts: dict[tuple[str, str], Volume]) -> Volume:
+        name = volume.get("name", "")
+        if host := volume.get("hostPath"):
+            return hosts.setdefault((self._pod.spec.get("nodeName", ""), host.get("path", "")), {})
+        if name not in self.volumes:
+            self.volumes[name] = self._content(volume)
+        return self.volumes[name]
+
+    def _content(self, volume: Json) -> Volume:
+        if source := volume.get("configMap"):
+            return self._keys("configMap", source.get("name", ""), source.get("items"))
+        if source := volume.get("secret"):
+            return self._keys("secret", source.get("secretName", ""), source.get("items"))
+        if source := volume.get("downwardAPI"):
+            return self._downward(source.get("items"))
+        found: Volume = {}
+        for source in (volume.get("projected") or {}).get("sources") or []:
+            for kind in _KINDS:
+                if part := source.get(kind):
+                    found |= self._keys(kind, part.get("name", ""), part.get("items"))
+            if part := source.get("downwardAPI"):
+                found |= self._downward(part.get("items"))
+        return found
+
+    def _keys(self, kind: str, name: str, items: list[Json] | None) -> Volume:
+        data = self._data.get((kind, name), {})
+        if items:
+            return {i.get("path", ""): data[i["key"]] for i in items if i.get("key") in data}
+        return dict(data)
+
+    def _downward(self, items: list[Json] | None) -> Volume:
+        found: Volume = {}
+        containers = self._pod.spec.get("containers") or [{}]
+        for item in items or []:
+            if field := item.get("fieldRef"):
+                text = self.field(field.get("fieldPath", ""))
+            else:
+                text = self.resource(item.get("resourceFieldRef") or {}, containers[0])
+            found[item.get("path", "")] = text.encode()
+        return found
+
+
+def references(text: str, variables: dict[str, str]) -> str:
+    """Replace $(NAME) as Kubernetes does in commands and values; $$ stands for one $."""
+
+    def one(match: re.Match[str]) -> str:
+        return "$" if match[1] is None else variables.get(match[1], match[0])
+
+    return _REFERENCE.sub(one, text) if "$" in text else text
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _wanted(pod: Object) -> Iterator[_Wanted]:
+    for volume in pod.spec.get("volumes") or []:
+        name = volume.get("name", "")
+        yield from _volume_wants(name, volume, "secretName")
+        sources = (volume.get("projected") or {}).get("sources") or []
+        if not any("serviceAccountToken" in source for source in sources):
+            for source in sources:
+                yield from _volume_wants(name, source, "name")
+    for container in (*(pod.spec.get("initContainers") or []), *(pod.spec.get("containers") or [])):
+        for source in container.get("envFrom") or []:
+            for kind in _KINDS:
+                if part := source.get(f"{kind}Ref"):
+                    yield _Wanted(kind, part.get("name", ""), bool(part.get("optional")), "")
+        for item in container.get("env") or []:
+            for kind in _KINDS:
+                if part := (item.get("valueFrom") or {}).get(f"{kind}KeyRef"):
+                    optional, key = bool(part.get("optional")), part.get("key", "")
+                    yield _Wanted(kind, part.get("name", ""), optional, "", key)
+
+
+def _volume_wants(name: str, source: Json, secret_name: str) -> Iterator[_Wanted]:
+    for kind, field in (("configMap", "name"), ("secret", secret_name)):
+        if part := source.get(kind):
+            optional = bool(part.get("optional"))
+            yield _Wanted(kind, part.get(field, ""), optional, name)
+            for item in part.get("items") or []:
+                yield _Wanted(kind, part.get(field, ""), optional, name, item.get("key", ""))
+
+
+def _not_there(wanted: _Wanted) -> MissingError:
+    text = f'{wanted.kind.lower()} "{wanted.name}" not found'
+    if wanted.volume:
+        text = f'MountVolume.SetUp failed for volume "{wanted.volume}" : {text}'
+        return MissingError("ContainerCreating", text)
+    return MissingError("CreateContainerConfigError", text)
+
+
+def _no_key(pod: Object, wanted: _Wanted) -> MissingError:
+    place = f"{pod.metadata.namespace}/{wanted.name}"
+    if wanted.volume:
+        text = (
+            f'MountVolume.SetUp failed for volume "{wanted.volume}" : '
+            f"references non-existent {wanted.kind.lower()} key: {wanted.key}"
+        )
+        return MissingError("ContainerCreating", text)
+    kind = "ConfigMap" if wanted.kind == "configMap" else "Secret"
+    return MissingError(
+        "CreateContainerConfigError", f"couldn't find key {wanted.key} in {kind} {place}"
+    )

@@ -1,0 +1,163 @@
+"""The node's side of a simulated kubelet: conditions, addresses, the lease.
+
+A node that was told to fail (`bayplan.dev/failed`, or a ConfigMap for a whole zone) is silent: no
+lease, no heartbeat, so that the cluster finds out by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from zlib import crc32
+
+from bayplan.apiserver.documents import KUBERNETES_VERSION
+from bayplan.client import AlreadyExists, NotFound
+from bayplan.client.resources import LEASES, NODES
+from bayplan.controllers.kubelet.behaviour import Told
+from bayplan.controllers.objects import (
+    Json,
+    Object,
+    condition,
+    micro_timestamp,
+    seconds_of,
+    with_condition,
+)
+from bayplan.controllers.runtime import Kit
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_DURATION = 40
+RENEWALS_PER_SECOND = 100
+SLOWEST_RENEWAL = 30.0
+HEARTBEAT_SECONDS = 300.0  # of the node's status, as a kubelet does without changes
+_PRESSURES = (
+    ("MemoryPressure", "memory", "KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"),
+    ("DiskPressure", "disk", "KubeletHasNoDiskPressure", "KubeletHasDiskPressure"),
+    ("PIDPressure", "pid", "KubeletHasSufficientPID", "KubeletHasInsufficientPID"),
+)
+_SAYS = {
+    "KubeletHasSufficientMemory": "has sufficient memory",
+    "KubeletHasNoDiskPressure": "has no disk pressure",
+    "KubeletHasSufficientPID": "has sufficient PID available",
+}
+
+
+class Nodes:
+    """Posts the status of simulated nodes and renews their leases."""
+
+    def __init__(self, kit: Kit, lease: float, told: Callable[[Object], Told]) -> None:
+        self._kit = kit
+        self._lease = lease
+        self._told = told
+        self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made
+
+    async def forget(self, name: str, *, gone: bool) -> None:
+        """Stop speaking for a node; of one that is gone the lease goes as well."""
+        if self._leases.pop(name, None) and gone:
+            await self._kit.delete(LEASES, f"{LEASE_NAMESPACE}/{name}")
+
+    async def sync(self, node: Object) -> float | None:
+        """Say that a node is there; return after how many seconds to say it again."""
+        told = self._told(node)
+        if told.text("failed") == "true":
+            return None
+        ready = condition(node.status, "Ready")
+        wrong = ready.get("status") != "True" or self._pressure_differs(node, told)
+        if told.text("ready") == "false":
+            wrong = ready.get("status") != "False"
+        if not self._lease:  # says once that it is there, and then only if somebody denies it
+            if wrong or not node.status.get("addresses"):
+                await self._post_status(node, told)
+            return None
+        age = self._kit.clock() - seconds_of(ready.get("lastHeartbeatTime"))
+        # One that was made ready by hand has no heartbeat, so it gets the rest here as well.
+        if wrong or age >= HEARTBEAT_SECONDS:
+            await self._post_status(node, told)
+        await self._renew(node)
+        # Many nodes renew less often, but well within the time after which they count as lost.
+        return max(self._lease, min(len(self._leases) / RENEWALS_PER_SECOND, SLOWEST_RENEWAL))
+
+    def _pressure_differs(self, node: Object, told: Told) -> bool:
+        pressures = told.text("pressure").split(",")
+        return any(
+            (condition(node.status, type_).get("status") == "True") != (word in pressures)
+            for type_, word, _, _ in _PRESSURES
+        )
+
+    async def _post_status(self, node: Object, told: Told) -> None:
+        now = self._kit.now()
+        conditions = list(node.status.get("conditions") or [])
+        ready = told.text("ready") != "false"
+        rows = [
+            (type_, "True", bad, "is under pressure")
+            if word in told.text("pressure").split(",")
+            else (type_, "False", good, _SAYS[good])
+            for type_, word, good, bad in _PRESSURES
+        ]
+        if ready:
+            text = "simulated kubelet is posting ready status"
+            rows.append(("Ready", "True", "KubeletReady", text))
+        else:
+            rows.append(("Ready", "False", "KubeletNotReady", "the node was told not to be ready"))
+        for type_, value, reason, message in rows:
+            status = {"conditions": conditions}
+            conditions = with_condition(status, type_, value, reason, message, now)
+            if self._lease:
+                conditions[-1]["lastHeartbeatTime"] = now
+        body: Json = {"conditions": conditions}
+        if not (node.status.get("nodeInfo") or {}).get("kubeletVersion"):
+            body["nodeInfo"] = _node_info(node)
+        if not node.status.get("addresses"):
+            body["addresses"] = [
+                {"type": "InternalIP", "address": host_address(node)},
+                {"type": "Hostname", "address": node.metadata.name},
+            ]
+        await self._kit.patch(NODES, node.key, {"status": body}, subresource="status")
+
+    async def _renew(self, node: Object) -> None:
+        """Renew the node's lease, or make it."""
+        name, uid = node.metadata.name, node.metadata.uid
+        now = micro_timestamp(self._kit.clock())
+        if self._leases.get(name) == uid:
+            with suppress(NotFound):
+                spec = {"spec": {"renewTime": now, "holderIdentity": name}}
+                await self._kit.patch(LEASES, f"{LEASE_NAMESPACE}/{name}", spec)
+                return
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+        lease: Json = {
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": LEASE_DURATION,
+                "renewTime": now,
+            },
+        }
+        try:
+            await self._kit.create(LEASES, lease, LEASE_NAMESPACE)
+        except AlreadyExists:
+            await self._kit.patch(LEASES, f"{LEASE_NAMESPACE}/{name}", lease)
+        self._leases[name] = uid
+
+
+def host_address(node: Object) -> str:
+    for address in node.status.get("addresses") or []:
+        if address.get("type") == "InternalIP":
+            return str(address.get("address"))
+    n = crc32(node.metadata.name.encode()) & 0xFFFF
+    return f"192.168.{n >> 8}.{n & 255}"
+
+
+def _node_info(node: Object) -> Json:
+    labels = node.metadata.labels
+    identity = f"simulated-{crc32(node.metadata.name.encode()):08x}"
+    return {
+        "architecture": labels.get("kubernetes.io/arch", "amd64"),
+        "bootID": identity,
+        "containerRuntimeVersion": "simulated://1",
+        "kernelVersion": "simulated",
+        "kubeProxyVersion": "",
+        "kubeletVersion": KUBERNETES_VERSION,
+        "machineID": identity,
+        "operatingSystem": labels.get("kubernetes.io/os", "linux"),
+        "osImage": "simulated",
+        "systemUUID": identity,
+    }

@@ -1,0 +1,294 @@
+"""One simulated pod: its containers in their order, from the first start to the last end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bayplan.controllers.kubelet.behaviour import Told
+from bayplan.controllers.kubelet.container import Container
+from bayplan.controllers.kubelet.files import Volume
+from bayplan.controllers.kubelet.inputs import Inputs
+from bayplan.controllers.kubelet.processes import KILLED, TERMINATED, Log, Process
+from bayplan.controllers.kubelet.programs import FOREVER
+from bayplan.controllers.kubelet.syntax import NotUnderstoodError
+from bayplan.controllers.objects import Json, Object, seconds_of, timestamp
+
+ROUNDING = 1e-5
+Tell = Callable[[str, str, str], None]
+"""Type, reason and text of an event."""
+
+
+class PodRun:
+    """What happens in a pod. `advance` brings it to a moment and says when to come again."""
+
+    def __init__(self, pod: Object, told: Told, stop: float, tell: Tell, wall: float) -> None:
+        """`wall`: what is added to a moment to make it a time of day."""
+        self.pod = pod
+        self.wall = wall
+        self.told = told
+        self.inputs: Inputs | None = None
+        self.hosts: dict[tuple[str, str], Volume] = {}
+        self.began = 0.0
+        self.started_at = ""
+        self.seen = 0.0  # when the pod was found bound here
+        self.tries = 0
+        self.address = ""
+        self.written: Json = {}
+        self.since: dict[str, tuple[str, str]] = {}  # condition to its value and moment
+        self._stop = told.seconds("stop-seconds")
+        self._stop = stop if self._stop is None else self._stop
+        self._tell = tell
+        self._stopping = 0.0
+        self._stops: dict[str, float] = {}
+        self.failed = ""  # why the pod failed as a whole
+        self.text = ""
+        self.containers: list[Container] = []
+        for one in pod.spec.get("initContainers") or []:
+            sidecar = one.get("restartPolicy") == "Always"
+            self.containers.append(Container(one, "sidecar" if sidecar else "init", self.stamp))
+        self.containers += [
+            Container(one, "main", self.stamp) for one in pod.spec.get("containers") or []
+        ]
+        if not any(c.role in ("init", "sidecar") for c in self.containers):
+            for container in self.containers:
+                container.reason = "ContainerCreating"
+
+    def stamp(self, moment: float) -> str:
+        return timestamp(moment + self.wall)
+
+    def of(self, *roles: str) -> list[Container]:
+        return [c for c in self.containers if c.role in roles]
+
+    @property
+    def initialized(self) -> bool:
+        return all(
+            (c.state == "ended" and not c.code) if c.role == "init" else c.is_started
+            for c in self.of("init", "sidecar")
+        ) or any(c.started for c in self.of("main"))
+
+    def begin(self, now: float) -> None:
+        """Note that the pod has come to its node, once."""
+        if not self.started_at:
+            self.began = now
+            self.started_at = self.pod.status.get("startTime") or self.stamp(now)
+
+    @property
+    def policy(self) -> str:
+        return str(self.pod.spec.get("restartPolicy", "Always"))
+
+    def update(self, pod: Object) -> None:
+        """Take over a changed spec: images, resources, ephemeral containers."""
+        self.pod = pod
+        given = {c.get("name"): c for c in pod.spec.get("containers") or []}
+        given |= {c.get("name"): c for c in pod.spec.get("initContainers") or []}
+        for container in self.containers:
+            container.spec = given.get(container.name, container.spec)
+        known = {c.name for c in self.containers}
+        for one in pod.spec.get("ephemeralContainers") or []:
+            if one.get("name") not in known:
+                self.containers.append(Container(one, "ephemeral", self.stamp))
+
+    # -- going on
+
+    def advance(self, now: float) -> float:
+        """Go on until now; return the moment of the next change."""
+        if self.finished:
+            return FOREVER
+        due = FOREVER
+        for container in self.containers:
+            due = min(due, container.advance(now + ROUNDING))
+            if (probe := container.failed_probe) and not self._stopping:
+                self._unhealthy(container, probe, now)
+        if self._stopping:
+            return min(due, self._advance_stop(now))
+        limit = self.pod.spec.get("activeDeadlineSeconds")
+        if limit is not None and self.started_at:
+            end = self.began + float(limit)
+            if end <= now + ROUNDING:
+                self._exceed(now)
+                return FOREVER
+            due = min(due, end)
+        due = min(due, self._advance_first(now))
+        if self.initialized:
+            for container in self.of("main", "ephemeral"):
+                due = min(due, self._keep(container, now))
+        return due
+
+    def _advance_first(self, now: float) -> float:
+        """Run init containers one after the other, and start sidecars in between."""
+        if any(c.started for c in self.of("main")):
+            return min((self._keep(c, now) for c in self.of("sidecar")), default=FOREVER)
+        due = FOREVER
+        for container in self.of("init", "sidecar"):
+            due = min(due, self._keep(container, now))
+            if container.role == "init" and not (container.state == "ended" and not container.code):
+                if container.state == "ended" and self.policy == "Never":
+                    self.failed, self.text = "", ""
+                return due
+            if container.role == "sidecar" and not container.is_started:
+                return due
+        return due
+
+    def _keep(self, container: Container, now: float) -> float:
+        """Start a container that waits, again and again as the policy says."""
+        if container.state == "running":
+            return FOREVER
+        if container.state == "waiting" and not container.retry:
+            return self._start(container, now)
+        if container.state == "ended" and not self._restarts(container):
+            return FOREVER
+        meta = self.pod.metadata
+        before = container.state
+        when = container.wait_to_restart(now, f"{meta.name}_{meta.namespace}({meta.uid})")
+        if container.state == "waiting" and before == "ended":
+            text = f"Back-off restarting failed container {container.name} in pod {meta.name}"
+            self._tell("Warning", "BackOff", f"{text}_{meta.namespace}({meta.uid})")
+        if when > now + ROUNDING:
+            return when
+        container.restart()
+        return self._start(container, now)
+
+    def _start(self, container: Container, now: float) -> float:
+        assert self.inputs is not None
+        owner = self.pod.metadata.controller
+        job = owner is not None and owner.kind == "Job"
+        container.start(now, self.inputs, self.told, self.hosts, job)
+        image = container.spec.get("image", "")
+        self._tell("Normal", "Pulled", f'Container image "{image}" already present on machine')
+        self._tell("Normal", "Created", f"Container created: {container.name}")
+        self._tell("Normal", "Started", f"Container started: {container.name}")
+        due = container.advance(now + ROUNDING)
+        return now if container.state == "ended" else due
+
+    def _restarts(self, container: Container) -> bool:
+        if container.role == "ephemeral" or self._stopping:
+            return False
+        if container.role == "sidecar":
+            return True
+        policy = container.spec.get("restartPolicy") or self.policy
+        if container.role == "init":
+            return bool(container.code) and policy != "Never"
+        return bool(policy == "Always" or (policy == "OnFailure" and container.code))
+
+    def _unhealthy(self, container: Container, probe: str, now: float) -> None:
+        title = probe.capitalize()
+        self._tell("Warning", "Unhealthy", f"{title} probe failed")
+        text = f"Container {container.name} failed {probe} probe, will be restarted"
+        self._tell("Normal", "Killing", text)
+        container.kill(now)
+
+    def _exceed(self, now: float) -> None:
+        self.failed = "DeadlineExceeded"
+        self.text = "Pod was active on the node longer than the specified deadline"
+        self._tell("Normal", "DeadlineExceeded", self.text)
+        for container in self.containers:
+            container.kill(now)
+
+    # -- ending
+
+    def stop(self, now: float, grace: float) -> None:
+        """Begin to end: hooks first, then the containers have their time, then none."""
+        if self._stopping:
+            self._stopping = min(self._stopping, now + grace)
+            return
+        self._stopping = now + grace
+        for container in self.containers:
+            if container.state == "running":
+                self._tell("Normal", "Killing", f"Stopping container {container.name}")
+                self._stops[container.name] = now + self._hook(container, now)
+
+    def _hook(self, container: Container, now: float) -> float:
+        """Return how long a container's preStop hook takes."""
+        hook: Json = (container.spec.get("lifecycle") or {}).get("preStop") or {}
+        if "sleep" in hook:
+            return float(hook["sleep"].get("seconds") or 0)
+        command = (hook.get("exec") or {}).get("command")
+        if not command or container.files is None:
+            return 0.0
+        try:
+            process = Process.script(now, command, container.variables, container.files, Log())
+        except NotUnderstoodError:
+            return 0.0
+        process.advance(self._stopping)
+        return (process.ended if process.code is not None else self._stopping) - now
+
+    def _advance_stop(self, now: float) -> float:
+        due = self._stopping
+        for container in self.of("main", "ephemeral", "init", "sidecar"):
+            if container.state != "running":
+                continue
+            when = self._stops.get(container.name, now)
+            if self._stopping <= now + ROUNDING:
+                container.kill(now, KILLED)
+            elif when < 0:  # it has been told to end and does so in its own time
+                due = min(due, container.advance(now))
+            elif when <= now + ROUNDING:
+                due = min(due, self._terminate(container, now))
+            else:
+                due = min(due, when)
+        return due if any(c.state == "running" for c in self.containers) else now
+
+    def _terminate(self, container: Container, now: float) -> float:
+        process = container.process
+        assert process is not None
+        if process.terminate(now):
+            self._stops[container.name] = -1.0
+            return container.advance(now)
+        assert self._stop is not None
+        if not self._stop:
+            container.kill(now, TERMINATED if process.is_script else 0)
+            return now
+        end = now + self._stop
+        code = TERMINATED if process.is_script else 0
+        container.process = Process.fixed(now, self._stop, code)
+        self._stops[container.name] = -1.0
+        return end
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing runs any more in a pod that is to end."""
+        return bool(self._stopping) and all(c.state != "running" for c in self.containers)
+
+    # -- what it looks like
+
+    @property
+    def phase(self) -> str:
+        mains = self.of("main")
+        if self.failed:
+            return "Failed"
+        if any(c.state == "ended" and c.code for c in self.of("init")) and (
+            self.policy == "Never" or self.stopped
+        ):
+            return "Failed"
+        done = [c for c in mains if c.state == "ended" and not (self._restarts(c))]
+        if self.initialized and mains and len(done) == len(mains):
+            return "Failed" if any(c.code for c in mains) else "Succeeded"
+        if self.stopped:
+            return "Failed" if any(c.code for c in self.containers) else "Succeeded"
+        return "Running" if self.initialized and any(c.started for c in mains) else "Pending"
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.failed) or (
+            bool(self.started_at) and self.phase in ("Succeeded", "Failed")
+        )
+
+    def resume(self, status: Json) -> None:
+        """Take over what an earlier process wrote of this pod."""
+        self.started_at = status.get("startTime", "")
+        self.began = seconds_of(self.started_at) - self.wall if self.started_at else self.began
+        self.address = status.get("podIP", "")
+        running: Json = {}
+        for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+            running |= {item.get("name"): item for item in status.get(field) or []}
+        owner = self.pod.metadata.controller
+        job = owner is not None and owner.kind == "Job"
+        for container in self.containers:
+            found: Json = running.get(container.name) or {}
+            container.resume(found)
+            if started := ((found.get("state") or {}).get("running") or {}).get("startedAt"):
+                assert self.inputs is not None
+                identity = container.id
+                begun = seconds_of(started) - self.wall
+                container.start(begun, self.inputs, self.told, self.hosts, job)
+                container.id = identity or container.id

@@ -1,0 +1,140 @@
+"""What runs inside a simulated container, and what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import deque
+
+from bayplan.controllers.kubelet.files import Files
+from bayplan.controllers.kubelet.programs import FOREVER
+from bayplan.controllers.kubelet.shell import Run, Shell
+from bayplan.controllers.kubelet.syntax import NotUnderstoodError
+
+MAX_LOG_BYTES = 1 << 18
+LONGEST_CATCH_UP = 3600.0
+TERMINATED, KILLED = 143, 137
+_SHELLS = ("sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash")
+
+
+class Log:
+    """The last lines that a container wrote, each with its moment."""
+
+    __slots__ = ("_bytes", "_waiting", "closed", "lines", "written")
+
+    def __init__(self) -> None:
+        self.lines: deque[tuple[float, bytes]] = deque()
+        self.written = 0  # of all lines ever
+        self.closed = False
+        self._bytes = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def write(self, moment: float, data: bytes) -> None:
+        for line in data.splitlines(keepends=True):
+            if self.lines and not self.lines[-1][1].endswith(b"\n"):
+                moment_before, before = self.lines.pop()
+                self._bytes -= len(before)
+                self.written -= 1
+                line, moment = before + line, moment_before
+            self.lines.append((moment, line))
+            self.written += 1
+            self._bytes += len(line)
+            while self._bytes > MAX_LOG_BYTES and len(self.lines) > 1:
+                self._bytes -= len(self.lines.popleft()[1])
+        self._wake()
+
+    def close(self) -> None:
+        self.closed = True
+        self._wake()
+
+    async def change(self) -> None:
+        """Wait for more lines, or the end."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+class Process:
+    """Something that runs from a moment on; `code` is None until it has ended, at `ended`."""
+
+    __slots__ = ("_due", "_run", "_shell", "_then", "code", "ended")
+
+    def __init__(self, started: float) -> None:
+        self._due = started
+        self._shell: Shell | None = None
+        self._run: Run | None = None
+        self._then = 0
+        self.code: int | None = None
+        self.ended = 0.0
+
+    @classmethod
+    def fixed(cls, started: float, seconds: float, code: int) -> Process:
+        """Return one that ends after so many seconds."""
+        made = cls(started)
+        made._due = started + seconds
+        made._then = code
+        return made
+
+    @classmethod
+    def script(
+        cls, started: float, words: list[str], variables: dict[str, str], files: Files, log: Log
+    ) -> Process:
+        """Return one that does what a command says. Raises NotUnderstoodError."""
+        made = cls(started)
+        shell = words[0] in _SHELLS and len(words) >= 3 and words[1].startswith("-")
+        if shell and "c" not in words[1]:
+            raise NotUnderstoodError("a shell that reads its input")
+        text = words[-1] if shell and len(words) == 3 else shlex.join(words)
+        if shell and "e" in words[1]:
+            text = f"set -e\n{text}"
+        made._shell = Shell(
+            text, variables, files, lambda data: log.write(made._due, data), lambda: made._due
+        )
+        made._run = made._shell.run()
+        return made
+
+    def advance(self, now: float) -> float:
+        """Go on until now; return the moment of the next thing that happens."""
+        if self.code is not None:
+            return FOREVER
+        if self._run is None:
+            if self._due <= now:
+                self._end(self._then)
+            return self._due
+        if now - self._due > LONGEST_CATCH_UP:  # it slept for long, or the whole cluster did
+            self._due = now
+        while self._due <= now and self.code is None:
+            try:
+                self._due += next(self._run)
+            except StopIteration as stop:
+                self._end(stop.value)
+        return self._due
+
+    def terminate(self, now: float) -> bool:
+        """Tell it to end; returns whether it does something of its own then."""
+        if self._shell is not None and self._shell.catches and self.code is None:
+            self._shell.pending = 15
+            self._due = now
+            self.advance(now)
+            return True
+        return False
+
+    def kill(self, now: float, code: int) -> None:
+        if self.code is None:
+            self._due = now
+            self._end(code)
+
+    @property
+    def is_script(self) -> bool:
+        return self._run is not None
+
+    def _end(self, code: int) -> None:
+        self.code = code
+        self.ended = self._due
+        self._run = None
