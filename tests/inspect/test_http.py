@@ -1,10 +1,16 @@
 """Questions over HTTP: the same answers as JSON, for who has the token."""
 
+import json
+import re
+from io import BytesIO
+
 import aiohttp
+import msgspec
 import pytest
 
 from bayplan.inspect import Cluster
-from bayplan.inspect.http import PREFIX, ROUTES, Questions, openapi
+from bayplan.inspect.http import MAX_BODY, PREFIX, Questions, openapi
+from bayplan.inspect.http_questions import QUESTIONS
 from bayplan.inspect.serving import InspectServer
 from bayplan.testing.builders import make_node, make_pod
 
@@ -46,8 +52,8 @@ async def test_questions_are_answered(server):
     assert "a" == why["fixes"][0]["node"]
     assert there["summary"].startswith("a does not take it")
     assert 1 == len(pending["groups"])
-    assert openapi() == document
-    assert {f"{PREFIX}{name}" for name in ROUTES} == set(document["paths"])
+    assert json.loads(msgspec.json.encode(openapi())) == document
+    assert {f"{PREFIX}{name}" for name in QUESTIONS} == set(document["paths"])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ async def test_questions_are_answered(server):
     [
         pytest.param("nothing", {}, 404, "no question", id="unknown question"),
         pytest.param("why", {}, 400, "give pod=", id="no pod"),
-        pytest.param("why", {"pods": "x"}, 400, 'no parameter "pods"', id="unknown parameter"),
+        pytest.param("why", {"pods": "x"}, 400, "unknown field `pods`", id="unknown parameter"),
         pytest.param("why", {"pod": "default/bog"}, 404, "did you mean big", id="near name"),
     ],
 )
@@ -64,6 +70,66 @@ async def test_what_makes_no_sense_is_told(server, path, query, status, text):
 
     assert status == found
     assert text in body["error"]
+
+
+async def post(server, path, body, **query):
+    url = f"http://127.0.0.1:{server.port}{PREFIX}{path}"
+    headers = {"authorization": "Bearer secret"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, params=query, headers=headers, data=body) as response,
+    ):
+        return response.status, await response.json(content_type=None)
+
+
+async def test_a_pod_to_ask_about_is_given_as_a_body(server):
+    manifest = make_pod("new").req(cpu="1").body()
+    status, found = await post(server, "why", msgspec.json.encode({"pod": manifest}))
+
+    assert (200, "fits", "a") == (status, found["state"], found["node"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        pytest.param(b"[]", 400, "the body must be an object", id="a list"),
+        pytest.param(b"{", 400, "truncated", id="cut off"),
+        pytest.param(b'{"pod": 3}', 400, "pod", id="a number"),
+        pytest.param(b'{"pod": {"kind": "Secret"}}', 400, "there is no pod", id="no pod"),
+        pytest.param(
+            b'{"pod": {"kind": "Pod", "spec": {"containers": 3}}}', 400, "containers", id="broken"
+        ),
+    ],
+)
+async def test_a_body_that_makes_no_sense_is_told(server, body, status, text):
+    found, answer = await post(server, "why", body)
+
+    assert status == found
+    assert text in answer["error"]
+
+
+async def test_a_body_without_end_is_refused(server):
+    url = f"http://127.0.0.1:{server.port}{PREFIX}why"
+    endless = BytesIO(b" " * (MAX_BODY + 9))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, headers={"authorization": "Bearer secret"}, data=endless) as response,
+    ):
+        assert 413 == response.status
+
+
+def test_the_document_describes_bodies_and_answers():
+    document = json.loads(msgspec.json.encode(openapi()))
+    schemas = document["components"]["schemas"]
+    references = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(document)))
+
+    assert references <= set(schemas)
+    assert {"fixes", "funnel", "identical"} <= set(schemas["Answer"]["properties"])
+    assert {"changes", "apply", "config"} <= set(schemas["AskWhatIf"]["properties"])
+    parameters = document["paths"][f"{PREFIX}capacity"]["get"]["parameters"]
+    assert [("templates", True), ("keepFree", False)] == [
+        (item["name"], item["required"]) for item in parameters
+    ]
 
 
 async def test_nobody_asks_without_the_token(server):

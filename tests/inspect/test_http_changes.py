@@ -12,7 +12,7 @@ from bayplan.testing.builders import make_node, make_pod
 CONFIG = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}'
 
 
-def ask(path, **query):
+def ask(path, body=None, **query):
     nodes = [make_node(f"node-{i}").zone(f"z{i}").capacity(cpu=4, memory="8Gi", pods=20)
              for i in range(3)]  # fmt: skip
     pod = make_pod("web-0").req(cpu="1").owner("ReplicaSet", "web").with_spec(nodeName="node-0")
@@ -21,7 +21,7 @@ def ask(path, **query):
     async def load():
         return cluster
 
-    status, body = asyncio.run(Questions(load).answer(path, query))
+    status, body = asyncio.run(Questions(load).answer(path, query, body))
     return status, msgspec.json.decode(body)
 
 
@@ -33,6 +33,40 @@ def test_each_question_is_answered():
     assert ask("diff", config=CONFIG)[1]["changed"] == []
 
 
+def given(**body):
+    return msgspec.json.encode(body)
+
+
+def test_changes_and_manifests_are_given_as_a_body():
+    web = make_pod("more").req(cpu="1").body()
+    drain = {"change": "drain", "nodes": "node-0"}
+    status, found = ask("whatif", given(changes=["cordon=node-1", drain], apply=[web]))
+    assert (status, [m["to"] for m in found["moves"]]) == (200, ["node-2"])
+    assert [s["pod"] for s in found["starts"]] == ["default/more"]
+    assert ask("capacity", given(templates=[web]))[1]["sets"] == 11
+    config = msgspec.json.decode(CONFIG)
+    assert ask("diff", given(config=config, emulatedVersion="1.36"))[1]["b"] == "the request (1.36)"
+    assert ask("whatif", given(config=config))[1]["changes"] == ["schedule with the request (1.37)"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "problem"),
+    [
+        ("whatif", {"changes": [{"change": "explode"}]}, "explode"),
+        ("whatif", {"changes": [{"change": "apply", "path": "/etc"}]}, "apply reads files"),
+        ("whatif", {"apply": [{"kind": "Pod", "metadata": 3}]}, "metadata"),
+        ("whatif", {"changes": "drain=node-0"}, "Expected `array`"),
+        ("capacity", {"templates": [{"kind": "Node"}]}, "there is no pod"),
+        ("diff", {"config": 3}, "config"),
+        ("diff", {"emulatedVersion": "1.12"}, "1.12"),
+    ],
+)
+def test_a_bad_body_is_told(path, body, problem):
+    status, found = ask(path, given(**body))
+    assert status == 400
+    assert problem in found["error"]
+
+
 @pytest.mark.parametrize(
     ("path", "query", "problem"),
     [
@@ -42,6 +76,7 @@ def test_each_question_is_answered():
         ("capacity", {"templates": "cpu=1", "keepFree": "moon"}, "use node or zone"),
         ("diff", {}, "give config="),
         ("diff", {"config": '{"kind": "Pod"}'}, "kind"),
+        ("diff", {"config": "a: [b"}, "config"),
     ],
 )
 def test_a_bad_question_is_told(path, query, problem):

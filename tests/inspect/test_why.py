@@ -59,6 +59,7 @@ SLOW = {
     "provisioner": "csi.example.com",
     "volumeBindingMode": "Immediate",
 }
+LATER = {**SLOW, "metadata": {"name": "later"}, "volumeBindingMode": "WaitForFirstConsumer"}
 
 CASES = [
     pytest.param(
@@ -162,17 +163,52 @@ CASES = [
         id="spread",
     ),
     pytest.param(
-        [node("a"), pvc("data"), waits(**claim("dat"))],
+        [node("a"), LATER, pvc("data", storageClassName="later"), waits(**claim("dat"))],
         'the claim "dat" is not in namespace "default"; did you mean data?',
-        None,
+        'use the claim "data" instead of "dat"',
         id="missing claim",
     ),
     pytest.param(
         [node("a"), SLOW, pvc("data", storageClassName="slow"), waits(**claim("data"))],
         'the claim "data" is not bound yet (1Gi, class slow, bound immediately by '
         "csi.example.com); no free volume of that class is there",
-        None,
+        'create a volume of 1Gi, class slow, for the claim "data"',
         id="unbound claim",
+    ),
+    pytest.param(
+        [node("a"), LATER, waits(**claim("data"))],
+        'the claim "data" is not in namespace "default"',
+        'create the claim "data" (class later, 1Gi or what is needed)',
+        id="no claim at all",
+    ),
+    pytest.param(
+        [
+            node("a"),
+            {**LATER, "provisioner": "kubernetes.io/no-provisioner"},
+            pvc("data", storageClassName="later"),
+            waits(**claim("data")),
+        ],
+        'the claim "data" is waiting for a first consumer (1Gi, class later): '
+        "no free volume of that class",
+        'create a volume of 1Gi, class later, for the claim "data" on a',
+        id="no volume",
+    ),
+    pytest.param(
+        [node("a"), waits(topologySpreadConstraints=[{**spread("web")[0], "topologyKey": "rack"}])],
+        "1 node without the label rack (a)",
+        "let the spread over rack be ScheduleAnyway",
+        id="spread over a label that no node has",
+    ),
+    pytest.param(
+        [
+            node("a"),
+            make_pod("w").label(app="waits").node("a"),
+            waits(topologySpreadConstraints=[{**spread("waits")[0], "minDomains": 2}]),
+        ],
+        "maxSkew 1 over kubernetes.io/hostname, pods with app=waits: a has 1; one more may go "
+        "only where there are at most 0; minDomains 2, but there are only 1",
+        "let the spread over kubernetes.io/hostname be ScheduleAnyway",
+        id="too few domains",
     ),
     pytest.param(
         [node("a"), waits(schedulingGates=[{"name": "acme.io/quota"}])],
@@ -221,6 +257,9 @@ def test_a_pod_of_another_scheduler_is_not_judged():
 
     assert "otherScheduler" == answer.state
     assert 'it waits for the scheduler "volcano"' in answer.summary
+    (fix,) = answer.fixes
+    assert ('use the scheduler "default-scheduler"', "a") == (fix.change, fix.node)
+    assert "kubectl replace --force" in fix.commands[0]
 
 
 def test_a_bound_pod_has_scores_against_the_runner_up():
@@ -273,3 +312,45 @@ def test_an_owner_that_cannot_make_its_pods_says_why():
     assert "2 of 2 pods have not been made, 0 wait for a node" == answer.summary
     assert 'deployment/web could not make a pod: "exceeded quota: small"' in answer.notes
     assert any("did you mean high?" in note for note in answer.notes)
+    (fix, *_) = answer.pods[0].fixes
+    assert ('use the priority class "high"', "a") == (fix.change, fix.node)
+    assert fix.commands[0].startswith("kubectl patch deployment -n default web --type=json")
+
+
+def test_what_keeps_pods_from_being_made_is_taken_away_together():
+    from bayplan.inspect.why import why_owner
+
+    template = {
+        "spec": {
+            "serviceAccountName": "robot",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+        }
+    }
+    meta = {"name": "web", "namespace": "default"}
+    owner = {"kind": "ReplicaSet", "metadata": meta, "spec": {"replicas": 1, "template": template}}
+    account = {"kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
+    quota = {
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small", "namespace": "default"},
+        "spec": {"hard": {"requests.cpu": "2", "pods": "5"}},
+        "status": {
+            "hard": {"requests.cpu": "2", "pods": "5"},
+            "used": {"requests.cpu": "1500m", "pods": "1"},
+        },
+    }
+    cluster = Cluster.from_objects([node("a").body(), owner, account, quota])
+
+    answer = why_owner(cluster, cluster.owner("rs", "web"))
+
+    assert (
+        'service account "robot" is not in namespace "default"; the pod would be refused',
+        'quota "small": requests.cpu 1500m of 2 used, the pod asks 1',
+    ) == answer.notes
+    (fix, *_) = answer.pods[0].fixes
+    assert 'create the service account "robot", and raise the quota "small"' in fix.change
+    assert (
+        "kubectl create serviceaccount -n default robot",
+        "kubectl patch resourcequota -n default small -p "
+        """'{"spec": {"hard": {"requests.cpu": "2500m"}}}'""",
+    ) == fix.commands
+    assert "a" == fix.node

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.client.resources import (
+    CSI_NODES,
     DEVICE_CLASSES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     Resource,
 )
@@ -21,6 +23,9 @@ from tests.kube.world import HOST, ZONE
 Json = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 VARIANTS = 9
+DRIVER = "csi.example.com"
+DISKS = 7
+"""Volumes of a driver that allows one a node; one for each node that is not tainted."""
 
 
 def node(name: str, number: int, *, room: Json | None = None, **spec: Any) -> Json:
@@ -74,11 +79,14 @@ def placed() -> list[Json]:
         cpu = ("3", "2500m", "2")[i % 3]
         ports = [{"containerPort": 80, "hostPort": 8080}]
         asks = {"cpu": cpu, "memory": "2Gi", "ephemeral-storage": "10Gi"}
-        found.append(pod(f"web-{i}", "web", asks, nodeName=f"node-{i}", ports=ports))
+        disk = _claim(f"disk-{i}")
+        found.append(pod(f"web-{i}", "web", asks, nodeName=f"node-{i}", ports=ports, **disk))
         found.append(pod(f"cache-{i}", "cache", nodeName=f"node-{i}", affinity=refuses))
     refused = {"nodeName": "node-few", "affinity": refuses}
-    found.append(pod("few-0", "web", {"cpu": "3"}, ports=ports, **refused))
-    return [*found, pod("few-1", "few", {"cpu": "500m"}, nodeName="node-few")]
+    disk = _claim(f"disk-{DISKS - 1}")
+    found.append(pod("few-0", "web", {"cpu": "3"}, ports=ports, **refused, **disk))
+    alone = _claim("alone")
+    return [*found, pod("few-1", "few", {"cpu": "500m"}, nodeName="node-few", **alone)]
 
 
 def _term(app: str, key: str) -> Json:
@@ -118,7 +126,7 @@ def volumes(namespace: str) -> list[tuple[Resource, Json]]:
         },
     }
     return [
-        (STORAGE_CLASSES, _class("now", "csi.example.com", "Immediate")),
+        (STORAGE_CLASSES, _class("now", "slow.example.com", "Immediate")),
         (STORAGE_CLASSES, _class("later", "kubernetes.io/no-provisioner", "WaitForFirstConsumer")),
         (PERSISTENT_VOLUMES, volume),
         (PERSISTENT_VOLUME_CLAIMS, _pvc("far", "by-hand", volumeName=f"pv-{namespace}")),
@@ -127,7 +135,50 @@ def volumes(namespace: str) -> list[tuple[Resource, Json]]:
         (DEVICE_CLASSES, {"metadata": {"name": "gpus"}, "spec": {}}),
         (RESOURCE_CLAIMS, _devices("devices", "gpus")),
         (RESOURCE_CLAIMS, _devices("classless", "gpuz")),
+        *_disks(namespace),
+        *_bound(namespace, "alone", {"hostPath": {"path": "/x"}}, "ReadWriteOncePod"),
+        *_bound(namespace, "shared", {"hostPath": {"path": "/x"}}, "ReadWriteMany"),
+        (RESOURCE_SLICES, _slice("node-g0")),
     ]
+
+
+def _disks(namespace: str) -> list[tuple[Resource, Json]]:
+    """Volumes of a driver that allows one a node, and one more that is one too many."""
+    found: list[tuple[Resource, Json]] = []
+    for item in nodes():
+        name = item["metadata"]["name"]
+        driver = {"name": DRIVER, "nodeID": name, "allocatable": {"count": 1}}
+        found.append((CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": [driver]}}))
+    for name in (*(f"disk-{i}" for i in range(DISKS)), "extra"):
+        found += _bound(namespace, name, {"csi": {"driver": DRIVER, "volumeHandle": name}})
+    return found
+
+
+def _bound(
+    namespace: str, name: str, source: Json, mode: str = "ReadWriteOnce"
+) -> list[tuple[Resource, Json]]:
+    """A volume and the claim that has it."""
+    volume = f"pv-{namespace}-{name}"
+    body = {
+        "metadata": {"name": volume},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": [mode],
+            "storageClassName": "by-hand",
+            "claimRef": {"name": name, "namespace": namespace},
+            **source,
+        },
+    }
+    claim = _pvc(name, "by-hand", volumeName=volume, accessModes=[mode])
+    return [(PERSISTENT_VOLUMES, body), (PERSISTENT_VOLUME_CLAIMS, claim)]
+
+
+def _slice(node: str) -> Json:
+    """The only device that there is, on a node that is tainted."""
+    device = {"name": "gpu-0"}
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": [device]}
+    return {"metadata": {"name": f"{node}-gpus"}, "spec": spec}
 
 
 def _class(name: str, provisioner: str, mode: str) -> Json:
@@ -189,6 +240,12 @@ def families(i: int) -> dict[str, Json]:
             "a",
             {"cpu": f"{10 + i}m"},
             resourceClaims=[{"name": "g", "resourceClaimName": "devices"}],
+        ),
+        "claim-single": pod(f"single-{i}", "a", {"cpu": f"{10 + i}m"}, **_claim("alone")),
+        "claim-near": pod(f"shore-{i}", "a", {"cpu": f"{10 + i}m"}, **_claim(f"shard{i}")),
+        "volume-limit": pod(f"extra-{i}", "a", {"cpu": f"{10 + i}m"}, **_claim("extra")),
+        "min-domains": pod(
+            f"domains-{i}", "web", {"cpu": f"{10 + i}m"}, **_spread("web", ZONE, minDomains=4 + i)
         ),
         "gate": pod(f"gate-{i}", "a", schedulingGates=[{"name": f"acme.io/gate-{i}"}]),
         "never": pod(

@@ -8,11 +8,19 @@ the commands that the answer gives, and the real scheduler must bind the pod whe
 import asyncio
 import os
 import subprocess
+from contextlib import suppress
 
 import msgspec
 import pytest
 
-from bayplan.client.resources import NODES, PRIORITY_CLASSES
+from bayplan.client import NotFound
+from bayplan.client.resources import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PRIORITY_CLASSES,
+    RESOURCE_SLICES,
+)
 from bayplan.inspect import Cluster
 from bayplan.testing.servers import kube_assets, start_kube
 from tests.kube.pending_families import VARIANTS, families, nodes, placed, volumes
@@ -94,10 +102,47 @@ class Hand:
         self._placed = {body["metadata"]["name"]: body for body in placed()}
 
     async def make(self, fix):
-        for body in fix.objects:
-            await self.world.nodes(body)
+        for body in () if fix.commands else fix.objects:
+            if body["kind"] == "Node":
+                await self.world.nodes(body)
+            else:
+                await self.world.create(MADE_WITH_NODES[body["kind"]], body)
         for command in fix.commands:
             await asyncio.to_thread(self._run, command)
+        await self.bind_volumes()
+
+    async def bind_volumes(self):
+        """What the volume controller does: bind claims to the volumes that were made for them."""
+        client = self.world.client
+        for volume in await self._listed(PERSISTENT_VOLUMES):
+            ref = volume["spec"].get("claimRef")
+            if not volume["metadata"]["name"].startswith("for-") or ref is None:
+                continue
+            name = volume["metadata"]["name"]
+            claim = await self.world.get(ref["name"], PERSISTENT_VOLUME_CLAIMS)
+            ref["uid"] = claim["metadata"]["uid"]
+            await client.patch(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": ref}})
+            patch = {
+                "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {"volumeName": name},
+            }
+            await client.patch(PERSISTENT_VOLUME_CLAIMS, ref["name"], patch, NAMESPACE)
+
+    async def _listed(self, resource):
+        namespace = NAMESPACE if resource.namespaced else ""
+        return msgspec.json.decode(await self.world.client.list(resource, namespace))["items"]
+
+    async def _renew(self, resource, body):
+        """Delete an object whatever protects it, and make it again as it was."""
+        await self._remove(resource, body["metadata"]["name"])
+        await self.world.create(resource, body)
+
+    async def _remove(self, resource, name):
+        namespace = NAMESPACE if resource.namespaced else ""
+        client = self.world.client
+        await client.delete(resource, name, namespace)
+        with suppress(NotFound):
+            await client.patch(resource, name, {"metadata": {"finalizers": None}}, namespace)
 
     def _run(self, command):
         folder = str(self.world.cluster.assets)
@@ -134,8 +179,8 @@ class Hand:
         for name, body in self._placed.items():
             if name not in known:
                 await world.pods(body)
-        listed = msgspec.json.decode(await world.client.list(NODES))["items"]
-        for item in listed:
+        await self._take_back_others()
+        for item in await self._listed(NODES):
             name = item["metadata"]["name"]
             wanted = self._nodes.get(name)
             if wanted is None:
@@ -158,6 +203,17 @@ class Hand:
                 }
                 await world.client.patch(NODES, name, patch)
 
+    async def _take_back_others(self):
+        """Claims that were bound or allocated, and what was created for a pod or with a node."""
+        for resource in (PERSISTENT_VOLUMES, *MADE_WITH_NODES.values()):
+            for item in await self._listed(resource):
+                name = item["metadata"]["name"]
+                if name.startswith(("for-", "new-node")):
+                    await self._remove(resource, name)
+        for resource, body in volumes(NAMESPACE):
+            if body["metadata"]["name"] in ("unbound", "waiting", "devices"):
+                await self._renew(resource, body)
+
 
 def _taints(item):
     listed = item["spec"].get("taints", ())
@@ -165,10 +221,9 @@ def _taints(item):
             if t["key"] != "node.kubernetes.io/unschedulable"}  # fmt: skip
 
 
-FIXABLE = sorted(
-    families(0).keys() - {"claim-missing", "claim-unbound", "claim-waiting", "devices"}
-)
-"""Families that a change of the pod or of nodes can help."""
+MADE_WITH_NODES = {"ResourceSlice": RESOURCE_SLICES}
+FIXABLE = sorted(families(0).keys() - {"claim-missing"})
+"""Families that a change can help; a claim that is like no other needs somebody to say its size."""
 
 
 async def test_every_suggested_change_makes_the_real_scheduler_bind_the_pod(world):

@@ -75,8 +75,8 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _BROWSERS = ("Mozilla", "curl", "Wget")
 
 
-Ask = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
-"""The rest of a path and its query in, HTTP status and JSON out."""
+Ask = Callable[[str, dict[str, str], bytes | None], Awaitable[tuple[int, bytes]]]
+"""The rest of a path, its query and the body of a POST in, HTTP status and JSON out."""
 
 
 class Page(NamedTuple):
@@ -248,6 +248,11 @@ class ApiServer:
             raise ApiError(403, "Forbidden", f"forbidden: {why}", details={})
 
     async def _document(self, connection: Connection, user: User) -> Answer | Stream:
+        for prefix, ask in self.questions.items():
+            if connection.path.startswith(prefix) and connection.method in ("GET", "POST"):
+                query = dict(parse_qsl(connection.query.decode("latin-1")))
+                body = await self._body(connection) if connection.method == "POST" else None
+                return Answer(*await ask(connection.path.removeprefix(prefix), query, body))
         if connection.method not in ("GET", "HEAD"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
         for prefix, page in self.pages.items():
@@ -256,10 +261,6 @@ class ApiServer:
                 if body is None:
                     return plain_text(404, "not found\n")
                 return Answer(200, body, page.media)
-        for prefix, ask in self.questions.items():
-            if connection.path.startswith(prefix):
-                query = dict(parse_qsl(connection.query.decode("latin-1")))
-                return Answer(*await ask(connection.path.removeprefix(prefix), query))
         found = await self._documents.answer(connection)
         return found if found is not None else plain_text(404, "404 page not found\n")
 

@@ -16,12 +16,12 @@ FORMATS = ("text", "json", "yaml")
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--from`, kubectl's own flags and `--config` to a command."""
     options = (
-        click.option("--from", "sources", multiple=True, metavar="FILE",
+        click.option("--from", "sources", multiple=True, metavar="FILE", type=click.Path(),
                      help="A snapshot, dump, manifest or folder instead of a running cluster."),
-        click.option("--kubeconfig", default="", help="As kubectl's."),
+        click.option("--kubeconfig", default="", type=click.Path(), help="As kubectl's."),
         click.option("--context", default="", help="As kubectl's."),
         click.option("-n", "--namespace", default="", help="Where names are looked for."),
-        click.option("--config", default="", metavar="FILE",
+        click.option("--config", default="", metavar="FILE", type=click.Path(),
                      help="The scheduler's configuration; the defaults if not given."),
         click.option("--plugins", multiple=True, metavar="MODULE|FILE.py",
                      help="Plugins from outside that the configuration names."),

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from bayplan.cli._source import FORMATS, load_cluster, show, source_options
+from bayplan.cli.completing import owner_names
 
 
 @click.command()
-@click.argument("templates", nargs=-1, required=True)
+@click.argument("templates", nargs=-1, required=True, shell_complete=owner_names)
 @source_options
 @click.option("--keep-free", type=click.Choice(["node", "zone"]),
               help="Keep the room to lose any one node or zone.")  # fmt: skip

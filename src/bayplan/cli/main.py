@@ -6,6 +6,7 @@ help is shown, and by name from the table below. Each module defines `command`, 
 
 import importlib
 import sys
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -88,21 +89,18 @@ def main() -> None:
         sys.exit(1)
 
 
-def kubectl_why() -> None:
-    """`kubectl why`: the same command as a kubectl plugin."""
-    sys.argv[1:1] = ["why"]
-    main()
+def plugin() -> None:
+    """`kubectl why` and others: a command as a kubectl plugin, named by the program's own name.
 
+    `kubectl-why` runs it; `kubectl_complete-why` says how its words may go on.
+    """
+    program, _, name = Path(sys.argv[0]).stem.partition("-")
+    if program == "kubectl_complete":
+        from bayplan.cli.completing import complete_plugin
 
-def kubectl_whatif() -> None:
-    """`kubectl whatif`: the same command as a kubectl plugin."""
-    sys.argv[1:1] = ["whatif"]
-    main()
-
-
-def kubectl_capacity() -> None:
-    """`kubectl capacity`: the same command as a kubectl plugin."""
-    sys.argv[1:1] = ["capacity"]
+        complete_plugin(name)
+        return
+    sys.argv[1:1] = [name]
     main()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli._source import FORMATS, load_cluster, settings_of, show, source_options
+from bayplan.cli.completing import node_names, owner_names
 
 if TYPE_CHECKING:
     from bayplan.inspect.whatif import AnyChange
@@ -23,6 +24,11 @@ VERBS = {
     "scale": ("KIND/NAME=N", "Another number of replicas."),
     "priority": ("KIND/NAME=CLASS", "Another priority class, or number."),
 }
+NAMES = {
+    **dict.fromkeys(("drain", "cordon", "uncordon", "remove", "add"), node_names),
+    **dict.fromkeys(("delete", "scale", "priority"), owner_names),
+}
+"""What completes the values; files complete the others."""
 
 
 def _collect(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
@@ -34,7 +40,7 @@ def _changes(command: Any) -> Any:
     for verb, (metavar, text) in reversed(VERBS.items()):
         option = click.option(
             f"--{verb}", multiple=True, metavar=metavar, help=text,
-            callback=_collect, expose_value=False,
+            callback=_collect, expose_value=False, shell_complete=NAMES.get(verb),
         )  # fmt: skip
         command = option(command)
     return command

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli._source import FORMATS, load_cluster, show, source_options
+from bayplan.cli.completing import node_names, pods_and_owners
 
 if TYPE_CHECKING:
     from bayplan.inspect import Cluster
@@ -19,21 +20,16 @@ if TYPE_CHECKING:
 PODS = ("pod", "pods", "po")
 
 
-def _names(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
-    """Names of pods for completion; silent when the cluster cannot be read."""
-    from bayplan.cli.completing import pod_names
-
-    return pod_names(ctx.params, start)
-
-
 @click.command()
-@click.argument("what", nargs=-1, metavar="[POD | KIND/NAME | KIND NAME]", shell_complete=_names)
+@click.argument(
+    "what", nargs=-1, metavar="[POD | KIND/NAME | KIND NAME]", shell_complete=pods_and_owners
+)
 @source_options
-@click.option("-f", "--filename", default="", metavar="FILE",
+@click.option("-f", "--filename", default="", metavar="FILE", type=click.Path(allow_dash=True),
               help="A pod or workload that does not exist yet.")  # fmt: skip
 @click.option("--pending", is_flag=True, help="All pending pods, by cause.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="With --pending: of all namespaces.")
-@click.option("--node", default="", help="Why not on this node.")
+@click.option("--node", default="", help="Why not on this node.", shell_complete=node_names)
 @click.option("--scheduler", default="", metavar="URL",
               help="Also ask the memory of a Bayplan scheduler there.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice([*FORMATS, "wide"]), default="text",

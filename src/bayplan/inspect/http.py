@@ -1,15 +1,16 @@
 """The same questions over HTTP, as JSON, for pages and programs.
 
-A table of routes serves `bayplan inspect serve`, the API server of `bayplan up` and the scheduler
-alike, and the OpenAPI document is made from it. A cluster is read when the first question comes and
-again when the picture is older than `max_age`; questions are answered in a thread, one at a time,
-so the event loop is never held. Who may ask is decided by the server around this.
+A table of questions serves `bayplan inspect serve`, the API server of `bayplan up` and the
+scheduler alike, and the OpenAPI document is made from it. A cluster is read when the first question
+comes and again when the picture is older than `max_age`; questions are answered in a thread, one at
+a time, so the event loop is never held. Who may ask is decided by the server around this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,117 +18,19 @@ import msgspec
 
 from bayplan import __version__
 from bayplan.errors import BayplanError
-from bayplan.inspect import http_changes
-from bayplan.inspect.cluster import Cluster, Unread
-from bayplan.inspect.errors import InspectError, UnknownObject
-from bayplan.inspect.why import why_on_node, why_owner, why_pending
+from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.errors import UnknownObject
+from bayplan.inspect.http_questions import QUESTIONS, Question
 
 PREFIX = "/inspect/v1/"
 OPENAPI = "openapi.json"
+PARTED = ";"
+LISTS = ("changes", "templates")
+MAX_BODY = 1 << 20
+REFERENCE = "#/components/schemas/{name}"
+
 Query = Mapping[str, str]
 Load = Callable[[], Awaitable[Cluster]]
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """One query parameter."""
-
-    name: str
-    about: str
-    required: bool = False
-
-
-class Route(msgspec.Struct, frozen=True):
-    """One question."""
-
-    answer: Callable[[Cluster, Query], Any]
-    about: str
-    parameters: tuple[Parameter, ...] = ()
-
-
-class Summary(msgspec.Struct, frozen=True, rename="camel"):
-    """What a cluster is, in numbers."""
-
-    name: str
-    version: str
-    taken: float
-    nodes: int
-    pods: int
-    pending: int
-    schedulers: tuple[str, ...]
-    settings: str
-    unread: tuple[Unread, ...] = ()
-
-
-def summary(cluster: Cluster, query: Query) -> Summary:
-    return Summary(
-        cluster.origin.name,
-        cluster.origin.version,
-        cluster.origin.taken,
-        len(cluster.nodes),
-        len(cluster.pods),
-        sum(1 for _ in cluster.pending()),
-        cluster.settings.scheduler_names,
-        cluster.settings.source,
-        cluster.origin.unread,
-    )
-
-
-def _why(cluster: Cluster, query: Query) -> Any:
-    if query.get("owner"):
-        kind, _, rest = query["owner"].partition("/")
-        namespace, slash, name = rest.partition("/")
-        found = cluster.owner(kind, name if slash else namespace, namespace if slash else "")
-        return why_owner(cluster, found)
-    if not query.get("pod"):
-        raise InspectError("give pod=NAMESPACE/NAME or owner=KIND/NAMESPACE/NAME")
-    pod = cluster.pod(query["pod"])
-    node = query.get("node")
-    return why_on_node(cluster, pod, node) if node else cluster.why(pod)
-
-
-def _pending(cluster: Cluster, query: Query) -> Any:
-    return why_pending(cluster, query.get("namespace", ""))
-
-
-ROUTES: dict[str, Route] = {
-    "cluster": Route(summary, "What the cluster is, in numbers."),
-    "why": Route(
-        _why,
-        "Why a pod waits, or is where it is.",
-        (
-            Parameter("pod", "`namespace/name`"),
-            Parameter("owner", "instead: `kind/namespace/name` of what makes pods"),
-            Parameter("node", "why not on this node"),
-        ),
-    ),
-    "pending": Route(
-        _pending,
-        "All pending pods, grouped by cause.",
-        (Parameter("namespace", "only of this namespace"),),
-    ),
-    "whatif": Route(
-        http_changes.what_if,
-        "What would move, wait or be lost if the cluster changed.",
-        (
-            Parameter("changes", "such as `drain=node-1;scale=deployment/web=3`"),
-            Parameter("each", "instead: `node` or `zone`, one at a time"),
-        ),
-    ),
-    "capacity": Route(
-        http_changes.capacity,
-        "How many more pods fit, and what ends it.",
-        (
-            Parameter("templates", "such as `3xdeployment/web;cpu=1,memory=2Gi`", required=True),
-            Parameter("keepFree", "`node` or `zone`: keep the room to lose one"),
-        ),
-    ),
-    "diff": Route(
-        http_changes.diff,
-        "What another configuration would decide differently.",
-        (Parameter("config", "a KubeSchedulerConfiguration as JSON or YAML", required=True),),
-    ),
-}
-"""Path below the prefix to question; what else can be asked is added here."""
 
 
 class Questions:
@@ -143,21 +46,24 @@ class Questions:
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
-    async def answer(self, path: str, query: Query) -> tuple[int, bytes]:
-        """HTTP status and JSON for a path below the prefix."""
+    async def answer(self, path: str, query: Query, body: bytes | None = None) -> tuple[int, bytes]:
+        """HTTP status and JSON for a path below the prefix; `body` is that of a POST."""
         if path == OPENAPI:
             return 200, msgspec.json.encode(openapi())
-        route = ROUTES.get(path)
-        if route is None:
-            known = ", ".join(sorted(ROUTES))
+        kind = QUESTIONS.get(path)
+        if kind is None:
+            known = ", ".join(sorted(QUESTIONS))
             return _error(404, f'no question "{path}"; there are: {known}')
-        unknown = sorted(set(query) - {item.name for item in route.parameters} - {"token"})
-        if unknown:
-            return _error(400, f'no parameter "{unknown[0]}" of "{path}"')
+        if body is not None and len(body) > MAX_BODY:
+            return _error(413, f"the body is longer than {MAX_BODY} bytes")
+        try:
+            question = _read(kind, path, query, body)
+        except msgspec.DecodeError as problem:
+            return _error(400, f'the question "{path}": {problem}')
         async with self._lock:
             try:
                 cluster = await self._fresh()
-                found = await asyncio.to_thread(route.answer, cluster, query)
+                found = await asyncio.to_thread(question.answer, cluster)
             except UnknownObject as problem:
                 return _error(404, str(problem))
             except BayplanError as problem:
@@ -172,38 +78,81 @@ class Questions:
         return self._cluster
 
 
+def _read(kind: type[Question], path: str, query: Query, body: bytes | None) -> Question:
+    """A question from its query, and from its body; raises DecodeError of msgspec."""
+    given: dict[str, Any] = {name: value for name, value in query.items() if name != "token"}
+    for name in LISTS:
+        if name in given:
+            given[name] = [part for part in given[name].split(PARTED) if part.strip()]
+    if body:
+        inside = msgspec.json.decode(body)
+        if not isinstance(inside, dict):
+            raise msgspec.ValidationError("the body must be an object")
+        given |= inside
+    return msgspec.convert(given, kind)
+
+
 def _error(status: int, text: str) -> tuple[int, bytes]:
     return status, msgspec.json.encode({"error": text})
 
 
 def openapi() -> dict[str, Any]:
-    """The OpenAPI document of all routes."""
-    paths = {
-        f"{PREFIX}{name}": {
-            "get": {
-                "summary": route.about,
-                "operationId": name.replace("/", "-"),
-                "parameters": [
-                    {
-                        "name": item.name,
-                        "in": "query",
-                        "description": item.about,
-                        "required": item.required,
-                        "schema": {"type": "string"},
-                    }
-                    for item in route.parameters
-                ],
-                "responses": {
-                    "200": {
-                        "description": "the answer",
-                        "content": {"application/json": {"schema": {"type": "object"}}},
-                    },
-                    "400": {"description": "the question makes no sense"},
-                    "404": {"description": "no such object"},
-                },
-            }
+    """The OpenAPI document of all questions."""
+    kinds = list(QUESTIONS.values())
+    answers = [_answers(kind) for kind in kinds]
+    every = [*kinds, *(answer for some in answers for answer in some)]
+    refs, components = msgspec.json.schema_components(every, ref_template=REFERENCE)
+    schemas = dict(zip(every, refs, strict=True))
+    paths = {}
+    for name, kind, some in zip(QUESTIONS, kinds, answers, strict=True):
+        about = {
+            "summary": (kind.__doc__ or "").strip(),
+            "responses": _responses([schemas[answer] for answer in some]),
         }
-        for name, route in ROUTES.items()
-    }
+        content = {"application/json": {"schema": schemas[kind]}}
+        parameters = _parameters(components[kind.__name__])
+        paths[f"{PREFIX}{name}"] = {
+            "get": {**about, "operationId": name, "parameters": parameters},
+            "post": {**about, "operationId": f"{name}-of", "requestBody": {"content": content}},
+        }
     info = {"title": "Bayplan inspect", "version": __version__}
-    return {"openapi": "3.0.3", "info": info, "paths": paths}
+    return {
+        "openapi": "3.1.0",
+        "info": info,
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _answers(kind: type[Question]) -> list[type]:
+    """The structs that a question may be answered with."""
+    found = typing.get_type_hints(kind.answer)["return"]
+    return list(typing.get_args(found) or (found,))
+
+
+def _parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a query can say: what is a text, or a list of texts."""
+    found = []
+    for name, field in schema.get("properties", {}).items():
+        if field.get("type") == "array" and name not in LISTS:
+            continue
+        found.append(
+            {
+                "name": name,
+                "in": "query",
+                "description": field.get("description", ""),
+                "required": name in schema.get("required", ()),
+                "schema": {"type": "string"},
+            }
+        )
+    return found
+
+
+def _responses(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    return {
+        "200": {"description": "the answer", "content": {"application/json": {"schema": schema}}},
+        "400": {"description": "the question makes no sense"},
+        "404": {"description": "no such object"},
+        "413": {"description": "the question is too long"},
+    }

@@ -6,7 +6,7 @@ import secrets
 
 from aiohttp import web
 
-from bayplan.inspect.http import PREFIX, Questions
+from bayplan.inspect.http import MAX_BODY, PREFIX, Questions
 
 
 class InspectServer:
@@ -20,8 +20,9 @@ class InspectServer:
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 takes a free one, told in `port`."""
-        app = web.Application()
+        app = web.Application(client_max_size=MAX_BODY)
         app.router.add_get(PREFIX + "{path:.*}", self._answer)
+        app.router.add_post(PREFIX + "{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()
@@ -33,9 +34,11 @@ class InspectServer:
 
     async def _answer(self, request: web.Request) -> web.Response:
         header = request.headers.get("authorization", "")
-        given = header[7:].strip() if header[:7].lower() == "bearer " else ""
-        given = given or request.query.get("token", "")
-        if not secrets.compare_digest(given.encode(), self.token.encode()):
+        token = header[7:].strip() if header[:7].lower() == "bearer " else ""
+        token = token or request.query.get("token", "")
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
             return web.json_response({"error": "give the token that was printed"}, status=401)
-        status, body = await self._questions.answer(request.match_info["path"], dict(request.query))
+        asked = await request.read() if request.method == "POST" else None
+        path = request.match_info["path"]
+        status, body = await self._questions.answer(path, dict(request.query), asked)
         return web.Response(status=status, body=body, content_type="application/json")

@@ -17,8 +17,8 @@ import structlog
 from aiohttp import web
 
 from bayplan.errors import ConfigError
+from bayplan.inspect.http import MAX_BODY, Questions
 from bayplan.inspect.http import PREFIX as INSPECT
-from bayplan.inspect.http import Questions
 from bayplan.observe.metrics import CONTENT_TYPE
 from bayplan.observe.slis import HealthSlis
 from bayplan.scheduler.delegated import Gatekeeper, User
@@ -61,8 +61,10 @@ class Server:
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Listen on an address (port 0: any); plain HTTP without a context. Return the port."""
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._secure if context else self._plain)
+        app = web.Application(client_max_size=MAX_BODY)
+        handler = self._secure if context else self._plain
+        app.router.add_get("/{path:.*}", handler)
+        app.router.add_post(f"{INSPECT}{{path:.*}}", handler)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         self._runners.append(runner)
@@ -94,7 +96,8 @@ class Server:
             return web.Response(status=verdict, text=f"{text}\n")
         if self._endpoints.inspect is not None and request.path.startswith(INSPECT):
             path = request.path.removeprefix(INSPECT)
-            status, body = await self._endpoints.inspect.answer(path, dict(request.query))
+            asked = await request.read() if request.method == "POST" else None
+            status, body = await self._endpoints.inspect.answer(path, dict(request.query), asked)
             return web.Response(status=status, body=body, content_type="application/json")
         return self._serve(request)
 

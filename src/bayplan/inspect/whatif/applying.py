@@ -15,6 +15,7 @@ from bayplan.inspect.errors import SourceError
 from bayplan.inspect.kinds import BY_KIND
 from bayplan.inspect.objects import Budget, Owner
 from bayplan.inspect.sources.gather import Gathering
+from bayplan.inspect.whatif.changes import Apply
 from bayplan.inspect.whatif.making import new_pod
 
 if TYPE_CHECKING:
@@ -23,27 +24,38 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".yaml", ".yml")
 
 
-def read_manifests(path: str, namespace: str) -> list[Object]:
-    """The objects in a file or folder; those without a namespace belong to `namespace`."""
-    place = Path(path)
+def read_manifests(change: Apply, namespace: str) -> list[Object]:
+    """The objects of manifests; those without a namespace belong to `namespace`."""
+    gathering = Gathering()
+    for name, document in _documents(change):
+        try:
+            gathering.add(_defaulted(document))
+        except DecodeError as problem:
+            raise SourceError(f"reading {name}: {problem}") from problem
+    for left_out in gathering.unread():
+        raise SourceError(f"{change.text}: {left_out.why}")
+    if not gathering.objects:
+        raise SourceError(f"{change.text}: it holds no object that scheduling knows")
+    return list(_placed(gathering, namespace))
+
+
+def _documents(change: Apply) -> Iterator[tuple[str, dict[str, Any]]]:
+    for document in change.documents:
+        yield "a manifest", document
+    if not change.path:
+        return
+    place = Path(change.path)
     if not place.exists():
-        raise SourceError(f'"{path}" does not exist; give a manifest or a folder of them')
+        raise SourceError(f'"{place}" does not exist; give a manifest or a folder of them')
     files = [place]
     if place.is_dir():
         files = sorted(f for f in place.rglob("*") if f.suffix in SUFFIXES and f.is_file())
-    gathering = Gathering()
     for file in files:
         try:
-            for document in yaml.load_all(file.read_bytes()):
-                if isinstance(document, dict):
-                    gathering.add(_defaulted(document))
+            found = yaml.load_all(file.read_bytes())
         except (DecodeError, OSError) as problem:
             raise SourceError(f'reading "{file}": {problem}') from problem
-    for left_out in gathering.unread():
-        raise SourceError(f'reading "{path}": {left_out.why}')
-    if not gathering.objects:
-        raise SourceError(f'"{path}" holds no object that scheduling knows')
-    return list(_placed(gathering, namespace))
+        yield from ((f'"{file}"', item) for item in found if isinstance(item, dict))
 
 
 def _defaulted(document: dict[str, Any]) -> dict[str, Any]:
@@ -72,9 +84,9 @@ def _placed(gathering: Gathering, namespace: str) -> Iterator[Object]:
                 yield item
 
 
-def apply_manifests(carrying: Carrying, path: str) -> None:
+def apply_manifests(carrying: Carrying, change: Apply) -> None:
     """Everything that scheduling reads first, then nodes, then whatever makes pods."""
-    items = read_manifests(path, carrying.cluster.origin.namespace)
+    items = read_manifests(change, carrying.cluster.origin.namespace)
     for item in items:
         if not isinstance(item, Node | Pod | Owner):
             carrying.trial.put(item)

@@ -233,7 +233,7 @@ class Carrying:
     def _apply(self, change: c.Apply) -> None:
         from bayplan.inspect.whatif.applying import apply_manifests
 
-        apply_manifests(self, change.path)
+        apply_manifests(self, change)
 
 
 def mark(trial: Rehearsal, name: str, *, unschedulable: bool) -> None:

@@ -19,6 +19,7 @@ nearest names.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -35,47 +36,37 @@ class Change(msgspec.Struct, frozen=True, tag_field="change", tag=str.lower, ren
     @property
     def text(self) -> str:
         """The change as a person says it."""
+        return f"{type(self).__name__.lower()} {self._what}"
+
+    @property
+    def _what(self) -> str:
         raise NotImplementedError
 
 
-class Drain(Change, frozen=True):
+class OfNodes(Change, frozen=True):
+    """Base of changes of nodes that a name or a label selector stands for."""
+
+    nodes: str
+
+    @property
+    def _what(self) -> str:
+        return self.nodes
+
+
+class Drain(OfNodes, frozen=True):
     """Empty nodes in the way of `kubectl drain`."""
 
-    nodes: str
 
-    @property
-    def text(self) -> str:
-        return f"drain {self.nodes}"
-
-
-class Cordon(Change, frozen=True):
+class Cordon(OfNodes, frozen=True):
     """Mark nodes unschedulable."""
 
-    nodes: str
 
-    @property
-    def text(self) -> str:
-        return f"cordon {self.nodes}"
-
-
-class Uncordon(Change, frozen=True):
+class Uncordon(OfNodes, frozen=True):
     """Mark nodes schedulable."""
 
-    nodes: str
 
-    @property
-    def text(self) -> str:
-        return f"uncordon {self.nodes}"
-
-
-class Remove(Change, frozen=True):
+class Remove(OfNodes, frozen=True):
     """Lose nodes, with everything on them."""
-
-    nodes: str
-
-    @property
-    def text(self) -> str:
-        return f"remove {self.nodes}"
 
 
 class Add(Change, frozen=True):
@@ -85,56 +76,56 @@ class Add(Change, frozen=True):
     shape: str
 
     @property
-    def text(self) -> str:
-        return f"add {self.count} x {self.shape}"
+    def _what(self) -> str:
+        return f"{self.count} x {self.shape}"
 
 
 class Apply(Change, frozen=True):
-    """Apply manifests."""
+    """Apply manifests: of a file or folder, or given as they are."""
 
-    path: str
+    path: str = ""
+    documents: tuple[dict[str, Any], ...] = ()
 
     @property
-    def text(self) -> str:
-        return f"apply {self.path}"
+    def _what(self) -> str:
+        return self.path or f"{len(self.documents)} manifest(s)"
 
 
-class Delete(Change, frozen=True):
+class OfOwner(Change, frozen=True, kw_only=True):
+    """Base of changes of a pod or owner."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @property
+    def _what(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.kind}/{self.name}{where}"
+
+
+class Delete(OfOwner, frozen=True, kw_only=True):
     """Delete a pod, or an owner with its pods."""
 
-    kind: str
-    name: str
-    namespace: str = ""
 
-    @property
-    def text(self) -> str:
-        return f"delete {_target(self)}"
-
-
-class Scale(Change, frozen=True):
+class Scale(OfOwner, frozen=True, kw_only=True):
     """Give an owner another number of replicas."""
 
-    kind: str
-    name: str
     replicas: int
-    namespace: str = ""
 
     @property
     def text(self) -> str:
-        return f"scale {_target(self)} to {self.replicas}"
+        return f"scale {self._what} to {self.replicas}"
 
 
-class Priority(Change, frozen=True):
+class Priority(OfOwner, frozen=True, kw_only=True):
     """Give an owner's pods another priority: a class's name or a number."""
 
-    kind: str
-    name: str
     priority: str
-    namespace: str = ""
 
     @property
     def text(self) -> str:
-        return f"priority of {_target(self)} to {self.priority}"
+        return f"priority of {self._what} to {self.priority}"
 
 
 AnyChange = Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority
@@ -148,25 +139,30 @@ _EXAMPLES = {
 }
 
 
+_NODES: dict[str, type[Drain | Cordon | Uncordon | Remove]] = {
+    "drain": Drain,
+    "cordon": Cordon,
+    "uncordon": Uncordon,
+    "remove": Remove,
+}
+
+
 def parse_change(verb: str, text: str) -> AnyChange:
     """Read one change; raises BadChange, which shows how it is written."""
     value = text.strip()
     if not value:
         raise BadChange(f"--{verb} is empty; write --{verb} {_EXAMPLES.get(verb, 'NODE')}")
-    nodes: dict[str, type[Drain | Cordon | Uncordon | Remove]] = {
-        "drain": Drain, "cordon": Cordon, "uncordon": Uncordon, "remove": Remove
-    }  # fmt: skip
-    if verb in nodes:
-        return nodes[verb](value)
+    if verb in _NODES:
+        return _NODES[verb](value)
     if verb == "apply":
         return Apply(value)
     if verb == "add":
         return _add(value)
     if verb == "delete":
-        return Delete(*_named(verb, value))
+        return Delete(**_named(verb, value))
     if verb in ("scale", "priority"):
         return _assigned(verb, value)
-    known = ", ".join((*nodes, "add", "apply", "delete", "scale", "priority"))
+    known = ", ".join((*_NODES, *_EXAMPLES, "apply"))
     raise BadChange(f'"{verb}" is not a change; use {known}')
 
 
@@ -194,22 +190,17 @@ def _assigned(verb: str, value: str) -> Scale | Priority:
     target, sign, given = value.rpartition("=")
     if not sign or not given:
         raise BadChange(f"--{verb} {value}: no value is given; write --{verb} {_EXAMPLES[verb]}")
-    kind, name, namespace = _named(verb, target)
+    named = _named(verb, target)
     if verb == "priority":
-        return Priority(kind, name, given, namespace)
+        return Priority(**named, priority=given)
     if not given.isdigit() or int(given) > 1_000_000:
         raise BadChange(f'--scale {value}: "{given}" is not a number of replicas')
-    return Scale(kind, name, int(given), namespace)
+    return Scale(**named, replicas=int(given))
 
 
-def _named(verb: str, text: str) -> tuple[str, str, str]:
+def _named(verb: str, text: str) -> dict[str, str]:
     parts = text.split("/")
     if len(parts) not in (2, 3) or not all(parts):
         raise BadChange(f"--{verb} {text}: write {_EXAMPLES[verb]}")
     namespace = parts.pop(0) if len(parts) == 3 else ""
-    return parts[0].lower(), parts[1], namespace
-
-
-def _target(change: Delete | Scale | Priority) -> str:
-    where = f" in {change.namespace}" if change.namespace else ""
-    return f"{change.kind}/{change.name}{where}"
+    return {"kind": parts[0].lower(), "name": parts[1], "namespace": namespace}

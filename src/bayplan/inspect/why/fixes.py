@@ -14,8 +14,9 @@ from itertools import islice, product
 
 import numpy as np
 
-from bayplan.api import Pod, to_builtins
+from bayplan.api import Pod
 from bayplan.engine.cycle.decisions import Decision
+from bayplan.framework import Status
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
@@ -43,7 +44,7 @@ def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
             break
         seen.add(step.change)
         tried += 1
-        fix = verify(case, step)
+        fix = verify(case.cluster, case.pod, step)
         if fix is not None:
             found.append(fix)
             seen.add(step.kind)
@@ -56,7 +57,9 @@ def _candidates(case: Case) -> Iterator[Step]:
     if gates:
         yield from gates
         return
-    if case.rejection is None:
+    if case.rejection is not None:
+        yield from _rejection_steps(case, case.rejection)
+    else:
         singles = [step for row in nearest_rows(case, 1, 8) for step in _steps(case, row)]
         yield from sorted(singles, key=lambda step: step.cost)
         yield from _new_nodes(case)
@@ -74,6 +77,12 @@ def _gate_steps(case: Case) -> list[Step]:
     noun = "gate" if len(gates) == 1 else "gates"
     patch = (remove("spec", "schedulingGates"),)
     return [Step(f"remove the scheduling {noun} {names}", 5, "gate", patch)]
+
+
+def _rejection_steps(case: Case, rejection: Status) -> list[Step]:
+    """Changes where a plugin ended the attempt before any node was looked at."""
+    family = FAMILIES.get(rejection.plugin)
+    return [] if family is None else sorted(family.whole(case), key=lambda step: step.cost)
 
 
 def _steps(case: Case, row: int) -> list[Step]:
@@ -103,22 +112,22 @@ def _new_nodes(case: Case) -> Iterator[Step]:
     yield from islice(new_node_steps(case), 3)
 
 
-def verify(case: Case, step: Step) -> Fix | None:
+def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
     """Decide again with the change made; None if the pod still does not fit."""
-    pod = patched(case.pod, step.patch)
-    with case.cluster.trial() as trial:
+    pod = patched(given, step.patch)
+    with cluster.trial() as trial:
         trial.put_all(step.put)
         for item in step.delete:
             trial.delete(item)
         decision = trial.decide(pod)
-        equals = equally_good(case.cluster, decision)
+        equals = equally_good(cluster, decision)
     node, removes, change = decision.node_name, [p.key for p in step.delete], step.change
     cost = step.cost
     if not node:
         victims, nominating = decision.victims, decision.nominating
         if not step.patch or victims is None or nominating is None:
             return None
-        if pod.priority <= case.pod.priority:
+        if pod.priority <= given.priority:
             return None
         node, removes = nominating.nominated_node_name, [p.key for p in victims.pods]
         change = f"{change}; it then preempts {victims_text(list(victims.pods))}"
@@ -128,11 +137,20 @@ def verify(case: Case, step: Step) -> Fix | None:
         step.side,
         node,
         step.patch,
-        step.commands or pod_commands(case, step),
-        tuple(to_builtins(item) for item in step.creates),
+        step.commands or _creating(step) or pod_commands(cluster, given, step),
+        step.creates,
         tuple(removes),
         equals,
         cost,
+    )
+
+
+def _creating(step: Step) -> tuple[str, ...]:
+    """How to create what a change needs; a node is not made by a command."""
+    if any(body["kind"] == "Node" for body in step.creates):
+        return ()
+    return tuple(
+        f"echo {shlex.quote(json.dumps(body))} | kubectl create -f -" for body in step.creates
     )
 
 
@@ -145,18 +163,17 @@ def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
     return tuple(names[place] for place in top if names[place] != decision.node_name)
 
 
-def pod_commands(case: Case, step: Step) -> tuple[str, ...]:
+def pod_commands(cluster: Cluster, pod: Pod, step: Step) -> tuple[str, ...]:
     """How to make a change of the pod: in place, in its owner's template, or anew."""
     if step.side != POD or not step.patch:
         return ()
-    pod = case.pod
-    owner = case.cluster.owner_of(pod)
-    if all(op["path"].startswith(LIVE_PATHS) for op in step.patch):
+    owner, exists = cluster.owner_of(pod), pod.key in cluster.pods
+    if exists and all(op["path"].startswith(LIVE_PATHS) for op in step.patch):
         return (f"kubectl patch pod -n {pod.namespace} {pod.name} {_json_patch(step.patch, '')}",)
     if owner is not None and owner.KIND != "Job":
         where = f"{owner.KIND.lower()} -n {owner.namespace} {owner.name}"
         return (f"kubectl patch {where} {_json_patch(step.patch, '/spec/template')}",)
-    return (_anew(pod, step),)
+    return (_anew(pod, step),) if exists else ()
 
 
 def _anew(pod: Pod, step: Step) -> str:

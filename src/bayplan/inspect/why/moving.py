@@ -13,7 +13,16 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from bayplan.api import Node, Pod, PriorityClass
+from bayplan.api import (
+    CSINode,
+    Node,
+    Object,
+    ObjectMeta,
+    Pod,
+    PriorityClass,
+    ResourceSlice,
+    to_builtins,
+)
 from bayplan.api.labels import compile_selector
 from bayplan.cluster.info import PodInfo
 from bayplan.framework.runtime.filtering import run_add_pod, run_filters_on, run_remove_pod
@@ -130,7 +139,7 @@ def new_node_steps(case: Case) -> Iterator[Step]:
     """One more node like those of each group, the largest groups first."""
     for node in _examples(case.cluster)[:12]:
         if _large_enough(case, node):
-            yield _like(node, volume_labels(case))
+            yield _like(case.cluster, node, volume_labels(case))
 
 
 def _examples(cluster: Cluster) -> list[Node]:
@@ -167,7 +176,7 @@ def _large_enough(case: Case, node: Node) -> bool:
     )
 
 
-def _like(node: Node, where: dict[str, str]) -> Step:
+def _like(cluster: Cluster, node: Node, where: dict[str, str]) -> Step:
     labels = {**node.labels, **where}
     if HOSTNAME in node.labels:
         labels[HOSTNAME] = NEW
@@ -182,7 +191,26 @@ def _like(node: Node, where: dict[str, str]) -> Step:
     room = node.status.allocatable
     about += [f"{room[name]} {name}" for name in ("cpu", "memory") if name in room]
     text = f"add one more node like {node.name} ({', '.join(map(str, about))})"
-    return Step(text, 40, "node", put=(fresh,), creates=(fresh,))
+    made = (fresh, *_belongings(cluster, node.name))
+    # its kubelet registers the drivers
+    creates = tuple(to_builtins(item) for item in made if not isinstance(item, CSINode))
+    return Step(text, 40, "node", put=made, creates=creates)
+
+
+def _belongings(cluster: Cluster, name: str) -> list[Object]:
+    """What comes with a node like this one: its drivers and its devices."""
+    found: list[Object] = []
+    drivers = cluster.of(CSINode).get(name)
+    if drivers is not None:
+        found.append(replace(drivers, metadata=ObjectMeta(name=NEW, uid=f"CSINode/{NEW}")))
+    for item in cluster.of(ResourceSlice).values():
+        if item.spec.node_name == name:
+            title = f"{NEW}-{item.name}"
+            pool = replace(item.spec.pool, name=title)
+            spec = replace(item.spec, node_name=NEW, pool=pool)
+            meta = ObjectMeta(name=title, uid=f"ResourceSlice/{title}")
+            found.append(replace(item, metadata=meta, spec=spec))
+    return found
 
 
 def victims_text(pods: list[Pod]) -> str:

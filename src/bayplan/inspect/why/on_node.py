@@ -41,7 +41,7 @@ def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
         move = None
         if plugins and all(p in FAMILIES and FAMILIES[p].evictable for p in plugins):
             move = move_step(case, row)
-        found = [verify(case, step) for step in (*steps, *([move] if move else []))]
+        found = [verify(cluster, free, step) for step in (*steps, *([move] if move else []))]
         better = _better(cluster, case, node) if fits else ""
     here = tuple(fix for fix in found if fix is not None and fix.node == node)
     near = () if fits else (Near(node, missing, plugins),)

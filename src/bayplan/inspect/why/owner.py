@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
-from bayplan.api import plain
+from bayplan.api import Pod, plain
 from bayplan.inspect.cluster import Cluster, is_pending
-from bayplan.inspect.objects import Owner, ServiceAccount
-from bayplan.inspect.why.admission import admitted, over_quota, refused
-from bayplan.inspect.why.answer import Answer
+from bayplan.inspect.objects import Owner
+from bayplan.inspect.why.admission import admitted, refused
+from bayplan.inspect.why.answer import Answer, Fix
+from bayplan.inspect.why.fixes import verify
 from bayplan.inspect.why.observed import events_about
 from bayplan.inspect.why.pod import why_pod
+from bayplan.inspect.why.step import patched, together
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,33 +81,54 @@ def not_made(cluster: Cluster, owner: Owner) -> list[str]:
         for condition in item.status.conditions:
             if condition.type == "ReplicaFailure" and condition.status == "True":
                 found[f"{item.title} says: {condition.message}"] = None
-    for text in checks(cluster, owner):
-        found[text] = None
+    for obstacle in refused(cluster, admitted(cluster, template_body(owner)), _account(owner)):
+        found[obstacle.text] = None
     return list(found)
 
 
-def checks(cluster: Cluster, owner: Owner) -> list[str]:
-    """What the API server would refuse about a pod of this owner's template."""
-    pod = admitted(cluster, template_body(owner))
-    found = [*refused(cluster, pod), *over_quota(cluster, pod)]
-    account = owner.spec.template.spec.service_account_name or "default"
-    known = cluster.of(ServiceAccount)
-    if known and f"{owner.namespace}/{account}" not in known:
-        found.append(f'the service account "{account}" is not in namespace "{owner.namespace}"')
-    return found
+def _account(owner: Owner) -> str:
+    return owner.spec.template.spec.service_account_name or "default"
 
 
-def template_body(owner: Owner) -> dict[str, object]:
+def template_body(owner: Owner) -> dict[str, Any]:
     """A pod of the owner's template as plain data."""
     body = plain(owner.spec.template)
     meta = body.setdefault("metadata", {})
     meta["namespace"] = owner.namespace
     meta["name"] = f"{owner.name}-new"
+    ref = {"apiVersion": owner.API_VERSION, "kind": owner.KIND, "name": owner.name}
+    meta["ownerReferences"] = [{**ref, "uid": owner.uid, "controller": True}]
     return body
 
 
 def _not_made(cluster: Cluster, owner: Owner, notes: list[str]) -> Answer:
-    """What would happen to a pod of the template if it were made."""
-    answer = why_pod(cluster, admitted(cluster, template_body(owner)))
-    summary = "it has not been made" if notes else answer.summary
-    return replace(answer, state="notMade", summary=summary, notes=(*notes, *answer.notes))
+    """What would happen to a pod of the template if it were made, and what lets it be made."""
+    pod = admitted(cluster, template_body(owner))
+    answer = why_pod(cluster, pod)
+    if not notes:
+        return replace(answer, state="notMade")
+    found = _making(cluster, pod, _account(owner))
+    return replace(
+        answer,
+        state="notMade",
+        summary="it has not been made",
+        node="",
+        notes=(*notes, *(note for note in answer.notes if note not in notes)),
+        fixes=(found, *answer.fixes) if found is not None else answer.fixes,
+    )
+
+
+def _making(cluster: Cluster, pod: Pod, account: str) -> Fix | None:
+    """What takes every obstacle away, checked again; None if one has no remedy."""
+    steps = [obstacle.step for obstacle in refused(cluster, pod, account)]
+    known = [step for step in steps if step is not None]
+    if not known or len(known) < len(steps):
+        return None
+    step = together(tuple(known)) if len(known) > 1 else known[0]
+    objects = dict(cluster.objects)
+    for item in step.put:
+        objects[type(item)] = {**objects.get(type(item), {}), item.key: item}
+    changed = Cluster(objects, origin=cluster.origin, settings=cluster.settings)
+    if refused(changed, patched(pod, step.patch), account):
+        return None
+    return verify(cluster, pod, step)

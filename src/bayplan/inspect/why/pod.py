@@ -12,14 +12,15 @@ from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.why.admission import refused
-from bayplan.inspect.why.answer import Answer, FunnelRow
+from bayplan.inspect.why.answer import Answer, Fix, FunnelRow
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
-from bayplan.inspect.why.fixes import fixes
+from bayplan.inspect.why.fixes import fixes, verify
 from bayplan.inspect.why.nearest import nearest
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.placed import compared, scores_of
 from bayplan.inspect.why.preempting import preemption_facts
+from bayplan.inspect.why.step import Step, set_to
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 """What the API server writes into the condition of a gated pod."""
@@ -44,10 +45,9 @@ def why_pod(cluster: Cluster, pod: Pod, *, with_fixes: bool = True) -> Answer:
     if pod.terminating:
         return replace(base, state="terminating", summary="it is being deleted")
     if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
-        return _foreign(cluster, pod, base)
-    problem = refused(cluster, pod)
-    if problem:
-        base = replace(base, notes=tuple(problem))
+        return _foreign(cluster, pod, base, with_fixes)
+    if pod.key not in cluster.pods:
+        base = replace(base, notes=tuple(item.text for item in refused(cluster, pod)))
     decision = cluster.decide(pod)
     case = Case(cluster, pod, decision)
     gate = run_pre_enqueue(decision.profile, pod)
@@ -191,14 +191,15 @@ def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision) -> Answe
     )
 
 
-def _foreign(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
+def _foreign(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool) -> Answer:
     name = pod.spec.scheduler_name
     known = ", ".join(cluster.settings.scheduler_names)
     seen = observe(cluster, pod, "")
+    silent = not (seen.message or seen.event)
     heard = (
-        f'it has said: "{seen.message or seen.event}"'
-        if seen.message or seen.event
-        else "nothing was heard of it: check that it runs and that the name is right"
+        "nothing was heard of it: check that it runs and that the name is right"
+        if silent
+        else f'it has said: "{seen.message or seen.event}"'
     )
     return replace(
         base,
@@ -209,7 +210,18 @@ def _foreign(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
         event=seen.event,
         identical=None,
         notes=(f"the configuration here has: {known}; give the other one with --config",),
+        fixes=_other_names(cluster, pod) if silent and with_fixes else (),
     )
+
+
+def _other_names(cluster: Cluster, pod: Pod) -> tuple[Fix, ...]:
+    """Name a scheduler that there is."""
+    steps = [
+        Step(f'use the scheduler "{name}"', 20, name, (set_to(name, "spec", "schedulerName"),))
+        for name in cluster.settings.scheduler_names
+    ]
+    found = [verify(cluster, pod, step) for step in steps]
+    return tuple(fix for fix in found if fix is not None)
 
 
 def _bound(cluster: Cluster, pod: Pod, base: Answer) -> Answer:

@@ -75,7 +75,9 @@ def _nearest(rows: tuple[Near, ...], wide: bool) -> Iterator[str]:
 
 
 def _fixes(answer: Answer, wide: bool) -> Iterator[str]:
-    if answer.state not in ("pending", "gated", "notMade") or not answer.nodes:
+    if answer.state not in ("pending", "gated", "notMade", "otherScheduler") or not answer.nodes:
+        return
+    if answer.state == "otherScheduler" and not answer.fixes:
         return
     yield ""
     if not answer.fixes:

@@ -30,8 +30,8 @@ class Step(msgspec.Struct, frozen=True):
     put: tuple[Object, ...] = ()
     delete: tuple[Object, ...] = ()
     commands: tuple[str, ...] = ()
-    creates: tuple[Object, ...] = ()
-    """Those of `put` that would have to be created."""
+    creates: tuple[dict[str, Any], ...] = ()
+    """Manifests of those of `put` that would have to be created."""
 
     @property
     def side(self) -> str:

@@ -18,6 +18,7 @@ from bayplan.inspect.why.families import (
     affinity,
     devices,
     ports,
+    provision,
     resources,
     selectors,
     spread,
@@ -37,6 +38,8 @@ class Family(msgspec.Struct, frozen=True):
     facts: Facts
     lacks: Lacks
     steps: Steps = volumes.no_steps
+    whole: Callable[[Case], list[Step]] = volumes.no_whole_steps
+    """Changes where the plugin ends the attempt before any node is looked at."""
     evictable: bool = False
     """Whether taking pods off a node may help."""
 
@@ -50,13 +53,18 @@ FAMILIES: dict[str, Family] = {
     "NodePorts": Family(ports.facts, ports.lacks, ports.steps, evictable=True),
     "InterPodAffinity": Family(affinity.facts, affinity.lacks, affinity.steps, evictable=True),
     "PodTopologySpread": Family(spread.facts, spread.lacks, spread.steps),
-    "VolumeBinding": Family(volumes.facts, volumes.lacks),
+    "VolumeBinding": Family(
+        volumes.facts, volumes.lacks, provision.volume_steps, provision.claim_steps
+    ),
     "VolumeZone": Family(volumes.facts, volumes.lacks),
     "NodeVolumeLimits": Family(volumes.limit_facts, volumes.limit_lacks, evictable=True),
     "VolumeRestrictions": Family(
-        volumes.restriction_facts, volumes.restriction_lacks, evictable=True
+        volumes.restriction_facts,
+        volumes.restriction_lacks,
+        whole=provision.claim_steps,
+        evictable=True,
     ),
-    "DynamicResources": Family(devices.facts, devices.lacks),
+    "DynamicResources": Family(devices.facts, devices.lacks, whole=devices.whole_steps),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 
 from bayplan.api import DeviceClass, ResourceClaim, ResourceSlice
@@ -10,6 +11,7 @@ from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.errors import unknown
 from bayplan.inspect.why.case import Case
+from bayplan.inspect.why.step import Step, set_to
 
 
 def claim_names(case: Case) -> list[tuple[str, str]]:
@@ -62,6 +64,21 @@ def devices_by_driver(case: Case) -> Counter[str]:
     found: Counter[str] = Counter()
     for item in case.cluster.of(ResourceSlice).values():
         found[item.spec.driver] += len(item.spec.devices)
+    return found
+
+
+def whole_steps(case: Case) -> list[Step]:
+    """Name the nearest claim that there is."""
+    names = {c.name for c in case.cluster.of(ResourceClaim).values()
+             if c.namespace == case.pod.namespace}  # fmt: skip
+    found = []
+    for number, item in enumerate(case.pod.spec.resource_claims):
+        name = item.resource_claim_name
+        if not name or name in names:
+            continue
+        for near in difflib.get_close_matches(name, sorted(names), n=2, cutoff=0.5):
+            op = set_to(near, "spec", "resourceClaims", number, "resourceClaimName")
+            found.append(Step(f'use the resource claim "{near}"', 20, "device claim", (op,)))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from bayplan.cluster.arrays import IntArray
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
@@ -126,4 +128,29 @@ def steps(case: Case, row: int) -> list[Step]:
             for _, item, skew in skews
         )
         found.append(Step(text, 24, "skew", tuple(op for op, _, _ in skews)))
-    return found
+    return found + _domain_steps(case, state, hard) + _label_steps(case, state, row)
+
+
+def _domain_steps(case: Case, state: HardState, hard: list[int]) -> list[Step]:
+    """Ask for no more domains than there are."""
+    ops, texts = [], []
+    for place, number in enumerate(hard[: len(state.constraints)]):
+        item, there = state.constraints[place], int(state.present[place].sum())
+        if 0 < there < item.min_domains:
+            ops.append(set_to(there, "spec", "topologySpreadConstraints", number, "minDomains"))
+            texts.append(f"lower minDomains over {item.key} from {item.min_domains} to {there}")
+    return [Step(" and ".join(texts), 23, "domains", tuple(ops))] if ops else []
+
+
+def _label_steps(case: Case, state: HardState, row: int) -> list[Step]:
+    """Give a node the labels that the pod is to be spread over; a domain of its own."""
+    node = case.table.nodes[row]
+    keys = [item.key for item in state.constraints if item.key not in node.labels]
+    if not keys or any(part in key for key in keys for part in ("kubernetes.io/", "k8s.io/")):
+        return []
+    added = dict.fromkeys(keys, node.name)
+    shown = " ".join(f"{key}={value}" for key, value in added.items())
+    changed = replace(node, metadata=replace(node.metadata, labels={**node.labels, **added}))
+    command = f"kubectl label node {node.name} {shown}"
+    text = f"label {node.name} with {shown}"
+    return [Step(text, 35, "label", put=(changed,), commands=(command,))]

@@ -211,3 +211,7 @@ def restriction_lacks(case: Case, row: int) -> str:
 
 def no_steps(case: Case, row: int) -> list[Step]:
     return []
+
+
+def no_whole_steps(case: Case) -> list[Step]:
+    return []
