@@ -29,6 +29,7 @@ COMMANDS = {
     "inspect": "answer questions about a cluster over HTTP",
     "learn": "eight lessons that grow a scheduler",
     "nodes": "add simulated nodes to a cluster",
+    "pack": "tell how few nodes would do, with a proof, and the moves",
     "scenario": "run a cluster's life in virtual time",
     "scheduler": "schedule pods; takes kube-scheduler's place",
     "snapshot": "save a cluster as one file without secrets",

@@ -57,6 +57,11 @@ class InterPodAffinity:
         self._hints = AffinityHints(handle, self._matcher)
         self._known_shares: npt.NDArray[np.uint8] | None = None
 
+    @property
+    def matcher(self) -> Matcher:
+        """Tells which pods a term means, for questions."""
+        return self._matcher
+
     def depends_on(self, pod: Pod) -> Depends:
         info = self._handle.info(pod)
         spoken_of = info.traits.has_affinity or self._matcher.about(info)

@@ -72,6 +72,10 @@ class NodeResourcesFit:
         self._reasons: dict[tuple[int, ...], tuple[Status, Status]] = {}
         self._hints = FitHints(handle)
 
+    def asked(self, info: PodInfo) -> Asked:
+        """What is checked for a pod, for questions."""
+        return self._asked(info.traits.fit)
+
     def depends_on(self, pod: Pod) -> Depends:
         return Depends.USAGE
 

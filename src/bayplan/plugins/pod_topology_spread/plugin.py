@@ -51,6 +51,12 @@ class PodTopologySpread:
         self._comparisons = handle.gates["TaintTolerationComparisonOperators"]
         self._hints = SpreadHints(self._constraints)
 
+    def hard(self, pod: Pod) -> HardState | None:
+        """The pod's hard constraints with what they count now, for questions; None without any."""
+        state = CycleState(self._handle.info(pod))
+        _, status = self.pre_filter(state, pod, self._handle.table)
+        return None if status is not None else state.get(_HARD, HardState)
+
     def depends_on(self, pod: Pod) -> Depends:
         try:
             found = self._constraints(pod)
