@@ -13,9 +13,9 @@ def holds(problem: Problem, placed: IntArray) -> bool:
     if (placed.sum(axis=1) != problem.count).any() or (placed[~problem.allowed] > 0).any():
         return False
     used = problem.need.T @ placed
-    return bool((used <= problem.capacity).all()) and all(
-        kept(rule, placed) for rule in problem.rules
-    )
+    if (used > problem.capacity).any():
+        return False
+    return all(kept(rule, placed) for rule in problem.rules)
 
 
 def kept(rule: Rule, placed: IntArray) -> bool:

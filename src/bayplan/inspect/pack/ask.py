@@ -20,6 +20,7 @@ from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import InspectError
 from bayplan.inspect.pack.answer import Packing, Plan
 from bayplan.inspect.pack.choosing import CHECKED, Choice
+from bayplan.inspect.pack.pending import Pending
 from bayplan.inspect.pack.pricing import Prices
 from bayplan.inspect.trial import Trial
 from bayplan.pack.assigning import count_moves, moves_of, swap_equal
@@ -93,7 +94,8 @@ class Asking:
         moves = moves_of(problem, placed)
         plan = self._plan(problem, moves) if self.wishes.plan else None
         found = self._answer(choice, first, problem, placed, bound, moves, plan)
-        return replace(found, seconds=round(time.monotonic() - begin, 3))
+        pending = Pending(self.cluster, choice, self.wishes.seconds).answers()
+        return replace(found, pending=pending, seconds=round(time.monotonic() - begin, 3))
 
     def _problem(self, choice: Choice) -> Problem:
         problem = choice.problem()

@@ -9,6 +9,8 @@ for another one, a pod makes a stopover.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bayplan.api import Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import PodInfo
@@ -37,7 +39,16 @@ Moves = dict[str, tuple[PodInfo, int]]
 class Planning:
     """One plan, rehearsed in the engine and taken back."""
 
-    def __init__(self, cluster: Cluster, problem: Problem, moves: Moves) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        problem: Problem,
+        moves: Moves,
+        *,
+        then: Sequence[Pod] = (),
+        emptying: bool = True,
+    ) -> None:
+        """`then`: pending pods that are to find their nodes at the end."""
         self._cluster, self._problem = cluster, problem
         self._left: dict[str, tuple[str, str]] = {
             uid: (info.pod.key, problem.names[row]) for uid, (info, row) in moves.items()
@@ -47,12 +58,15 @@ class Planning:
         self._closed: set[str] = set()
         """Nodes that are cordoned by this plan."""
         self._number = 0
+        self._then = then
         self._why = ""
         targets = {problem.names[row] for _, row in moves.values()}
         sources = {info.node_name for info, _ in moves.values()}
         staying = self._staying(moves)
         self._empties = sorted(
-            name for name in sources - targets - staying if not problem.forced[self._row(name)]
+            name
+            for name in (sources - targets - staying if emptying else ())
+            if not problem.forced[self._row(name)]
         )
 
     def _staying(self, moves: Moves) -> set[str]:
@@ -85,6 +99,7 @@ class Planning:
             complete = not self._left
             emptied = [name for name in self._empties if not self._inhabited(name)]
             self._uncordon(sorted(self._closed - set(emptied)))
+            complete = complete and self._place_rest()
         return Plan(
             steps=tuple(self._steps),
             moves=sum(step.do == "evict" for step in self._steps),
@@ -92,6 +107,16 @@ class Planning:
             complete=complete,
             why_not="" if complete else self._why,
         )
+
+    def _place_rest(self) -> bool:
+        """See pending pods placed, now that there is room."""
+        for pod in self._then:
+            decision = self._trial.fill(pod)
+            if not decision.placed:
+                self._why = f"{pod.key} is still not placed by the scheduler: {decision.message}"
+                return False
+            self._steps.append(Step(do="place", pod=pod.key, target=decision.node_name))
+        return True
 
     def _pass(self) -> bool:
         """Try every move once; True if any worked."""
