@@ -331,6 +331,7 @@ async def test_two_thousand_pods_through_random_faults(world):
         config = world.config(server=proxy.url)
         scheduler = world.scheduler(config=config)
         for turn in range(6):
+            await proxy.used_by(8)
             await asyncio.sleep(draw.uniform(0.5, 2.0))
             proxy.cut(0.3)
             names = await replace_some(world, draw, names, turn)

@@ -315,6 +315,12 @@ class UnreliableProxy:
         """The address to give to a scheduler."""
         return f"{self._scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    async def used_by(self, connections: int) -> None:
+        """Wait until that many connections are open: a fault needs something to break."""
+        async with asyncio.timeout(2 * PATIENCE):
+            while len(self._tasks) < connections:
+                await asyncio.sleep(0.05)
+
     def cut(self, share: float) -> None:
         """Break some of the open connections now."""
         for task in list(self._tasks):
