@@ -38,7 +38,7 @@ import msgspec
 
 from bayplan.api import yaml
 from bayplan.client import ApiError, Client, Resource, connect, load_kubeconfig
-from bayplan.client.resources import EVENTS, NAMESPACES, NODES, PODS
+from bayplan.client.resources import EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, SERVICES
 from bayplan.testing.servers import Process, ServedCluster, kube_assets, start_embedded, start_kube
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -51,6 +51,8 @@ _GOALS = {  # the design's table: pods/s at least so many times, CPU at most one
     "anti-affinity": (6, 10),
     "hard-spread": (6, 10),
     "soft-spread": (5, 8),
+    "owned": (5, 6),
+    "unique": (5, 6),
 }
 
 
@@ -76,7 +78,11 @@ WORKLOADS: dict[str, tuple[int, dict[str, Any]]] = {
     "anti-affinity": (3_000, _near("podAntiAffinity", HOST)),
     "hard-spread": (3_000, _spread("DoNotSchedule")),
     "soft-spread": (3_000, _spread("ScheduleAnyway")),
+    "owned": (3_000, {}),
+    "unique": (3_000, {}),
 }
+SETS = 50
+"""ReplicaSets, each behind a Service, that own the pods of the workload `owned`."""
 
 
 def make_node(n: int) -> dict[str, Any]:
@@ -90,6 +96,35 @@ def make_node(n: int) -> dict[str, Any]:
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
+
+
+def make_set(n: int) -> dict[str, Any]:
+    """A ReplicaSet that asks for nothing; no controller runs."""
+    labels = {"app": f"set-{n}"}
+    container = {"name": "c", "image": "pause:3.10"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": f"set-{n}"}, "spec": spec}
+
+
+def make_service(n: int) -> dict[str, Any]:
+    """A Service in front of a ReplicaSet."""
+    spec = {"selector": {"app": f"set-{n}"}, "ports": [{"port": 80}]}
+    return {"metadata": {"name": f"set-{n}"}, "spec": spec}
+
+
+def pod_of(workload: str, n: int, owners: list[str]) -> dict[str, Any]:
+    """A pod of a workload; `owners` are the uids of its sets, if it has any."""
+    body = make_pod(n, WORKLOADS[workload][1])
+    if workload == "unique":
+        body["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = f"pod-{n}"
+    if owners:
+        number = n % len(owners)
+        name = f"set-{number}"
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": True}
+        body["metadata"]["labels"]["app"] = name
+        body["metadata"]["ownerReferences"] = [{**owner, "uid": owners[number]}]
+    return body
 
 
 def make_pod(n: int, spec: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +232,12 @@ class Bench:
         await self.client.create(NAMESPACES, {"metadata": {"name": name}})
         return name
 
+    async def sets(self, namespace: str) -> list[str]:
+        """Make the owners of a run's pods and the Services in front of them; their uids."""
+        await create_all(self.client, SERVICES, map(make_service, range(SETS)), namespace)
+        made = [await self.client.create(REPLICA_SETS, make_set(n), namespace) for n in range(SETS)]
+        return [json.loads(item)["metadata"]["uid"] for item in made]
+
     def scheduler(self, name: str) -> Process:
         """Start a scheduler."""
         config = self.cluster.folder / "bench-ksc.yaml"
@@ -218,10 +259,10 @@ class Bench:
 
     async def throughput(self, workload: str, name: str) -> dict[str, Any]:
         """Place one workload with one scheduler."""
-        count, spec = WORKLOADS[workload]
-        count = self.options.pods or count
+        count = self.options.pods or WORKLOADS[workload][0]
         namespace = await self.namespace()
-        bodies = (make_pod(n, spec) for n in range(count))
+        owners = await self.sets(namespace) if workload == "owned" else []
+        bodies = (pod_of(workload, n, owners) for n in range(count))
         await create_all(self.client, PODS, bodies, namespace)
         times: list[float] = []
         cpu_at_first: list[float] = []

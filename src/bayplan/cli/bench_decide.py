@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 GI = 1 << 30
 MI = 1 << 20
 NOW = 1.8e9
+STEP_PODS, STEP_SECONDS = 64, 0.01
+"""What the live scheduler allows one step of its loop."""
 
 
 def make_pods(workload: str, count: int) -> list[Pod]:
@@ -127,6 +129,45 @@ def run(nodes: int, pods: int, placed: int, workload: str, records: bool = True)
     }
 
 
+def run_loop(nodes: int, pods: int, workload: str) -> dict[str, Any]:
+    """Drive the live scheduler's loop, and measure how long one of its steps takes."""
+    from bayplan.api import Node, convert
+    from bayplan.config import default_config
+    from bayplan.engine.loop import Scheduler
+    from bayplan.engine.loop.timing import Timing
+    from bayplan.plugins import in_tree_registry
+
+    clock = time.thread_time
+    timing = Timing(clock, lambda what, labels, seconds: None)
+    scheduler = Scheduler(default_config(), in_tree_registry(), now=NOW, timing=timing)
+    for number in range(nodes):
+        scheduler.put(convert(Node, node(number, workload)), NOW)
+    prepare(scheduler.engine, nodes, workload)
+    for pod in make_pods(workload, pods):
+        scheduler.put(pod, NOW)
+    gc.collect()
+    gc.freeze()
+    held: list[float] = []
+    begun = clock()
+    while scheduler.ready:
+        start = clock()
+        scheduler.step(NOW, limit=STEP_PODS, until=start + STEP_SECONDS)
+        held.append(clock() - start)
+    seconds = clock() - begun
+    gc.unfreeze()
+    held.sort()
+    return {
+        "workload": workload,
+        "nodes": nodes,
+        "pods": pods,
+        "steps": len(held),
+        "pods_per_s": round(pods / seconds, 1),
+        "step_p50_ms": round(1000 * held[len(held) // 2], 2),
+        "step_p999_ms": round(1000 * held[-1 - len(held) // 1000], 2),
+        "step_max_ms": round(1000 * held[-1], 2),
+    }
+
+
 def _before(engine: Engine, nodes: int, pods: int, workload: str) -> Callable[[], None]:
     """What happens before each pod, made ready before the clock starts."""
     if workload != "node-churn":
@@ -205,11 +246,19 @@ def line(result: dict[str, Any]) -> str:
     help="What kind of pods; all runs every one and the larger sizes.",
 )
 @click.option("--records/--no-records", default=True, help="Leave a decision record per attempt.")
+@click.option("--loop", is_flag=True, help="Measure how long steps of the live loop take instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    nodes: int, pods: int, placed: int, workload: str, records: bool, as_json: bool
+    nodes: int, pods: int, placed: int, workload: str, records: bool, loop: bool, as_json: bool
 ) -> None:
-    """Measure how many pods a second the engine decides."""
+    """Measure how many pods a second the engine decides, or how long a step of its loop takes."""
+    if loop:
+        for name in WORKLOADS if workload == "all" else [workload]:
+            held = run_loop(nodes, min(pods, 20) if name in FEW else pods, name)
+            text = "{workload:<19} {pods:>6} pods in {steps:>5} steps, held {step_p50_ms} ms p50, "
+            text += "{step_p999_ms} ms p99.9, {step_max_ms} ms at most"
+            click.echo(json.dumps(held) if as_json else text.format(**held))
+        return
     if workload == "all":
         for result in suite():
             click.echo(json.dumps(result) if as_json else line(result))

@@ -231,6 +231,19 @@ class PodInfos:
         self._by_container = by_container
         self._traits: dict[bytes, tuple[bytes, PodTraits]] = {}
         self._limit = limit
+        self._known: dict[str, PodInfo] = {}
+        """Pods by uid that were asked for again and again, such as those that wait."""
+
+    def known(self, pod: Pod) -> PodInfo:
+        """Like `make`, but worked out once for one object; do not place the result."""
+        uid = pod.metadata.uid
+        info = self._known.get(uid)
+        if info is None or info.pod is not pod:
+            info = self.make(pod)
+            if len(self._known) >= min(self._limit, 8192):
+                self._known.clear()
+            self._known[uid] = info
+        return info
 
     def make(self, pod: Pod, node_name: str = "") -> PodInfo:
         """Work out a pod; `node_name` overrides `spec.nodeName` for assumed pods."""

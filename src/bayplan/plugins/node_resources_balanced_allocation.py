@@ -70,16 +70,10 @@ class NodeResourcesBalancedAllocation:
             return np.full(nodes.count, 75, dtype=np.int64)
         offered = np.array([nodes.allocatable(resource) for resource, _ in wanted])  # (R, N)
         if np.count_nonzero(offered) < offered.size:
-            return self._by_row(state, pod, nodes)
+            return _with_gaps(wanted, nodes, offered)
         used = np.array([nodes.requested(resource) for resource, _ in wanted])  # (R, N)
-        shares = np.empty((2, *used.shape))  # (before and after, R, N)
-        np.divide(used, offered, out=shares[0])
-        used += np.array([[amount] for _, amount in wanted], dtype=np.int64)
-        np.divide(used, offered, out=shares[1])
-        np.minimum(shares, 1.0, out=shares)
-        balance = _balance(shares)  # (2, N)
-        change: IntArray = balance[1] - balance[0]
-        return 50 + (50 + change) // 2
+        asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
+        return _change(used, asked, offered)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         wanted: Wanted = state.read(_WANTED)
@@ -94,10 +88,30 @@ class NodeResourcesBalancedAllocation:
                 after.append(min((used + amount) / offered, 1.0))
         return 50 + (50 + _balance_one(after) - _balance_one(before)) // 2
 
-    def _by_row(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        # Nodes that lack a resource have fewer fractions; such tables are rare and small.
-        scores = (self.score_node(state, pod, nodes.info(i)) for i in range(nodes.count))
-        return np.fromiter(scores, dtype=np.int64, count=nodes.count)
+
+def _with_gaps(wanted: Wanted, nodes: Nodes, offered: IntArray) -> IntArray:
+    """Nodes that lack a resource have fewer fractions: rows are taken by which they have."""
+    scores = np.empty(nodes.count, dtype=np.int64)
+    kinds, which = np.unique(offered != 0, axis=1, return_inverse=True)  # (R, kinds), (N,)
+    for kind in range(kinds.shape[1]):
+        rows = np.flatnonzero(which == kind)
+        some = [item for item, has in zip(wanted, kinds[:, kind].tolist(), strict=True) if has]
+        used = np.array([nodes.requested(resource)[rows] for resource, _ in some], dtype=np.int64)
+        asked = np.array([[amount] for _, amount in some], dtype=np.int64)
+        there = offered[:, rows][kinds[:, kind]]  # (those it has, rows)
+        scores[rows] = _change(used.reshape(there.shape), asked.reshape(-1, 1), there)
+    return scores
+
+
+def _change(used: IntArray, asked: IntArray, offered: IntArray) -> IntArray:
+    """The score of each row (N,), from use and offer (R, N) and what the pod asks (R, 1)."""
+    shares = np.empty((2, *used.shape))  # (before and after, R, N)
+    np.divide(used, offered, out=shares[0])
+    np.divide(used + asked, offered, out=shares[1])
+    np.minimum(shares, 1.0, out=shares)
+    balance = _balance(shares)  # (2, N)
+    change: IntArray = balance[1] - balance[0]
+    return 50 + (50 + change) // 2
 
 
 def _balance(shares: FloatArray) -> IntArray:

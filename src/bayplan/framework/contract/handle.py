@@ -88,7 +88,7 @@ class Handle:
         """A pod with all that scheduling works out about it once, from the state if it is there."""
         if state is not None and state.info is not None and state.info.pod is pod:
             return state.info
-        return self.infos.make(pod)
+        return self.infos.known(pod)
 
     def for_profile(self) -> Handle:
         """A handle that shares everything, for another profile."""
