@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from bayplan.api import Pod, quantity
 from bayplan.config import VolumeBindingArgs
 from bayplan.framework import (
@@ -21,6 +23,7 @@ from bayplan.framework import (
     Depends,
     Effects,
     Handle,
+    IntArray,
     NodeInfo,
     Nodes,
     PreBindPreFlightResult,
@@ -50,6 +53,7 @@ _OUTCOMES = tuple(
 """Outcome number `3 * bound + free`; 0 fits."""
 
 _DECISION = f"{NAME}/decision"
+_FEASIBLE = f"{NAME}/feasible"
 
 
 class VolumeBinding:
@@ -102,7 +106,18 @@ class VolumeBinding:
     def pre_score(
         self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
     ) -> Status | None:
-        return None if self._scores else SKIP
+        if not self._scores:
+            return SKIP
+        state.write(_FEASIBLE, feasible)
+        return None
+
+    def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
+        scores = np.zeros(nodes.count, dtype=np.int64)
+        if state.get(NAME, Claims) is not None:
+            feasible: BoolArray = state.read(_FEASIBLE)
+            for place in np.flatnonzero(nodes.pick(feasible)).tolist():
+                scores[place] = self.score_node(state, pod, nodes.info(place))
+        return scores
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         claims = state.get(NAME, Claims)
