@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bayplan.client import ClientError, Resource
@@ -81,3 +83,15 @@ async def test_every_kind_counts_from_the_first_quota_that_bounds_it() -> None:
     counted = {"resourcequotas": "1", "count/replicasets.apps": "1"}
     assert {**none, **counted, "secrets": "1"} == first
     assert {**none, **counted} == later
+
+
+@virtual
+async def test_creates_at_the_same_time_do_not_exceed_a_quota_together() -> None:
+    async with cluster(nodes=0) as made:
+        body = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+        await made.create(RESOURCE_QUOTAS, body)
+        await made.settle()
+        calls = [made.create(PODS, pod(f"p{number}")) for number in range(6)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert 4 == sum(isinstance(result, ClientError) for result in results)

@@ -15,9 +15,11 @@ from typing import Protocol
 
 from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
 from bayplan.apiserver.codec import Codec
+from bayplan.apiserver.containers import Containers
 from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.reader import CachedReader
+from bayplan.apiserver.turns import Turns
 from bayplan.apiserver.watchdog import Watchdog
 from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
 
@@ -64,6 +66,7 @@ class Backend:
         self._codecs: dict[tuple[str, str, str], Codec] = {}
         self.whole_cluster = False
         """Whether controllers and nodes run in this process, and so nobody else does."""
+        self.containers: Containers | None = None
         self._second = (0, "")
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)
@@ -73,6 +76,7 @@ class Backend:
         self.opened_watches = 0
         self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go
         self.reader = CachedReader(store, self.codec_of)
+        self.turns = Turns(self.reader)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
 
     def remember_encoded(self, size: int, limit: int) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.containers import NO_KUBELET, log_options, runner
 from bayplan.apiserver.definitions import RESOURCE, Definitions, is_definition
 from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
 from bayplan.apiserver.errors import ApiError, method_not_allowed, path_not_found
@@ -44,9 +47,6 @@ VERBS: dict[str, Handler] = {
 _WRITES = frozenset(("create", "delete", "deletecollection", "patch", "update"))
 # Subresources that read and write the object itself, through the ordinary verbs.
 _PARTS = frozenset(("status", "finalize", "ephemeralcontainers", "resize", "approval"))
-_NO_KUBELET = (
-    "this control plane has no kubelets: logs, exec, attach, port-forward and proxy do not work"
-)
 
 DEPRECATED = {
     "v1/ComponentStatus": "v1 ComponentStatus is deprecated in v1.19+",
@@ -118,7 +118,7 @@ class Dispatcher:
         sub = kind.subresources.get(name)
         if sub is None:
             if not kind.group and _needs_kubelet(kind.resource, name):
-                raise ApiError(503, "ServiceUnavailable", _NO_KUBELET)
+                raise await self._no_stream(request)
             raise path_not_found()
         if request.verb not in sub.verbs:
             raise method_not_allowed(request.verb, kind.group, kind.resource)
@@ -132,8 +132,24 @@ class Dispatcher:
             return await evict(self._backend, request)
         if name == "token":
             return await issue_token(self._backend, request, self._authenticator.tokens)
-        await get(self._backend, request)  # a 404 comes before what follows
-        raise ApiError(503, "ServiceUnavailable", _NO_KUBELET)
+        return await self._log(request)
+
+    async def _log(self, request: Request) -> Stream:
+        found = await get(self._backend, request)  # a 404 comes before what follows
+        pod = msgspec.json.decode(found.body)
+        options = log_options(request.query)
+        lines = runner(self._backend.containers, pod, request).log(pod, options)
+        return Stream(200, lines, b"text/plain")
+
+    async def _no_stream(self, request: Request) -> ApiError:
+        """Say why a request that wants a connection of its own, but asks in HTTP, gets none."""
+        if self._backend.containers is None:
+            return ApiError(503, "ServiceUnavailable", NO_KUBELET)
+        if request.subresource in ("exec", "attach"):
+            text = f"{request.subresource} is answered over websockets only, as kubectl 1.31 asks"
+        else:
+            text = f"{request.subresource} needs a real network, and these nodes are simulated"
+        return ApiError(501, "NotImplemented", text)
 
 
 def _elsewhere(request: Request) -> ApiError:

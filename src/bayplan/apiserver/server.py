@@ -59,6 +59,7 @@ from bayplan.apiserver.request import (
 )
 from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer
 from bayplan.apiserver.seats import Seats
+from bayplan.apiserver.streams import Streams
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.store import Full, Store, StoreError, Unavailable
 
@@ -122,6 +123,7 @@ class ApiServer:
         self.authenticator.add(self.admin_token, ADMIN)
         self._always_allow = not rbac
         self._dispatcher = Dispatcher(self.backend, self.authenticator)
+        self._streams = Streams(self._stream_request, self.backend)
         self._documents = Documents(self.backend, self.tokens)
         self.pages: dict[str, Page] = {}
         """What other parts of the process show below a path."""
@@ -156,8 +158,11 @@ class ApiServer:
         await self.backend.reader.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._streams.serve(scope, receive, send)
+            return
         if scope["type"] != "http":
-            await _other_protocol(scope, receive, send)
+            await _lifespan(receive, send)
             return
         connection = Connection(scope, receive, send)
         try:
@@ -206,6 +211,25 @@ class ApiServer:
         if not self._always_allow:
             demand(self.backend.authorizer, request)
         return await self._limited(connection, request)
+
+    def _stream_request(self, connection: Connection) -> Request:
+        """Return what a websocket asks for, if its user may. Raises ApiError."""
+        user = self._authenticate(connection, connection.path)
+        if connection.impersonation:
+            user = impersonate(self.backend.authorizer, user, connection.impersonation)
+        target = parse_path(connection.path)
+        kind = target and self.backend.registry.get(target.group, target.version, target.resource)
+        if target is None or kind is None:
+            raise path_not_found()
+        query = parse_query(connection.query) if connection.query else NO_QUERY
+        request = Request(
+            "get", kind, target.namespace, target.name, target.subresource, query=query, user=user
+        )
+        if not self._always_allow:
+            demand(self.backend.authorizer, request)
+            if request.subresource != "log":
+                demand(self.backend.authorizer, request, "create")
+        return request
 
     async def _limited(self, connection: Connection, request: Request) -> Answer | Stream:
         """Run a verb when its client has a seat; a watch needs one only while it opens."""
@@ -304,10 +328,8 @@ def _pretty(query: dict[str, str], user_agent: str) -> bool:
     return user_agent.startswith(_BROWSERS)
 
 
-async def _other_protocol(scope: Scope, receive: Receive, send: Send) -> None:
-    """Handle uvicorn's lifespan messages; refuse websockets."""
-    if scope["type"] != "lifespan":
-        return
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Answer uvicorn's lifespan messages."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

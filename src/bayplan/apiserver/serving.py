@@ -27,6 +27,7 @@ from bayplan.apiserver.edge import EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.streams import MAX_MESSAGE
 from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
 from bayplan.errors import CannotListen, ConfigError
@@ -225,7 +226,8 @@ def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | Non
         timeout_graceful_shutdown=1,
         date_header=False,
         server_header=False,
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
         http=EdgeProtocol,
     )
     config.load()

@@ -42,6 +42,7 @@ from bayplan.controllers.runtime import Kit, Worker, together
 
 MANAGER = "kubernetes.io/job-controller"
 BACKOFF_FIRST, BACKOFF_LAST = 10.0, 600.0
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _LIMIT = "Job has reached the specified backoff limit"
 _DEADLINE = "Job was active longer than specified deadline"
 _INDEXES = "Job has failed indexes"
@@ -297,7 +298,20 @@ def _pod(job: Object, indexes: list[int]) -> Json:
     metadata["annotations"] = {**metadata.get("annotations", {}), INDEX: index}
     metadata["labels"] = {**metadata["labels"], INDEX: index}
     body["spec"].setdefault("hostname", f"{job.metadata.name}-{index}")
+    for field in ("initContainers", "containers"):
+        if given := body["spec"].get(field):
+            body["spec"][field] = [_with_index(container) for container in given]
     return body
+
+
+def _with_index(container: Json) -> Json:
+    """Tell a container its index by a variable, unless it has one of that name."""
+    given: list[Json] = container.get("env") or []
+    if any(item.get("name") == INDEX_VARIABLE for item in given):
+        return container
+    path = f"metadata.labels['{INDEX}']"
+    variable = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    return {**container, "env": [*given, variable]}
 
 
 def _add(conditions: list[Json], type_: str, reason: str, message: str, now: str) -> list[Json]:

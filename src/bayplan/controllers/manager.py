@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import structlog
 
+from bayplan.apiserver.containers import Containers
+from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client, Informer
-from bayplan.client.asgi_transport import AsgiApp
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
@@ -30,6 +31,7 @@ from bayplan.controllers.ephemeral import EphemeralClaimController
 from bayplan.controllers.garbage import GarbageCollector
 from bayplan.controllers.job import JobController
 from bayplan.controllers.kubelet import Kubelet
+from bayplan.controllers.kubelet.answers import Answers
 from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.nodelifecycle import NodeLifecycleController
 from bayplan.controllers.objects import Json
@@ -110,7 +112,7 @@ def options_for(authority: bytes | None) -> Json:
 
 @asynccontextmanager
 async def beside(
-    app: AsgiApp, token: str, names: Sequence[str], options: Json | None = None
+    app: ApiServer, token: str, names: Sequence[str], options: Json | None = None
 ) -> AsyncIterator[None]:
     """Run controllers in the process of the API server itself, without sockets."""
     if not names:
@@ -118,7 +120,9 @@ async def beside(
         return
     client = Client(AsgiTransport(app, token=token))
     try:
-        async with ControllerManager(client, names, options=options).running():
+        manager = ControllerManager(client, names, options=options)
+        app.backend.containers = manager.containers()
+        async with manager.running():
             yield
     finally:
         await client.transport.close()
@@ -145,6 +149,11 @@ class ControllerManager:
         self.failures: dict[str, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._controllers = {name: CONTROLLERS[name](self.kit) for name in names}
+
+    def containers(self) -> Containers | None:
+        """Return who answers for the containers of simulated pods, if there are any."""
+        kubelet = self._controllers.get("kubelet")
+        return Answers(kubelet) if isinstance(kubelet, Kubelet) else None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ControllerManager]:

@@ -80,6 +80,7 @@ async def local_cluster(
                 _client(served), names, options=options_for(served.authority)
             )
             served.server.backend.whole_cluster = bool(names)
+            served.server.backend.containers = manager.containers()
             async with manager.running():
                 await scheduler.wait_synced()
                 tasks.append(asyncio.create_task(scheduler.run()))

@@ -40,8 +40,12 @@ async def create_object(
     for attempt in range(GENERATED_NAME_ATTEMPTS):
         pipeline.before_create(backend, request, obj)
         attrs.name = obj["metadata"]["name"]
-        pipeline.admit_valid(backend, attrs)
         try:
+            if backend.turns.needed(request.namespace):
+                async with backend.turns.taken(request.namespace):
+                    pipeline.admit_valid(backend, attrs)
+                    return await _store(backend, codec, request, obj)
+            pipeline.admit_valid(backend, attrs)
             return await _store(backend, codec, request, obj)
         except Conflict:
             name = obj["metadata"]["name"]

@@ -40,6 +40,7 @@ class Container:
         "_over",
         "_root",
         "_stamp",
+        "before",
         "ended",
         "files",
         "id",
@@ -76,6 +77,7 @@ class Container:
         self.retry = 0.0
         self.process: Process | None = None
         self.log: Log | None = None
+        self.before: Log | None = None  # of the run before this one
         self.files: Files | None = None
         self.variables: dict[str, str] = {}
         self.probes: dict[str, Probe] = {}
@@ -224,6 +226,7 @@ class Container:
         if self.state == "ended":
             self.last = self.terminated()
         self.restarts += 1
+        self.before = self.log
         self.retry = 0.0
 
     # -- status

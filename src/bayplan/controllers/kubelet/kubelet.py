@@ -136,6 +136,10 @@ class Kubelet:
             return wait if wait != FOREVER else None
         return await self._go_on(run, node)
 
+    def look(self, run: PodRun) -> None:
+        """Look at a pod again: somebody did something in it."""
+        self._worker.queue.add(run.pod.key)
+
     def _wall(self) -> float:
         return self._kit.clock() - _now()
 

@@ -1,0 +1,200 @@
+"""Websockets of exec, attach and logs, in the protocols that Kubernetes' clients speak.
+
+A message begins with the number of its channel: 0 input, 1 output, 2 errors, 3 how it ended, 4 the
+size of the terminal, 255 (v5) the end of a channel. `binary.k8s.io` and `base64.binary.k8s.io`,
+which logs use, have no channels. Whatever else asks for a websocket is refused in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.containers import container_of, log_options, runner
+from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.http import Connection
+from bayplan.apiserver.request import Request, flag
+from bayplan.apiserver.responses import error_answer
+from bayplan.apiserver.verbs.read import get
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+MAX_MESSAGE = 1 << 20
+MAX_INPUT = 4 << 20
+_STDIN, _ERROR, _CLOSE = 0, 3, 255
+_BEARER = "base64url.bearer.authorization.k8s.io."
+_CHANNELS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io", "")
+_PLAIN = ("binary.k8s.io", "base64.binary.k8s.io", "")
+_NO_FORWARD = "port-forward needs a real network, and these nodes are simulated"
+
+
+class Streams:
+    """Serves websockets; `ask` turns a connection into a permitted request."""
+
+    def __init__(self, ask: Callable[[Connection], Request], backend: Backend) -> None:
+        self._ask = ask
+        self._backend = backend
+
+    async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one websocket from its opening to its end."""
+        scope = {**scope, "method": "GET"}
+        connection = Connection(scope, receive, send)
+        offered = scope.get("subprotocols") or []
+        for word in offered:
+            if word.startswith(_BEARER):
+                token = _unpadded(word.removeprefix(_BEARER))
+                connection.headers.setdefault("authorization", f"Bearer {token}")
+        await receive()  # websocket.connect
+        try:
+            request = self._ask(connection)
+            known = _PLAIN if request.subresource == "log" else _CHANNELS
+            protocol = next((word for word in known if word in (offered or [""])), None)
+            if request.subresource not in ("exec", "attach", "log") or protocol is None:
+                raise _refused(request, offered)
+            found = await get(self._backend, request)
+            pod = msgspec.json.decode(found.body)
+            runner(self._backend.containers, pod, request)
+            container_of(pod, request.query.get("container", ""))
+        except ApiError as error:
+            await _refuse(send, error)
+            return
+        await send({"type": "websocket.accept", "subprotocol": protocol or None})
+        talk = _Talk(receive, send, protocol)
+        with suppress(ConnectionError, RuntimeError):  # the client went away
+            await self._answer(request, pod, connection, talk)
+
+    async def _answer(
+        self, request: Request, pod: dict[str, Any], connection: Connection, talk: _Talk
+    ) -> None:
+        containers = self._backend.containers
+        assert containers is not None
+        name = request.query.get("container", "")
+        try:
+            if request.subresource == "log":
+                work = self._copy(containers.log(pod, log_options(request.query)), talk.plain)
+            elif request.subresource == "attach":
+                work = self._copy(containers.attach(pod, name), lambda data: talk.write(1, data))
+            else:
+                query = parse_qsl(connection.query.decode("latin-1"))
+                command = [value for key, value in query if key == "command"]
+                given = talk.input if flag(request.query, "stdin") else None
+                work = containers.execute(pod, name, command, given, talk.write)
+            await talk.end(await talk.while_open(work))
+        except ApiError as error:
+            await talk.fail(error)
+
+    async def _copy(self, lines: Any, write: Callable[[bytes], Awaitable[None]]) -> int:
+        async for line in lines:
+            await write(line)
+        return 0
+
+
+class _Talk:
+    """One open websocket."""
+
+    def __init__(self, receive: Receive, send: Send, protocol: str) -> None:
+        self._receive = receive
+        self._send = send
+        self._protocol = protocol
+        self._input = bytearray()
+        self._complete = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    async def while_open(self, work: Awaitable[int]) -> int:
+        """Work until it is done or the client has gone."""
+        task = asyncio.ensure_future(work)
+        reading = asyncio.ensure_future(self._read())
+        leaving = asyncio.ensure_future(self._gone.wait())
+        try:
+            await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ConnectionError("the client went away")
+            return task.result()
+        finally:
+            for one in (task, reading, leaving):
+                one.cancel()
+            await asyncio.gather(task, reading, leaving, return_exceptions=True)
+
+    async def _read(self) -> None:
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                self._complete.set()
+                self._gone.set()
+                return
+            data = message.get("bytes") or (message.get("text") or "").encode()
+            if data[:1] == bytes([_STDIN]) and len(self._input) + len(data) <= MAX_INPUT:
+                self._input += data[1:]
+                if b"\x04" in data:
+                    self._complete.set()
+            elif data[:2] == bytes([_CLOSE, _STDIN]):
+                self._complete.set()
+
+    async def input(self) -> bytes:
+        """Return all that the client sends as input."""
+        await self._complete.wait()
+        return bytes(self._input)
+
+    async def write(self, channel: int, data: bytes) -> None:
+        await self._send({"type": "websocket.send", "bytes": bytes([channel]) + data})
+
+    async def plain(self, data: bytes) -> None:
+        if self._protocol == "base64.binary.k8s.io":
+            text = base64.b64encode(data).decode()
+            await self._send({"type": "websocket.send", "text": text})
+        else:
+            await self._send({"type": "websocket.send", "bytes": data})
+
+    async def end(self, code: int) -> None:
+        """Say how it ended, in the protocols that have words for that, and close."""
+        if self._protocol.startswith(("v4", "v5")):
+            status: dict[str, Any] = {"metadata": {}, "status": "Success"}
+            if code:
+                status = {
+                    "metadata": {},
+                    "status": "Failure",
+                    "message": f"command terminated with non-zero exit code: exit status {code}",
+                    "reason": "NonZeroExitCode",
+                    "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+                }
+            await self.write(_ERROR, msgspec.json.encode(status))
+        await self._send({"type": "websocket.close", "code": 1000})
+
+    async def fail(self, error: ApiError) -> None:
+        if self._protocol in _CHANNELS:
+            await self.write(_ERROR, error_answer(error).body)
+        await self._send({"type": "websocket.close", "code": 1000})
+
+
+def _refused(request: Request, offered: list[str]) -> ApiError:
+    if request.subresource == "portforward":
+        return ApiError(501, "NotImplemented", _NO_FORWARD)
+    words = ", ".join(word for word in offered if not word.startswith(_BEARER)) or "none"
+    what = request.subresource or request.kind.resource
+    return ApiError(400, "BadRequest", f"{what} is not served over a websocket that speaks {words}")
+
+
+async def _refuse(send: Send, error: ApiError) -> None:
+    answer = error_answer(error)
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", str(len(answer.body)).encode()),
+    ]
+    start = "websocket.http.response.start"
+    await send({"type": start, "status": answer.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body})
+
+
+def _unpadded(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except ValueError:
+        return ""

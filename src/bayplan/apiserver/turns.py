@@ -1,0 +1,39 @@
+"""Turns in namespaces with quotas: what one create counts, the next one must find stored.
+
+Admission counts stored objects and the store writes later, so creates at the same time would all
+find room for themselves. In a namespace with a quota they go one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bayplan.apiserver.reader import CachedReader
+
+
+class Turns:
+    """One lock for each namespace in which creates have to wait for each other."""
+
+    def __init__(self, reader: CachedReader) -> None:
+        self._reader = reader
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def needed(self, namespace: str) -> bool:
+        return bool(namespace) and any(self._reader.list("", "resourcequotas", namespace))
+
+    @asynccontextmanager
+    async def taken(self, namespace: str) -> AsyncIterator[None]:
+        """Wait for this request's turn, and hold it while the block runs."""
+        lock, users = self._locks.get(namespace) or (asyncio.Lock(), 0)
+        self._locks[namespace] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[namespace]
+            if users == 1:
+                del self._locks[namespace]
+            else:
+                self._locks[namespace] = (lock, users - 1)
