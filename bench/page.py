@@ -126,7 +126,20 @@ class Browser:
         """Return the script's memory in MB after a collection, and the number of elements."""
         self.cdp.send("HeapProfiler.collectGarbage")
         found = {m["name"]: m["value"] for m in self.cdp.send("Performance.getMetrics")["metrics"]}
-        return {"heap": found["JSHeapUsedSize"] / 1e6, "elements": found["Nodes"]}
+        usage = self.cdp.send("Runtime.getHeapUsage")
+        return {
+            "heap": found["JSHeapUsedSize"] / 1e6,
+            "arrays": usage.get("backingStorageSize", 0) / 1e6,
+            "embedder": usage.get("embedderHeapUsedSize", 0) / 1e6,
+            "elements": found["Nodes"],
+        }
+
+    def under_pressure(self) -> float:
+        """Return the renderer's memory once the browser gave back what it kept for later."""
+        self.cdp.send("Memory.simulatePressureNotification", {"level": "critical"})
+        self.page.wait_for_timeout(3000)
+        self.heap()
+        return self.tab()
 
     def tab(self) -> float:
         """Return the private memory of the renderer in MB."""
@@ -226,6 +239,7 @@ def churn(tab: Browser, pipe: Connection, minutes: float) -> dict[str, Any]:
         samples.append({**tab.heap(), "tab": tab.tab(), "server": server})
     span = time.monotonic() - begin
     return {
+        "tab_under_pressure": round(tab.under_pressure(), 1),
         "changes_per_second": round((changes - done) / span, 1),
         "server_percent_of_core": round(100 * (now - cpu) / span, 2),
         "samples": [{k: round(v, 1) for k, v in sample.items()} for sample in samples],

@@ -85,7 +85,7 @@ def large():
 @pytest.fixture(scope="module")
 def story():
     path = runs.find("09-drain")
-    variants = [runs.Variant("", None, None, ""), runs.Variant("seed 7", 7, None, "seed 7")]
+    variants = [runs.Variant(""), runs.Variant("seed 7", "seed 7", 7)]
     # Playwright keeps a loop running in this thread; virtual time needs one of its own.
     with ThreadPoolExecutor(1) as aside:
         found = aside.submit(runs.played, path, variants).result()

@@ -4,9 +4,11 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from bayplan.page.board import PODS, Board
-from bayplan.page.rows import GHOST, NODE_FIELDS, PLACE, POD_FIELDS, UNSCHEDULABLE
+from bayplan.api import Condition
+from bayplan.page.board import POD_FLAGS, PODS, Board
+from bayplan.page.rows import DISRUPTED, GHOST, NODE_FIELDS, PLACE, POD_FIELDS, UNSCHEDULABLE
 from bayplan.testing import make_node, make_pod
 
 FLAGS = NODE_FIELDS.index("flags")
@@ -124,3 +126,31 @@ def test_the_start_and_all_frames_make_the_present(seed, most):
     waiting = {slot for slot, row in enumerate(found.pods.rows) if row is not None and not row[2]}
     assert waiting == found.waiting
     assert PODS == 1
+
+
+def test_a_pod_that_is_evicted_and_gone_within_one_frame_is_told_as_both():
+    found = board()
+    pod = make_pod("a").node("n1").build()
+    found.put(pod)
+    found.frame()
+    target = Condition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
+    evicted = replace(pod, status=replace(pod.status, conditions=(target,)))
+    found.put(evicted)
+    found.delete(evicted)
+    frame = found.frame()
+
+    told = [row and int(row[POD_FLAGS]) & DISRUPTED for table, _, row in frame.changes if table]
+
+    assert told == [DISRUPTED, None]
+
+
+def test_an_eviction_that_was_told_is_not_told_again():
+    found = board()
+    target = Condition(type="DisruptionTarget", status="True")
+    pod = make_pod("a").node("n1").build()
+    evicted = replace(pod, status=replace(pod.status, conditions=(target,)))
+    found.put(evicted)
+    found.frame()
+    found.delete(evicted)
+
+    assert [row for table, _, row in found.frame().changes if table] == [None]

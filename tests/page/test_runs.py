@@ -1,17 +1,23 @@
 """Scenarios and recordings become stories whose every moment can be had again."""
 
 import asyncio
+import base64
+import json
+import re
+import zlib
 
 from bayplan.page import runs
-from bayplan.page.rows import BOUND, PLACE
+from bayplan.page.board import POD_FLAGS, PODS
+from bayplan.page.rows import BOUND, DISRUPTED, PLACE
 from bayplan.page.sources import Event, Story
+from bayplan.sim.load import load_scenario
 from bayplan.testing import make_node, make_pod
 
 
 def test_a_scenario_is_run_for_each_seed_and_every_moment_can_be_asked():
     path = runs.find("01-first-pod")
     found = runs.played(path, [
-        runs.Variant("", None, None, ""), runs.Variant("seed 7", 7, None, "seed 7"),
+        runs.Variant(""), runs.Variant("seed 7", "seed 7", 7),
     ])  # fmt: skip
 
     assert [run["name"] for run in found.about()["runs"]] == ["", "seed 7"]
@@ -24,6 +30,40 @@ def test_a_scenario_is_run_for_each_seed_and_every_moment_can_be_asked():
     assert not before.nodes
     assert after.nodes
     assert found.run("nobody") is None
+
+
+def test_a_scenario_is_compared_with_another_version():
+    path = runs.find("01-first-pod")
+    found = runs.played(path, [runs.Variant(""), runs.Variant("as 1.36", version="1.36")])
+    now = asyncio.run(found.cluster("", None))
+    older = asyncio.run(found.cluster("as 1.36", None))
+
+    assert now.settings.gates.version == "1.37"
+    assert older.settings.gates.version == "1.36"
+
+
+def test_the_evictions_of_a_drain_are_told():
+    board = runs.played(runs.find("09-drain"), [runs.Variant("")]).board
+    told = {
+        row[0]
+        for frame in board.frames
+        for table, _, row in frame.changes
+        if table == PODS and row is not None and int(row[POD_FLAGS]) & DISRUPTED
+    }
+
+    assert len(told) == 2
+
+
+def test_a_report_holds_the_runs_and_how_they_ended():
+    script = load_scenario(runs.find("01-first-pod"))
+    body = runs.report_of([script.run(faithful=True), script.run(seed=7, faithful=True)])
+    parts = dict(re.findall(r'data-part="([^"]*)"[^>]*>([^<]*)<', body))
+    head = json.loads(zlib.decompress(base64.b64decode(parts["cluster"]), 31).partition(b"\n")[0])
+
+    assert [run["outcome"]["seed"] for run in head["runs"]] == [0, 7]
+    assert all(run["outcome"]["ok"] for run in head["runs"])
+    assert head["runs"][0]["outcome"]["checks"]
+    assert {"history ", f"history {head['runs'][1]['name']}"} <= set(parts)
 
 
 def test_a_story_forgets_nothing_however_long():

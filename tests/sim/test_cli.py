@@ -1,7 +1,9 @@
 """`bayplan scenario`, its reports, and the pytest plugin."""
 
+import base64
 import json
 import re
+import zlib
 from importlib.metadata import entry_points
 from pathlib import Path
 from xml.etree import ElementTree
@@ -87,14 +89,16 @@ def test_html_is_one_file_that_needs_nothing_else(files, tmp_path):
     result = invoke("run", files["bad"], "-o", "html", "--out", str(out))
 
     page = out.read_text()
+    parts = dict(re.findall(r'data-part="([^"]*)"[^>]*>([^<]*)<', page))
+    told = {name: zlib.decompress(base64.b64decode(body), 31) for name, body in parts.items()}
+    head = json.loads(told["cluster"].partition(b"\n")[0])
     assert 1 == result.exit_code
     assert not re.search(r"(src|href)=|@import|url\(", page)
     assert "bad &lt;one&gt;" in page
-    assert "0/2 nodes are available: 2 Insufficient cpu" in page
-    data = json.loads(re.search(r'application/json">(.*?)</script>', page, re.S).group(1))
-    assert 4 == len(data["pods"])
-    assert data["queues"]
-    assert {"node-0", "node-1"} == set(data["used"])
+    assert b"0/2 nodes are available: 2 Insufficient cpu" in told["cluster"]
+    assert not head["runs"][0]["outcome"]["ok"]
+    assert {"node-0", "node-1"} == set(head["nodes"]["columns"]["name"].split("\n"))
+    assert json.loads(told["history "].partition(b"\n")[0])["frames"]
 
 
 def test_a_config_file_changes_the_scheduler(files, tmp_path):

@@ -78,7 +78,7 @@ def run(
                 result = script.run(
                     seed=seed,
                     config=given,
-                    faithful=faithful,
+                    faithful=faithful or output == "html",  # the page shows whole objects
                     real_time=real_time,
                     limit=most,
                     echo=_say if real_time else _progress,
@@ -151,7 +151,7 @@ def _text(result: Result, timeline: str) -> str:
 def _write(
     scripts: list[Script], results: list[Result], output: str, out: Path | None, timeline: str
 ) -> None:
-    from bayplan.sim.report import data, html, junit
+    from bayplan.sim.report import data, junit
 
     if output == "json":
         statuses = [getattr(script.player, "status", None) for script in scripts]
@@ -160,7 +160,9 @@ def _write(
     elif output == "junit":
         body = junit.encode(results)
     elif output == "html":
-        body = html.page(results)
+        from bayplan.page.runs import report_of
+
+        body = report_of(results)
     else:
         body = "\n".join(_text(result, timeline) for result in results) + "\n"
     if out is None:

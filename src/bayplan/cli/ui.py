@@ -23,6 +23,8 @@ DEFAULT = "127.0.0.1:0"
 @click.option("--compare-seed", type=int, multiple=True, help="Run again with this seed, too.")
 @click.option("--compare-config", multiple=True, metavar="FILE",
               help="Run again with this configuration, too.")  # fmt: skip
+@click.option("--compare-version", multiple=True, metavar="VERSION",
+              help="Run again deciding as this version of Kubernetes, too, e.g. 1.36.")  # fmt: skip
 @click.option("--bind", "address", default=DEFAULT, show_default=True, metavar="HOST:PORT",
               help="Where to serve; loopback only, port 0 takes a free one.")  # fmt: skip
 @click.option("--open/--no-open", "browse", default=False, help="Open a browser.")
@@ -38,6 +40,7 @@ def command(
     seed: int | None,
     compare_seed: tuple[int, ...],
     compare_config: tuple[str, ...],
+    compare_version: tuple[str, ...],
     address: str,
     browse: bool,
 ) -> None:
@@ -53,7 +56,8 @@ def command(
     host, port = bind_address(address)
     source: Source | None = None
     if story:
-        source = _story(story, config, seed, compare_seed, compare_config)
+        first = (config, seed, emulated_version)
+        source = _story(story, first, compare_seed, compare_config, compare_version)
     elif sources:
         source = Picture(
             load_cluster(sources, kubeconfig, context, namespace, config, plugins, emulated_version)
@@ -63,7 +67,11 @@ def command(
 
 
 def _story(
-    name: str, config: str, seed: int | None, seeds: tuple[int, ...], configs: tuple[str, ...]
+    name: str,
+    first: tuple[str, int | None, str],
+    seeds: tuple[int, ...],
+    configs: tuple[str, ...],
+    versions: tuple[str, ...],
 ) -> Source:
     from bayplan.config import load_file
     from bayplan.errors import ConfigError
@@ -77,11 +85,15 @@ def _story(
         )
     if path.suffix == ".jsonl":
         return recorded(path)
+    config, seed, version = first
     given = load_file(config).config if config else None
-    first = Variant("", seed, given, "")
-    more = [Variant(f"seed {number}", number, given, f"seed {number}") for number in seeds]
-    more += [Variant(file, seed, load_file(file).config, f"with {file}") for file in configs]
-    return played(path, [first, *more])
+    variants = [Variant("", "", seed, given, version)]
+    variants += [Variant(f"seed {n}", f"seed {n}", n, given, version) for n in seeds]
+    variants += [
+        Variant(file, f"with {file}", seed, load_file(file).config, version) for file in configs
+    ]
+    variants += [Variant(f"as {v}", f"as {v}", seed, given, v) for v in versions]
+    return played(path, variants)
 
 
 async def _serve(

@@ -16,6 +16,7 @@ import msgspec
 from bayplan.api import Node, Object, Pod
 from bayplan.page.rows import (
     BOUND,
+    DISRUPTED,
     FINISHED,
     GHOST,
     NODE,
@@ -24,6 +25,7 @@ from bayplan.page.rows import (
     POD_FIELDS,
     Row,
     Texts,
+    disrupted,
     ghost_row,
     node_row,
     pod_row,
@@ -35,6 +37,7 @@ MOST_TEXTS = 200_000
 NODE_FLAGS = NODE_FIELDS.index("flags")
 NAMESPACE = POD_FIELDS.index("namespace")
 NOMINATED = POD_FIELDS.index("nominated")
+POD_FLAGS = POD_FIELDS.index("flags")
 
 Change = tuple[int, int, Row | None]
 
@@ -88,6 +91,8 @@ class Board:
         self._on_node: dict[int, int] = {}
         """How many pods speak of a node, by its slot: such a node must stay known."""
         self._changed: dict[tuple[int, int], Row | None] = {}
+        self._evicted: list[Change] = []
+        """Pods that were evicted and gone before a frame could tell the first."""
         self._told = 1
         self.number = 0
         self.epoch = 0
@@ -117,6 +122,7 @@ class Board:
         if isinstance(item, Pod):
             slot = self.pods.slots.get(item.key)
             if slot is not None:
+                self._note_eviction(slot, item)
                 self._release(self.pods.rows[slot])
                 self.waiting.discard(slot)
                 self.pods.remove(item.key)
@@ -127,6 +133,14 @@ class Board:
                 self._set(NODES, slot, ghost_row(item.name))
             else:
                 self._remove_node(item.name, slot)
+
+    def _note_eviction(self, slot: int, pod: Pod) -> None:
+        row = self.pods.rows[slot]
+        known = (PODS, slot) not in self._changed and row and int(row[POD_FLAGS]) & DISRUPTED
+        if row is not None and disrupted(pod) and not known:
+            flags = int(row[POD_FLAGS]) | DISRUPTED
+            told = (*row[:POD_FLAGS], flags, *row[POD_FLAGS + 1 :])
+            self._evicted.append((PODS, slot, told))
 
     def key_of(self, slot: int) -> str:
         """Return the namespace and name of the pod in a slot, "" if there is none."""
@@ -190,6 +204,7 @@ class Board:
     def begin(self) -> None:
         """Let the history start here: what is there now was there before."""
         self._changed.clear()
+        self._evicted.clear()
         self.frames.clear()
         self._kept = 0
         self._told = len(self.texts.all)
@@ -204,11 +219,13 @@ class Board:
             return None
         self.number += 1
         fresh = self.texts.all[self._told :]
-        changes = [(table, slot, row) for (table, slot), row in self._changed.items()]
+        changes = self._evicted
+        changes += [(table, slot, row) for (table, slot), row in self._changed.items()]
         changes.sort(key=lambda item: item[0])  # nodes before the pods that name them
         frame = Frame(self.number, self._clock(), (self._told, fresh), changes)
         self._told = len(self.texts.all)
         self._changed.clear()
+        self._evicted = []
         self.frames.append(frame)
         self._kept += len(changes)
         while self._kept > self._most and len(self.frames) > 1:

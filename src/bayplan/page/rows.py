@@ -109,6 +109,11 @@ def pod_row(pod: Pod, node: int, nominated: int, texts: Texts) -> Row:
     )
 
 
+def disrupted(pod: Pod) -> bool:
+    """Tell whether somebody else than its owner ends a pod."""
+    return any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
+
+
 def place_of(pod: Pod) -> tuple[int, str]:
     """Return where a pod waits, and why, as far as the object itself tells."""
     if pod.finished:

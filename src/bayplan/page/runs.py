@@ -1,7 +1,7 @@
 """Scenarios and recordings as stories: run in virtual time, or read as they were recorded.
 
-A recording is shown as it happened; a scenario is run first, once for each seed or configuration
-that is to be compared.
+A recording is shown as it happened; a scenario is run first, once for each seed, configuration or
+version that is to be compared. Runs that are over become a report: the page, in one file.
 """
 
 from __future__ import annotations
@@ -9,27 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bayplan import inspect
+import msgspec
+from msgspec.structs import replace
+
 from bayplan.api import KINDS, Object, convert, decode
-from bayplan.config import KubeSchedulerConfiguration
+from bayplan.config import FeatureGates, KubeSchedulerConfiguration, default_config, parse_version
 from bayplan.errors import BayplanError, DecodeError
-from bayplan.page.sources import Event, Stories, Story
+from bayplan.inspect import Settings
+from bayplan.page.report import report
+from bayplan.page.sources import Event, Json, Stories, Story
+from bayplan.plugins import in_tree_registry
 from bayplan.sim.library import path_of
 from bayplan.sim.load import load_scenario
 from bayplan.sim.recording import EVENTS, load_recording
 from bayplan.sim.run import Result
+from bayplan.sim.script import Script
 from bayplan.sim.world import EPOCH
 
 ACTIONS = {name: action for action, name in EVENTS.items()}
 
 
-class Variant:
-    """One way to run a scenario."""
+class Variant(msgspec.Struct, frozen=True):
+    """One way to run a scenario; what is not given is as the file says."""
 
-    def __init__(
-        self, name: str, seed: int | None, config: KubeSchedulerConfiguration | None, title: str
-    ) -> None:
-        self.name, self.seed, self.config, self.title = name, seed, config, title
+    name: str
+    title: str = ""
+    seed: int | None = None
+    config: KubeSchedulerConfiguration | None = None
+    version: str = ""
+    """The version that the scheduler decides as."""
 
 
 def find(name: str) -> Path | None:
@@ -60,21 +68,53 @@ def played(path: Path, variants: Sequence[Variant]) -> Stories:
     stories = []
     for variant in variants:
         script = load_scenario(path)
+        if variant.version:
+            gates = FeatureGates(version=parse_version(variant.version))
+            config = script.settings.config or default_config(gates)
+            script.settings = replace(script.settings, gates=gates, config=config)
         # The fast lane keeps no objects; the page shows them.
         result = script.run(seed=variant.seed, config=variant.config, faithful=True)
-        settings = None
-        if variant.config is not None:
-            settings = inspect.Settings(variant.config)
+        settings = asked_as(script, variant.config)
         stories.append(story(result, variant.name, variant.title or script.name, settings))
     return Stories("scenario", stories)
 
 
+def asked_as(script: Script, config: KubeSchedulerConfiguration | None = None) -> Settings:
+    """Return the scheduler of a scenario, for questions about it."""
+    given = script.settings
+    return Settings(
+        config or given.config or default_config(given.gates),
+        given.gates,
+        given.registry or in_tree_registry(),
+        source=script.name,
+    )
+
+
 def story(
-    result: Result, name: str = "", title: str = "", settings: inspect.Settings | None = None
+    result: Result, name: str = "", title: str = "", settings: Settings | None = None
 ) -> Story:
-    """Return what happened in a run."""
+    """Return what happened in a run, and how it ended."""
+    outcome: Json = {
+        "ok": result.ok,
+        "seed": result.seed,
+        "hash": result.hash,
+        "checks": [[item.ok, item.line()[5:]] for item in result.outcomes],
+        "failures": result.failures,
+    }
     events = list(_events(result))
-    return Story(name, title or result.name, events, EPOCH + result.seconds, settings)
+    end = EPOCH + result.seconds
+    return Story(name, title or result.name, events, end, settings, outcome)
+
+
+def report_of(results: Sequence[Result]) -> str:
+    """Return the page of runs that are over; the first is shown, others can be compared with it."""
+    stories = [
+        story(result, f"{number} {result.name}" if number > 1 else "")
+        for number, result in enumerate(results, 1)
+    ]
+    source = Stories("scenario", stories)
+    histories = {item.name: item.board for item in stories}
+    return report(source.about(), source.board, at="#/time", histories=histories)
 
 
 def _events(result: Result) -> Iterator[Event]:

@@ -10,9 +10,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from bayplan.api import Object
 from bayplan.inspect import Cluster, Origin, Settings
 from bayplan.page.board import Board
+from bayplan.page.past import Past
 
 Json = dict[str, object]
 
@@ -55,8 +58,10 @@ class Story:
         events: Sequence[Event],
         end: float,
         settings: Settings | None = None,
+        outcome: Json | None = None,
     ) -> None:
-        self.name, self.title, self.settings = name, title, settings
+        """`outcome` says how a scenario ended: what was expected of it, and what failed."""
+        self.name, self.title, self.settings, self.outcome = name, title, settings, outcome
         self._events = events
         self._time = events[0].time if events else 0.0
         self.board = Board(lambda: self._time, most_changes=2 * len(events) + 1)
@@ -99,7 +104,10 @@ class Stories:
         self.board = self._first.board
 
     def about(self) -> Json:
-        runs = [{"name": story.name, "title": story.title} for story in self._stories.values()]
+        runs = [
+            {"name": story.name, "title": story.title, "outcome": story.outcome}
+            for story in self._stories.values()
+        ]
         return {"name": self._first.title, "kind": self._kind, "runs": runs}
 
     def run(self, name: str) -> Board | None:
@@ -153,6 +161,7 @@ class Living:
         self._name = name
         self._read = read
         self.board = Board(clock)
+        self.past = Past(clock)
 
     def about(self) -> Json:
         return {"name": self._name, "kind": "cluster", "runs": []}
@@ -161,4 +170,9 @@ class Living:
         return None if name else self.board
 
     async def cluster(self, run: str, moment: float | None) -> Cluster:
-        return await self._read()
+        now = await self._read()
+        if moment is None:
+            return now
+        origin = replace(now.origin, taken=moment)
+        objects = self.past.objects(now.objects, moment)
+        return Cluster(objects, origin=origin, settings=now.settings)

@@ -71,7 +71,8 @@ async def watching(
     board = source.board
 
     def changed(changes: Sequence[Change[Object]]) -> None:
-        for kind, item, _ in changes:
+        for kind, item, old in changes:
+            source.past.note(item, old)
             if kind == "DELETED":
                 board.delete(item)
             else:
@@ -95,6 +96,7 @@ async def watching(
                 "check the kubeconfig and that both may be listed"
             ) from None
         board.begin()
+        source.past.begin()
         yield source
     finally:
         for task in tasks:

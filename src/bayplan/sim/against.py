@@ -16,6 +16,7 @@ from bayplan.client import ApiError, Client, Resource, TransportError
 from bayplan.client.resources import EVENTS, NODES, PODS
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.faults import NoFaults
+from bayplan.sim.log import Entry
 from bayplan.sim.run import Result, Scenario, play
 from bayplan.sim.tracker import Tracker
 
@@ -139,12 +140,15 @@ async def play_on(
     loop = asyncio.get_running_loop()
     begin = loop.time()
     tracker = Tracker()
+    entries: list[Entry] = []
 
     def elapsed() -> float:
         return loop.time() - begin
 
     def see(time: float, action: str, resource: Resource, value: bytes) -> None:
         tracker.see(time, action, resource.plural, value)
+        if resource is not EVENTS:
+            entries.append(Entry(time, 0, action, f"core/{resource.plural}/", value))
 
     async with following(client, elapsed, see, (NODES, PODS, EVENTS)):
         before = set(tracker.pods)
@@ -161,4 +165,5 @@ async def play_on(
             placements={life.key: life.node for life in lives},
             tracker=tracker,
             lines=[],
+            entries=entries,
         )
