@@ -325,6 +325,35 @@ def test_a_priority_lets_a_pending_pod_in():
     assert cluster.what_if().still_pending == 1
 
 
+def test_a_smaller_request_lets_pending_pods_in():
+    objects = [*nodes(1), web(0, "node-0", cpu="3"), web(1, "", cpu="3"), replica_set(2)]
+    objects.append(web(0, "", name="bare", owner="", cpu="8"))
+    cluster = Cluster.from_objects(objects)
+    owner = cluster.what_if("request=rs/web=cpu=1")
+    bare = cluster.what_if("request=pod/bare-0=cpu=500m,memory=1Gi")
+
+    assert [s.pod for s in owner.starts] == ["default/web-1"]
+    assert [s.pod for s in bare.starts] == ["default/bare-0"]
+    assert bare.changes == ("request of pod/bare-0 to cpu=500m,memory=1Gi",)
+    assert cluster.what_if().still_pending == 2
+
+
+def test_a_larger_request_stops_a_rolling_update_that_finds_no_room():
+    cluster = Cluster.from_objects([*nodes(1), web(0, "node-0", cpu="1"), replica_set(1)])
+    found = cluster.what_if("request=rs/web=cpu=8")
+
+    assert found.ok
+    assert "stops at default/web-0" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["rs/web", "rs/web=cpu", "rs/web=cpu=much", "rs/web=cpu=-1", "web=cpu=1"]
+)
+def test_a_request_that_is_none_shows_how_it_is_written(text):
+    with pytest.raises(BadChange, match="cpu=500m,memory=1Gi"):
+        parse_change("request", text)
+
+
 def test_each_tells_which_nodes_can_go():
     pods = [web(0, "node-0", cpu="3"), web(1, "node-1", cpu="3"), web(2, "node-2", cpu="1")]
     found = each(Cluster.from_objects([*nodes(3), *pods]), "node")

@@ -15,6 +15,7 @@ from bayplan.page.report import report
 from bayplan.page.sources import Picture
 from bayplan.testing import make_node, make_pod
 from bayplan.testing.clusters import cluster_objects
+from tests.inspect.shapes import missing_driver
 from tests.page.test_serving import get, serving
 
 
@@ -51,6 +52,27 @@ async def test_asking_changes_nothing():
     await questions.what_if(Asked(["drain=n1"]))
 
     assert await questions.why("default/here") == first
+
+
+async def test_the_scheduler_is_changed_by_version_and_configuration():
+    questions = Questions(Picture(Cluster.from_objects(missing_driver())))
+    config = "profiles: [{schedulerName: default-scheduler, plugins: {multiPoint: {disabled: "
+    config += "[{name: NodeResourcesFit}]}}}]"
+    now = await questions.what_if(Asked(["version=1.37"]))
+    older = await questions.what_if(Asked(["version=1.36"]))
+    roomy = await Questions(source()).what_if(Asked([f"config={config}"]))
+
+    assert not now["answer"]["starts"]
+    assert [start["pod"] for start in older["answer"]["starts"]] == ["default/data"]
+    assert older["command"] == "bayplan whatif --emulated-version 1.36"
+    assert [start["pod"] for start in roomy["answer"]["starts"]] == ["default/large"]
+    assert roomy["command"] == "bayplan whatif --config scheduler.yaml"
+
+
+@pytest.mark.parametrize("change", ["config=profiles: 3", "config=- 1", "config={", "version=1.2"])
+async def test_a_scheduler_that_cannot_be_is_refused(change):
+    with pytest.raises(BayplanError):
+        await Questions(source()).what_if(Asked([change]))
 
 
 async def test_a_what_if_comes_with_its_command():

@@ -2,31 +2,38 @@
 
 Answers are those of `bayplan why` and `bayplan whatif`, on the cluster of the moment that is shown.
 The engine is asked in a thread, one question at a time. Changes that name files are refused: the
-page must not read from the machine.
+page must not read from the machine; another configuration is given as text.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bayplan.api import Pod
+from bayplan.api import Pod, yaml
+from bayplan.config import FeatureGates, default_config, from_data, parse_version
+from bayplan.config.types import API_VERSION, KIND
 from bayplan.errors import BayplanError, ConfigError
-from bayplan.inspect import Cluster, unbound
-from bayplan.inspect.whatif import parse_change, what_if
+from bayplan.inspect import Cluster, Settings, unbound
+from bayplan.inspect.whatif import AnyChange, parse_change, what_if
 from bayplan.inspect.why import why_pod
 from bayplan.page.app import packed, problem
 from bayplan.page.sources import Json, Source
 
 MOST_CHANGES = 20
 MAX_BODY = 64 * 1024
-VERBS = ("drain", "cordon", "uncordon", "remove", "add", "scale", "priority", "delete")
+VERBS = ("drain", "cordon", "uncordon", "remove", "add", "scale", "priority", "request", "delete")
+SCHEDULER = ("version", "config")
+"""What changes the scheduler instead of the cluster: `version=1.36`, `config=TEXT`."""
+CONFIG_FILE = "scheduler.yaml"
 
 T = TypeVar("T")
 
@@ -65,20 +72,24 @@ class Questions:
         """Return what would follow from changes, and the same as a command."""
         if not asked.changes or len(asked.changes) > MOST_CHANGES:
             raise ConfigError(f"give one to {MOST_CHANGES} changes")
-        changes = []
+        changes: list[AnyChange] = []
+        scheduler: dict[str, str] = {}
         for text in asked.changes:
             verb, _, value = text.partition("=")
-            if verb not in VERBS:
-                raise ConfigError(f'change "{text}": use one of {", ".join(VERBS)}')
-            changes.append(parse_change(verb, value))
+            if verb in SCHEDULER:
+                scheduler[verb] = value
+            elif verb in VERBS:
+                changes.append(parse_change(verb, value))
+            else:
+                raise ConfigError(f'change "{text}": use one of {", ".join(VERBS + SCHEDULER)}')
 
         def work(cluster: Cluster) -> Json:
-            found: Json = msgspec.to_builtins(what_if(cluster, changes))
+            other = changed_scheduler(cluster.settings, **scheduler) if scheduler else None
+            found: Json = msgspec.to_builtins(what_if(cluster, changes, settings=other))
             return found
 
         answer = await self._ask(asked.run, asked.time, work)
-        words = " ".join(f"--{verb} {_quoted(v)}" for verb, _, v in map(_cut, asked.changes))
-        return {"answer": answer, "command": f"bayplan whatif {words}"}
+        return {"answer": answer, "command": command(asked.changes)}
 
     async def _ask(self, run: str, moment: float | None, work: Callable[[Cluster], T]) -> T:
         async with self._lock:
@@ -145,11 +156,26 @@ def judged(cluster: Cluster, pod: Pod) -> Json:
         return {"plugins": [], "scored": [], "reasons": reasons, "rejected": rejected}
 
 
-def _cut(text: str) -> tuple[str, str, str]:
-    return text.partition("=")
+def changed_scheduler(settings: Settings, version: str = "", config: str = "") -> Settings:
+    """Return the scheduler as another version, or with another configuration."""
+    gates = FeatureGates(version=parse_version(version)) if version else settings.gates
+    if config:
+        document = yaml.load(config)
+        if not isinstance(document, dict):
+            raise ConfigError("the configuration must be a KubeSchedulerConfiguration in YAML")
+        found = from_data({"apiVersion": API_VERSION, "kind": KIND, **document}, gates)
+        return replace(settings, config=found, gates=gates, source=CONFIG_FILE)
+    plain = settings.config == default_config(settings.gates)
+    found = default_config(gates) if plain else settings.config
+    return replace(settings, config=found, gates=gates)
 
 
-def _quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
+def command(changes: list[str]) -> str:
+    """Return the same question as a command; a configuration is the file that one saves it in."""
+    flags = {"version": "emulated-version"}
+    words = []
+    for change in changes:
+        verb, _, value = change.partition("=")
+        value = CONFIG_FILE if verb == "config" else value
+        words.append(f"--{flags.get(verb, verb)} {shlex.quote(value)}")
+    return f"bayplan whatif {' '.join(words)}"

@@ -59,15 +59,16 @@ class Saving:
         try:
             if view == "pod":
                 return await self._why(unquote(rest), words)
-            change = words.get("change", "")
-            if not change and "do" in words and "node" in words:
-                change = f"{words['do']}={words['node']}"
-            if view == "what-if" and change:
-                asked = Asked(change.split("\n"))
-                return {f"what-if {change}": await self._questions.what_if(asked)}
+            if view == "what-if" and words.get("change"):
+                return await self._what_if(words)
         except BayplanError:  # the report then says that there is no answer
             return {}
         return {}
+
+    async def _what_if(self, words: dict[str, str]) -> dict[str, object]:
+        changes, run, moment = words["change"], words.get("run", ""), words.get("t", "")
+        asked = Asked(changes.split("\n\n"), run, float(moment) if moment else None)
+        return {f"what-if {run}|{moment}|{changes}": await self._questions.what_if(asked)}
 
     async def _why(self, pod: str, words: dict[str, str]) -> dict[str, object]:
         run, moment = words.get("run", ""), words.get("t", "")

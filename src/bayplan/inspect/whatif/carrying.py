@@ -15,7 +15,7 @@ from bayplan.inspect.objects import Budget, DaemonSet, Owner
 from bayplan.inspect.whatif import changes as c
 from bayplan.inspect.whatif.budgets import Budgets, PodCounter, is_healthy
 from bayplan.inspect.whatif.draining import Draining, cordoned
-from bayplan.inspect.whatif.making import daemon_pod, new_pod, with_priority
+from bayplan.inspect.whatif.making import daemon_pod, new_pod, with_priority, with_requests
 from bayplan.inspect.whatif.owners import Remake, ordinal, remake
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling
@@ -23,6 +23,7 @@ from bayplan.inspect.whatif.shapes import new_nodes
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+PODS = ("pod", "pods", "po")
 _NO_DAEMON = {"NodeAffinity", "NodeName", "TaintToleration", "NodeUnschedulable"}
 """Where one of these refuses, a daemon set does not want to run at all."""
 
@@ -50,6 +51,7 @@ class Carrying:
             c.Delete: self._delete,
             c.Scale: lambda change: self.scale(self.owner(change), change.replicas),
             c.Priority: self._prioritise,
+            c.Request: self._request,
         }
 
     def carry_out(self, change: c.AnyChange) -> None:
@@ -130,7 +132,7 @@ class Carrying:
 
     # -- owners ---------------------------------------------------------------------------------
 
-    def owner(self, change: c.Delete | c.Scale | c.Priority) -> Owner:
+    def owner(self, change: c.Delete | c.Scale | c.Priority | c.Request) -> Owner:
         where = change.namespace or self.cluster.origin.namespace
         for owner in self.owners.values():
             if owner.title == f"{change.kind}/{change.name}" and owner.namespace == where:
@@ -185,19 +187,31 @@ class Carrying:
         return "" if info is None else info.node_name
 
     def _delete(self, change: c.Delete) -> None:
-        if change.kind not in ("pod", "pods", "po"):
+        if change.kind not in PODS:
             owner = self.owner(change)
             for pod in self.pods_of(owner):
                 self.drop(pod)
             return
-        pod = self.cluster.pod(change.name, change.namespace)
-        end = self.settling.ends.get(pod.uid)
-        pod = pod if end is None else end.pod
+        pod = self._pod(change)
         info = self._info(pod)
         if info is not None and remake(pod) is not Remake.NEVER:
             self.settling.evict(info)  # its owner makes it again
         else:
             self.drop(pod)
+
+    def _pod(self, change: c.Delete | c.Request) -> Pod:
+        pod = self.cluster.pod(change.name, change.namespace)
+        end = self.settling.ends.get(pod.uid)
+        return pod if end is None else end.pod
+
+    def _request(self, change: c.Request) -> None:
+        def changed(pod: Pod) -> Pod:
+            return with_requests(pod, change.requests)
+
+        if change.kind in PODS:
+            self._made_again(self._pod(change), 0, changed, gone_first=True)
+        else:
+            self.roll(self.owner(change), changed)
 
     def _prioritise(self, change: c.Priority) -> None:
         owner = self.owner(change)
@@ -207,28 +221,37 @@ class Carrying:
     def roll(self, owner: Owner, changed: Callable[[Pod], Pod]) -> None:
         """Replace an owner's pods one by one: the new one first, but for stateful sets."""
         for number, pod in enumerate(self.pods_of(owner)):
-            fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{number}")
-            spec = replace(pod.spec, node_name="")
-            made = changed(Pod(metadata=fresh, spec=spec))
-            known = self.settling.known.get(pod.uid)
-            first = pod if known is None else known.first
-            info = self._info(pod)
-            if info is None:
-                self.settling.withdraw(pod.uid)
-            elif owner.KIND == "StatefulSet":
-                self.settling.drop(info)
-            waiting = self.settling.add(made, first)
-            self.settling.run()
-            if info is None or owner.KIND == "StatefulSet":
-                continue
-            if not waiting.node:
-                self.settling.withdraw(made.uid)
-                self.settling.settled_on(pod, info.node_name)
+            gone_first = owner.KIND == "StatefulSet"
+            problem = self._made_again(pod, number, changed, gone_first=gone_first)
+            if problem:
                 self.notes.append(
-                    f"the rolling update of {owner.title} stops at {pod.key}: {waiting.message}"
+                    f"the rolling update of {owner.title} stops at {pod.key}: {problem}"
                 )
                 return
+
+    def _made_again(
+        self, pod: Pod, number: int, changed: Callable[[Pod], Pod], *, gone_first: bool
+    ) -> str:
+        """Replace one pod; returns why it must stay as it is, "" if the new one took its place."""
+        fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{number}")
+        made = changed(Pod(metadata=fresh, spec=replace(pod.spec, node_name="")))
+        known = self.settling.known.get(pod.uid)
+        first = pod if known is None else known.first
+        info = self._info(pod)
+        if info is None:
+            self.settling.withdraw(pod.uid)
+        elif gone_first:
             self.settling.drop(info)
+        waiting = self.settling.add(made, first)
+        self.settling.run()
+        if info is None or gone_first:
+            return ""
+        if not waiting.node:
+            self.settling.withdraw(made.uid)
+            self.settling.settled_on(pod, info.node_name)
+            return waiting.message
+        self.settling.drop(info)
+        return ""
 
     def _apply(self, change: c.Apply) -> None:
         from bayplan.inspect.whatif.applying import apply_manifests

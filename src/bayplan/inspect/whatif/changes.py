@@ -10,6 +10,7 @@
 | `delete=KIND/NAME` | a pod or an owner with its pods |
 | `scale=deployment/web=30` | another number of replicas |
 | `priority=deployment/web=CLASS or number` | the pods are made again with that priority |
+| `request=deployment/web=cpu=500m,memory=1Gi` | the pods are made again with these requests |
 
 Changes are carried out in the order in which they are given. Parsing needs no cluster; what a name
 stands for is looked up when the change is carried out, and an unknown one is an error with the
@@ -23,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.quantity import QuantityError, nanos
 from bayplan.inspect.errors import InspectError
 
 
@@ -128,7 +130,18 @@ class Priority(OfOwner, frozen=True, kw_only=True):
         return f"priority of {self._what} to {self.priority}"
 
 
-AnyChange = Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority
+class Request(OfOwner, frozen=True, kw_only=True):
+    """Give all containers of an owner's pods, or of one pod, other requests."""
+
+    requests: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        amounts = ",".join(f"{name}={amount}" for name, amount in self.requests.items())
+        return f"request of {self._what} to {amounts}"
+
+
+AnyChange = Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority | Request
 
 _ADD = re.compile(r"^\s*(?:(\d+)\s*x\s*)?(?:like\s+(?:node\s+)?)?(\S.*?)\s*$")
 _EXAMPLES = {
@@ -136,6 +149,7 @@ _EXAMPLES = {
     "delete": "deployment/web or pod/web-0 (NAMESPACE/KIND/NAME for another namespace)",
     "scale": "deployment/web=30",
     "priority": "deployment/web=high-priority or deployment/web=1000",
+    "request": "deployment/web=cpu=500m,memory=1Gi or pod/web-0=cpu=2",
 }
 
 
@@ -160,6 +174,8 @@ def parse_change(verb: str, text: str) -> AnyChange:
         return _add(value)
     if verb == "delete":
         return Delete(**_named(verb, value))
+    if verb == "request":
+        return _request(value)
     if verb in ("scale", "priority"):
         return _assigned(verb, value)
     known = ", ".join((*_NODES, *_EXAMPLES, "apply"))
@@ -196,6 +212,21 @@ def _assigned(verb: str, value: str) -> Scale | Priority:
     if not given.isdigit() or int(given) > 1_000_000:
         raise BadChange(f'--scale {value}: "{given}" is not a number of replicas')
     return Scale(**named, replicas=int(given))
+
+
+def _request(value: str) -> Request:
+    target, _, given = value.partition("=")
+    amounts = dict(part.strip().partition("=")[::2] for part in given.split(","))
+    if not all(name and _is_amount(amount) for name, amount in amounts.items()):
+        raise BadChange(f"--request {value}: write --request {_EXAMPLES['request']}")
+    return Request(**_named("request", target), requests=amounts)
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return nanos(text) >= 0
+    except QuantityError:
+        return False
 
 
 def _named(verb: str, text: str) -> dict[str, str]:

@@ -6,10 +6,13 @@ the template is used where there is none, as the API server would admit it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from bayplan.api import (
     Affinity,
+    Container,
     LabelSelector,
     NodeAffinity,
     NodeSelector,
@@ -24,6 +27,7 @@ from bayplan.api import (
     Toleration,
     Volume,
 )
+from bayplan.api.quantity import nanos
 from bayplan.api.storage import Phase
 from bayplan.api.volumes import ClaimVolume
 from bayplan.api.workloads import SelectorSpec
@@ -143,3 +147,22 @@ def daemon_pod(pod: Pod, node: str, *, template: bool = False) -> Pod:
     )
     spec = replace(pod.spec, node_name="", affinity=affinity, tolerations=tolerations)
     return Pod(metadata=meta, spec=spec)
+
+
+def with_requests(pod: Pod, amounts: Mapping[str, str]) -> Pod:
+    """The pod with other requests for all its containers, as `kubectl set resources` writes them.
+
+    A limit below its request is raised to it, since nobody could create such a pod.
+    """
+    containers = tuple(_asking(container, amounts) for container in pod.spec.containers)
+    return replace(pod, spec=replace(pod.spec, containers=containers))
+
+
+def _asking(container: Container, amounts: Mapping[str, str]) -> Container:
+    old = container.resources
+    limits = {
+        name: amounts[name] if name in amounts and nanos(limit) < nanos(amounts[name]) else limit
+        for name, limit in old.limits.items()
+    }
+    asked = replace(old, requests={**old.requests, **amounts}, limits=limits)
+    return replace(container, resources=asked)

@@ -26,8 +26,8 @@ const LATER = {
 const MAKE = {
   map: () => new MapView(),
   queue: async () => new (await LATER.queue()).QueueView(),
-  pod: async () => new (await LATER.pod()).PodView(),
-  "what-if": async () => new (await LATER.whatIf()).WhatIfView(),
+  pod: async (store) => new (await LATER.pod()).PodView(store),
+  "what-if": async (store) => new (await LATER.whatIf()).WhatIfView(store),
   time: async (store) => new (await LATER.time()).TimeView(store),
 };
 

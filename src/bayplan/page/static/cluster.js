@@ -6,12 +6,13 @@
 /** @typedef {(string | number)[]} Row */
 /** @typedef {[number, number, Row | null]} Change table, slot, row */
 /** @typedef {{count: number, columns: Record<string, any>}} WireTable */
+/** @typedef {{ok: boolean, seed: number, hash: string, checks: [boolean, string][], failures: string[]}} Outcome how a scenario ended */
 /**
  * @typedef {object} WireCluster
  * @property {string} name
  * @property {string} kind
  * @property {boolean} live
- * @property {{name: string, title: string}[]} runs
+ * @property {{name: string, title: string, outcome?: Outcome | null}[]} runs
  * @property {number} number
  * @property {number} epoch
  * @property {number} time
@@ -120,6 +121,8 @@ export class Cluster {
     this.pods = new Table(wire.fields[1], wire.pods);
     /** Grows with every change, for whoever keeps something computed from the cluster. */
     this.version = 0;
+    /** What addresses of this moment carry, if it is not the present. @type {{run?: string, t?: string}} */
+    this.moment = {};
     /** Grows when nodes come, go or change. */
     this.shape = 0;
     this.recount();

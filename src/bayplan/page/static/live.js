@@ -105,6 +105,30 @@ async function load(store, run) {
   return found;
 }
 
+/** Runs whose history is not to be had. @type {Set<string>} */
+const missing = new Set();
+
+/**
+ * The cluster that an address speaks of: of a run and a moment, or as it is now; null while its history is loaded.
+ * @param {Store} store @param {Record<string, string>} query
+ */
+export function spokenOf(store, query) {
+  const { cluster, histories } = store.state;
+  const run = query.run ?? "";
+  if ((!query.t && !run) || missing.has(run)) return cluster;
+  const known = histories[run];
+  if (!known) {
+    history(store, run).catch(() => {
+      missing.add(run);
+      store.set({});
+    });
+    return null;
+  }
+  const found = known.at(query.t ? Number(query.t) : known.end);
+  found.moment = { run, t: query.t };
+  return found;
+}
+
 /** An answer that a report holds, or undefined. @param {string} key */
 export async function kept(key) {
   const body = saved() ? await part("answers") : null;

@@ -58,7 +58,7 @@ export class NodePanel {
       h("div", { class: "panel-head" }, h("h2", null, name[slot]),
         h("a", { class: "quiet", href: this.link({ node: undefined }), "aria-label": "Close the node" }, "✕")),
       h("p", { class: "chips" }, words, columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
-        h("a", { href: formatRoute("what-if", "", { do: "drain", node: name[slot] }) }, "what if drained?")),
+        h("a", { href: formatRoute("what-if", "", { ...cluster.moment, change: `drain=${name[slot]}` }) }, "what if drained?")),
       meters,
       conditions ? h("p", { class: "bad" }, conditions) : null,
       taints ? fact("Taints", taints.split(",")) : null,
@@ -89,7 +89,7 @@ function fact(name, values) {
 export function podLink(cluster, slot) {
   const key = cluster.podKey(slot);
   const [space, name] = key.split("/");
-  return h("a", { href: formatRoute("pod", key) }, space === "default" ? null : h("span", { class: "dim" }, `${space}/`), name);
+  return h("a", { href: formatRoute("pod", key, cluster.moment) }, space === "default" ? null : h("span", { class: "dim" }, `${space}/`), name);
 }
 
 /** @param {Cluster} cluster @param {number} slot */
@@ -108,7 +108,7 @@ export class PendingPanel {
   /** @param {Cluster} cluster */
   show(cluster) {
     const found = causes(cluster);
-    const key = JSON.stringify(found.map((cause) => [cause.title, cause.slots.length]));
+    const key = JSON.stringify([cluster.moment, found.map((cause) => [cause.title, cause.slots.length, cause.slots.slice(0, 4)])]);
     if (key === this.shown) return;
     this.shown = key;
     if (!found.length) {

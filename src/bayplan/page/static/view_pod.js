@@ -1,15 +1,15 @@
 // Pod: the whole answer of why: the funnel, every node, scores, history, and the changes that help.
 
 import { h, notice, put } from "./dom.js";
-import { ask, kept } from "./live.js";
+import { ask, kept, spokenOf } from "./live.js";
 import { named } from "./palette.js";
 import { stateOf } from "./panel.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
-import { age, count, cpu, memory } from "./units.js";
+import { age, clock, count, cpu, elapsed, memory } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
-/** @import { State } from "./store.js" */
+/** @import { State, Store } from "./store.js" */
 /** @typedef {{plugin: string, reasons: string[], nodes: number, facts?: string[], examples?: string[]}} FunnelRow */
 /** @typedef {{change: string, side: string, node: string, commands?: string[], removes?: string[]}} Fix */
 /** @typedef {{node: string, total: number, plugins: Record<string, number>}} Score */
@@ -36,7 +36,9 @@ import { age, count, cpu, memory } from "./units.js";
 /** @typedef {{name: string, total: number, parts: number[], why: string}} NodeRow */
 
 export class PodView {
-  constructor() {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
     this.key = "";
     this.asked = "";
     this.head = h("div", { class: "pod-head" });
@@ -49,10 +51,14 @@ export class PodView {
   /** @param {State} state */
   update(state) {
     const { path, query } = state.route;
-    const cluster = query.t ? (state.histories[query.run ?? ""]?.at(Number(query.t)) ?? state.cluster) : state.cluster;
+    const cluster = spokenOf(this.store, query);
     if (!cluster) return;
     this.theme = state.theme;
-    this.facts(cluster, path);
+    this.moment = cluster.moment;
+    const history = query.t ? state.histories[query.run ?? ""] : undefined;
+    const since = history ? Number(query.t) - history.start : 0;
+    this.facts(cluster, path, history ? h("p", { class: "warn" }, `As it was at ${cluster.about.live ? clock(Number(query.t)) : elapsed(since)}. `,
+      h("a", { href: formatRoute("time", "", { run: query.run, t: String(Math.ceil(since * 1000) / 1000) }) }, "Back to that moment")) : null);
     const wanted = `api/why?${new URLSearchParams({ pod: path, run: query.run ?? "", t: query.t ?? "" })}`;
     const slot = cluster.podSlot(path);
     const placed = slot < 0 ? "gone" : `${cluster.pods.columns.node[slot]} ${cluster.pods.columns.place[slot] === 0}`;
@@ -61,12 +67,12 @@ export class PodView {
     this.answer(wanted, wanted + placed);
   }
 
-  /** What is known without asking. @param {Cluster} cluster @param {string} key */
-  facts(cluster, key) {
+  /** What is known without asking. @param {Cluster} cluster @param {string} key @param {HTMLElement | null} when */
+  facts(cluster, key, when) {
     const slot = cluster.podSlot(key);
     const name = h("h1", null, h("span", { class: "dim" }, `${key.split("/")[0]}/`), key.slice(key.indexOf("/") + 1));
     if (slot < 0) {
-      put(this.head, name, h("p", { class: "dim" }, "This pod is not here any more."));
+      put(this.head, name, when, h("p", { class: "dim" }, when ? "This pod was not here." : "This pod is not here any more."));
       return;
     }
     const columns = cluster.pods.columns;
@@ -81,7 +87,7 @@ export class PodView {
       owner ? h("span", { class: "dim" }, owner) : null,
       columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
     ];
-    put(this.head, name, h("p", { class: "chips" }, parts));
+    put(this.head, name, when, h("p", { class: "chips" }, parts));
   }
 
   /** @param {string} path @param {string} mark */
@@ -101,7 +107,7 @@ export class PodView {
       h("p", { class: "summary" }, answer.summary),
       proof(answer),
       (answer.notes ?? []).map((note) => h("p", { class: "dim" }, note)),
-      h("div", { class: "pod-columns" }, h("div", null, funnel(answer), nearest(answer), preemption(answer)), fixes(answer)),
+      h("div", { class: "pod-columns" }, h("div", null, funnel(answer), nearest(answer), preemption(answer)), fixes(answer, this.moment ?? {})),
       scores(answer, this.theme ?? "light"),
       answer.history?.length ? section("History", h("ol", { class: "history" }, answer.history.map((line) => h("li", null, line)))) : null,
       this.nodes(judged));
@@ -169,18 +175,18 @@ function preemption(answer) {
   return section("Preemption", h("ul", { class: "plain" }, answer.preemption.map((fact) => h("li", null, fact))));
 }
 
-/** @param {Answer} answer */
-function fixes(answer) {
+/** @param {Answer} answer @param {{run?: string, t?: string}} moment */
+function fixes(answer, moment) {
   if (!answer.fixes?.length) return null;
   return section("What would help", h("ol", { class: "fixes" }, answer.fixes.map((fix) => h("li", null,
     h("p", null, h("b", null, fix.change), " ", h("span", { class: "dim" }, `→ ${fix.node}`)),
     fix.removes?.length ? h("p", { class: "warn" }, `takes away ${fix.removes.join(", ")}`) : null,
     fix.commands?.length ? h("pre", null, fix.commands.join("\n")) : null,
-    tryIt(fix)))));
+    tryIt(fix, moment)))));
 }
 
-/** A link to the what-if that does the same, where there is one. @param {Fix} fix */
-function tryIt(fix) {
+/** A link to the what-if that does the same, where there is one. @param {Fix} fix @param {{run?: string, t?: string}} moment */
+function tryIt(fix, moment) {
   const words = (fix.commands ?? []).join("\n");
   const uncordon = /kubectl uncordon (\S+)/.exec(words);
   const scale = /kubectl scale (\S+)\/(\S+) .*--replicas[= ](\d+)/.exec(words);
@@ -191,7 +197,7 @@ function tryIt(fix) {
   else if (remove) change = `delete=pod/${remove[2]}`;
   else if (fix.removes?.length) change = `delete=pod/${fix.removes[0]}`;
   if (!change) return null;
-  return h("a", { class: "button", href: formatRoute("what-if", "", { change }) }, "Try it");
+  return h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change }) }, "Try it");
 }
 
 /** Stacked bars of scores, the best first. @param {Answer} answer @param {"light" | "dark"} theme */

@@ -5,7 +5,7 @@ import { h, notice, put, say } from "./dom.js";
 import { groupKeys } from "./groups.js";
 import { history as load } from "./live.js";
 import { MapCanvas } from "./map.js";
-import { NodePanel } from "./panel.js";
+import { NodePanel, PendingPanel } from "./panel.js";
 import { formatRoute } from "./router.js";
 import { clock, count, elapsed, percent } from "./units.js";
 
@@ -40,8 +40,10 @@ export class TimeView {
     this.stage = h("div", { class: "sides" });
     this.aside = h("aside", { class: "side" });
     this.node = new NodePanel((change) => this.link(change));
+    this.pending = new PendingPanel();
+    this.outcome = h("details", { class: "outcome", hidden: true });
     this.body = h("div", { class: "time-body" },
-      h("div", { class: "bar" }, this.back, this.play, this.forth, this.latest, this.label, this.compareLabel),
+      h("div", { class: "bar" }, this.back, this.play, this.forth, this.latest, this.label, this.compareLabel, this.outcome),
       h("div", { class: "split" }, this.stage, this.aside), h("div", { class: "ruler" }, this.canvas, this.range), this.table);
     this.root = h("div", { class: "view time-view" }, notice("Loading the history", "A moment, please."));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
@@ -111,6 +113,24 @@ export class TimeView {
       put(this.compare, h("option", { value: "" }, "nothing"), runs.slice(1).map((run) => h("option", { value: run.name }, run.title)));
     }
     this.compare.value = this.query.with ?? "";
+    this.ended(runs.filter((run) => run.name === (this.query.run ?? "") || run.name === this.query.with));
+  }
+
+  /** How the runs in sight ended. @param {import("./cluster.js").WireCluster["runs"]} runs */
+  ended(runs) {
+    const key = runs.map((run) => run.name).join();
+    if (this.outcome.dataset.key === key) return;
+    this.outcome.dataset.key = key;
+    const told = runs.flatMap((run) => (run.outcome ? [{ title: run.title, outcome: run.outcome }] : []));
+    this.outcome.hidden = !told.length;
+    const ok = told.every(({ outcome }) => outcome.ok);
+    const checks = told.reduce((sum, { outcome }) => sum + outcome.checks.length, 0);
+    put(this.outcome, h("summary", { class: ok ? "good" : "bad" }, `${ok ? "✓ passed" : "✗ failed"} · ${count(checks)} checks`),
+      h("div", null, told.map(({ title, outcome }) => [
+        h("p", null, h("b", null, title), h("span", { class: "dim" }, ` seed ${outcome.seed} · ${outcome.hash.slice(0, 12)}`)),
+        h("ul", { class: "plain" }, outcome.checks.map(([good, text]) => h("li", { class: good ? "" : "bad" }, `${good ? "✓" : "✗"} ${text}`)),
+          outcome.failures.map((text) => h("li", { class: "bad" }, text))),
+      ]).flat()));
   }
 
   /** @param {string[]} names @param {number} time @param {State} state */
@@ -128,6 +148,8 @@ export class TimeView {
       const history = state.histories[side.name];
       const cluster = history.at(side === this.sides[0] ? time : history.start + (time - start));
       first ??= cluster;
+      const past = this.moment !== undefined || state.cluster?.about.live === false;
+      cluster.moment = past ? { run: side.name, t: String(cluster.time) } : {};
       const totals = cluster.totals();
       const title = side.name ? runs.find((run) => run.name === side.name)?.title : runs[0]?.title;
       say(side.title, names.length > 1 ? (title ?? "") : "");
@@ -145,10 +167,12 @@ export class TimeView {
   /** @param {Cluster | null} cluster */
   beside(cluster) {
     const slot = cluster && this.query.node ? cluster.nodeSlot(this.query.node) : -1;
-    this.aside.hidden = slot < 0;
-    if (slot < 0 || !cluster) return;
-    if (this.aside.firstChild !== this.node.root) put(this.aside, this.node.root);
-    this.node.show(cluster, slot);
+    this.aside.hidden = !cluster || (slot < 0 && !cluster.waiting.size);
+    if (!cluster || this.aside.hidden) return;
+    const beside = slot < 0 ? this.pending : this.node;
+    if (this.aside.firstChild !== beside.root) put(this.aside, beside.root);
+    if (slot < 0) this.pending.show(cluster);
+    else this.node.show(cluster, slot);
   }
 
   /** @param {string} name @returns {Side} */

@@ -3,14 +3,14 @@
 import { aftermath } from "./aftermath.js";
 import { h, notice, put, say } from "./dom.js";
 import { groupKeys } from "./groups.js";
-import { ask, kept, saved } from "./live.js";
+import { ask, kept, saved, spokenOf } from "./live.js";
 import { MapCanvas } from "./map.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { count } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
-/** @import { State } from "./store.js" */
+/** @import { State, Store } from "./store.js" */
 /** @import { WhatIf } from "./aftermath.js" */
 /** @typedef {{pod: string, what: string, from: string, to: string, why: string}} Line */
 
@@ -18,11 +18,16 @@ import { count } from "./units.js";
 const VERBS = [
   ["drain", "Drain", "node-0001 or pool=gpu"], ["cordon", "Cordon", "node-0001 or zone=a"], ["uncordon", "Uncordon", "node-0001"],
   ["remove", "Lose", "topology.kubernetes.io/zone=a"], ["add", "Add nodes", "3xnode-0001 or 2xcpu=8,memory=32Gi"],
-  ["scale", "Scale", "deployment/web=30"], ["priority", "Priority", "deployment/web=1000"], ["delete", "Delete", "deployment/web"],
+  ["scale", "Scale", "deployment/web=30"], ["request", "Request", "deployment/web=cpu=500m,memory=1Gi"], ["priority", "Priority", "deployment/web=1000"], ["delete", "Delete", "deployment/web"],
+  ["version", "Decide as version", "1.36"], ["config", "Use configuration", "a KubeSchedulerConfiguration in YAML"],
 ];
+/** Between changes in an address: a configuration has lines of its own. */
+const BETWEEN = "\n\n";
 
 export class WhatIfView {
-  constructor() {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
     this.asked = "";
     /** @type {WhatIf | null} */
     this.answer = null;
@@ -32,8 +37,9 @@ export class WhatIfView {
     this.cluster = null;
     this.verb = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Change", onchange: () => this.example() }, VERBS.map(([verb, label]) => h("option", { value: verb }, label))));
     this.value = /** @type {HTMLInputElement} */ (h("input", { type: "text", "aria-label": "What", spellcheck: false, class: "wide", list: "nodes-known" }));
+    this.long = /** @type {HTMLTextAreaElement} */ (h("textarea", { "aria-label": "Configuration", rows: "5", spellcheck: false, class: "wide", hidden: true }));
     this.list = h("datalist", { id: "nodes-known" });
-    this.form = h("form", { class: "bar", onsubmit: (/** @type {Event} */ event) => this.submit(event) }, h("span", { class: "dim" }, "What if I"), this.verb, this.value, this.list,
+    this.form = h("form", { class: "bar", onsubmit: (/** @type {Event} */ event) => this.submit(event) }, h("span", { class: "dim" }, "What if I"), this.verb, this.value, this.long, this.list,
       h("button", { type: "submit" }, "Try"), h("button", { type: "button", onclick: () => this.more() }, "and also"));
     this.chips = h("span", { class: "chips changes" });
     this.form.append(this.chips);
@@ -57,43 +63,54 @@ export class WhatIfView {
 
   example() {
     const found = VERBS.find(([verb]) => verb === this.verb.value);
-    this.value.placeholder = found ? found[2] : "";
+    this.value.placeholder = this.long.placeholder = found ? found[2] : "";
+    this.long.hidden = this.verb.value !== "config";
+    this.value.hidden = !this.long.hidden;
+  }
+
+  /** What is written in the form, and the form empty again. @returns {string[]} */
+  written() {
+    const box = this.long.hidden ? this.value : this.long;
+    const text = box.value.trim().replace(/\n\s*\n/g, "\n");
+    box.value = "";
+    return text ? [`${this.verb.value}=${text}`] : [];
+  }
+
+  /** @param {string[]} changes */
+  go(changes) {
+    const { run, t } = this.store.state.route.query;
+    location.hash = formatRoute("what-if", "", { change: changes.join(BETWEEN), run, t });
   }
 
   /** @param {Event} event */
   submit(event) {
     event.preventDefault();
-    const text = this.value.value.trim();
-    const all = [...this.changes, ...(text ? [`${this.verb.value}=${text}`] : [])];
-    this.value.value = "";
-    if (all.length) location.hash = formatRoute("what-if", "", { change: all.join("\n") });
+    const all = [...this.changes, ...this.written()];
+    if (all.length) this.go(all);
   }
 
   more() {
-    const text = this.value.value.trim();
-    if (!text) return;
-    this.changes.push(`${this.verb.value}=${text}`);
-    this.value.value = "";
+    this.changes.push(...this.written());
     this.show();
   }
 
   show() {
     put(this.chips, this.changes.map((change, i) => h("button", { type: "button", class: "chip", "aria-label": `Remove ${change}`, onclick: () => {
-      const rest = this.changes.filter((_, at) => at !== i);
-      location.hash = formatRoute("what-if", "", { change: rest.join("\n") });
-    } }, change.replace("=", " "), " ✕")));
+      this.go(this.changes.filter((_, at) => at !== i));
+    } }, shortened(change.replace("=", " ")), " ✕")));
   }
 
   /** @param {State} state */
   update(state) {
-    const cluster = state.cluster;
-    if (!cluster) return;
     const { query } = state.route;
-    const wanted = query.change ?? (query.do && query.node ? `${query.do}=${query.node}` : "");
+    const cluster = spokenOf(this.store, query);
+    if (!cluster) return;
+    const changes = query.change ?? "";
+    const wanted = changes && `what-if ${query.run ?? ""}|${query.t ?? ""}|${changes}`;
     if (!this.list.childElementCount) put(this.list, cluster.nodes.name.filter(Boolean).slice(0, 500).map((name) => h("option", { value: name })));
     if (wanted !== this.asked) {
       this.asked = wanted;
-      this.changes = wanted ? wanted.split("\n") : [];
+      this.changes = changes ? changes.split(BETWEEN) : [];
       this.show();
       this.answer = this.after = null;
       this.cluster = null;
@@ -101,7 +118,7 @@ export class WhatIfView {
     }
     if (!wanted) {
       if (this.body.firstChild?.nodeName !== "DIV" || !this.body.querySelector(".notice")) {
-        put(this.body, notice("Ask what would happen", "Drain a node, lose a zone, add nodes or scale a deployment: the engine tries it on a copy. Nothing is changed in the cluster."));
+        put(this.body, notice("Ask what would happen", "Drain a node, lose a zone, add nodes, scale a deployment, change its requests, the scheduler's version or configuration: the engine tries it on a copy. Nothing is changed in the cluster."));
       }
       return;
     }
@@ -112,8 +129,9 @@ export class WhatIfView {
   async ask(wanted, cluster, state) {
     put(this.body, h("p", { class: "dim pad", role: "status" }, "Trying it in the engine…"));
     try {
-      const body = JSON.stringify({ changes: wanted.split("\n") });
-      const found = (await kept(`what-if ${wanted}`)) ?? (saved() ? null : await ask("api/what-if", { method: "POST", body, headers: { "content-type": "application/json" } }));
+      const { run, t } = state.route.query;
+      const body = JSON.stringify({ changes: this.changes, run: run ?? "", time: t ? Number(t) : null });
+      const found = (await kept(wanted)) ?? (saved() ? null : await ask("api/what-if", { method: "POST", body, headers: { "content-type": "application/json" } }));
       if (this.asked !== wanted) return;
       if (!found) throw new Error("a saved report cannot try anything new");
       this.answer = found.answer;
@@ -166,4 +184,10 @@ export class WhatIfView {
     this.right.close();
     this.table.close();
   }
+}
+
+/** A long change in one line. @param {string} text */
+function shortened(text) {
+  const line = text.replace(/\s+/g, " ");
+  return line.length > 60 ? `${line.slice(0, 57)}…` : line;
 }
