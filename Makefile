@@ -8,7 +8,7 @@ SECONDS_EACH ?= 60
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube test-names mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz kept clean
+.PHONY: help setup demo start test test-kube test-pack test-names mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz kept clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,10 @@ test-names: $(STAMP) ## collect the tests twice: their names must not change fro
 
 mutants: $(STAMP) ## plant faults in a sample of the source; tests must notice as many as before (ARGS=engine)
 	$(BIN)/python -m tests.mutation $(ARGS)
+
+test-pack: $(STAMP) ## compare packing with trying everything (2,000 cases) and solve 500 hard gangs
+	BAYPLAN_PACK_CASES=2000 BAYPLAN_PACK_HARD=500 BAYPLAN_PACK_SECONDS=1 \
+	$(BIN)/python -m pytest -s --timeout 7200 tests/pack
 
 kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
 	hack/kube-assets

@@ -182,7 +182,43 @@ class Engine:
             for decision in reversed(decisions):
                 if decision.placed:
                     self.undo(decision)
+            arranged = self._arranged(wanted, now, len(wanted) if needed is None else needed)
+            if arranged is not None:
+                return GroupDecision(arranged, True)
         return GroupDecision(decisions, enough)
+
+    def _arranged(
+        self, wanted: Sequence[Pod | PodInfo], now: float, needed: int
+    ) -> list[Decision] | None:
+        """Let a plugin with `arrange_group` say where all pods of a group go; filters judge it."""
+        infos = [p if isinstance(p, PodInfo) else self.cache.infos.make(p) for p in wanted]
+        profile = self.profiles.get(infos[0].pod.spec.scheduler_name) if infos else None
+        for plugin in () if profile is None else profile.post_filter:
+            arrange = getattr(plugin, "arrange_group", None)
+            nodes = None if arrange is None else arrange([info.pod for info in infos], needed)
+            if nodes:
+                return self._place_as(infos, dict(nodes), now, needed)
+        return None
+
+    def _place_as(
+        self, infos: Sequence[PodInfo], nodes: dict[str, str], now: float, needed: int
+    ) -> list[Decision] | None:
+        """Place pods where somebody says, in any order that the filters let; or none."""
+        left = [info for info in infos if info.uid in nodes]
+        placed: dict[str, Decision] = {}
+        before = -1
+        while left and len(left) != before:
+            before = len(left)
+            for info in list(left):
+                decision = self._place_in_group(info, now, nodes[info.uid])
+                if decision.placed:
+                    placed[info.uid] = decision
+                    left.remove(info)
+        if len(placed) < needed:
+            for decision in reversed(placed.values()):
+                self.undo(decision)
+            return None
+        return [placed.get(info.uid) or self._place_in_group(info, now) for info in infos]
 
     def trial(
         self, pods: Iterable[Pod | PodInfo], now: float, needed: int | None = None
@@ -197,8 +233,12 @@ class Engine:
         self.next_start = start
         return result
 
-    def _place_in_group(self, pod: Pod | PodInfo, now: float) -> Decision:
+    def _place_in_group(self, pod: Pod | PodInfo, now: float, node: str = "") -> Decision:
+        """Place one pod of a group, on a certain node if one is named."""
         decision = self.schedule(pod, now, post_filter=False)
+        if node and decision.node_name != node:
+            fits = decision.placed and self.node_statuses(decision).get(node, decision) is None
+            decision.node_name = node if fits else ""
         self.next_start = decision.next_start
         if decision.node_name:
             self.cache.assume(decision.info, decision.node_name)

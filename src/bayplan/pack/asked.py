@@ -42,10 +42,12 @@ class Asked:
 
     # -- a placement ----------------------------------------------------------------------------
 
-    def by_moves(self, seconds: float, most: int = -1) -> Arrangement:
-        """With everything that runs, by few moves."""
+    def by_moves(self, seconds: float, most: int = -1, *, from_one: bool = False) -> Arrangement:
+        """With everything that runs, by few moves; `from_one`: only off the nodes that they get."""
         near = self._neighbours()
-        found = self._solve(near, seconds, self.pending, most)
+        found = self._solve(near, seconds, self.pending, most, from_one)
+        if from_one:
+            return Arrangement(found.placed)
         if found.placed is not None or len(near) == len(self.problem.names):
             return Arrangement(found.placed, found.impossible and most < 0)
         if self.small:
@@ -69,7 +71,12 @@ class Asked:
         return Arrangement(found.placed, proven)
 
     def _solve(
-        self, rows: Sequence[int] | None, seconds: float, optional: BoolArray, most: int
+        self,
+        rows: Sequence[int] | None,
+        seconds: float,
+        optional: BoolArray,
+        most: int,
+        from_one: bool = False,
     ) -> Found:
         problem = self.problem
         demand, outside = problem.count, None
@@ -82,11 +89,21 @@ class Asked:
         moves = model.moves()
         if most >= 0:
             model.model.add(moves <= most)
+        if from_one:
+            self._only_there(model)
         kept = sum(v for (c, _), v in model.x.items() if optional[c] and not self.pending[c])
         got = sum(v for (c, _), v in model.x.items() if self.pending[c])
         model.model.minimize(moves - VICTIM * kept - got)
         model.hint(problem.now)
         return model.solve(seconds)
+
+    def _only_there(self, model: Exact) -> None:
+        """Pods leave a node only if a pending one comes to it."""
+        for (c, n), variable in model.x.items():
+            here = int(self.problem.now[c, n])
+            if here and not self.pending[c]:
+                come = [v for (p, m), v in model.x.items() if m == n and self.pending[p]]
+                model.model.add(variable + here * sum(come) >= here)
 
     def _enough(self, model: Exact) -> None:
         terms = [v for (c, _), v in model.x.items() if self.pending[c]]
