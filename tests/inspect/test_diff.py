@@ -115,6 +115,37 @@ def test_two_versions_are_compared(tmp_path):
     assert "NodeVolumeLimits" in found.output
 
 
+def test_two_runs_of_a_scenario_are_compared(configs):
+    arguments = ["--scenario", "taints", "--to-config", str(configs / "tolerant.yaml")]
+
+    found = CliRunner().invoke(command, [*arguments, "-o", "json"])
+    body = msgspec.json.decode(found.output)
+
+    assert found.exit_code == 1
+    assert body["a"] == "the scenario taints (1.37)"
+    assert body["plugins"] == {"TaintToleration": 2}
+    assert [(c["pod"], c["a"], c["b"]) for c in body["changed"]] == [
+        ("default/more", "", "gpu"),
+        ("default/web", "plain", "gpu"),
+    ]
+    assert (body["totalsA"]["placed"], body["totalsB"]["placed"]) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--scenario", "taints", "--from", "/x", "--to-emulated-version", "1.36"], "give one"),
+        (["--scenario", "nothing", "--to-emulated-version", "1.36"], "does not exist"),
+        (["--scenario", "taints", "--to-emulated-version", "1.12"], "1.12"),
+        (["--scenario", "taints", "--to-config", "/nowhere.yaml"], "/nowhere.yaml"),
+    ],
+)
+def test_a_bad_scenario_is_one_clear_line(arguments, problem):
+    found = CliRunner().invoke(command, arguments)
+    assert found.exit_code != 0
+    assert problem in found.output + str(found.exception)
+
+
 def test_nothing_to_compare_with_is_told():
     found = CliRunner().invoke(command, ["--from", "/nothing"])
     assert "give --to-config, --to-plugins or --to-emulated-version" in found.output

@@ -169,6 +169,26 @@ def test_added_nodes_take_what_is_pending_and_start_daemons():
     assert found.after.pending == 0
 
 
+@pytest.mark.parametrize(
+    "change", ["add=1xnode-0", "uncordon=node-1", "delete=pod/alone-0", "scale=rs/big=0"]
+)
+def test_whatever_makes_room_lets_pending_pods_in(change):
+    cordoned = make_node("node-1").capacity(cpu=4, memory="8Gi", pods=20)
+    objects = [
+        *nodes(1),
+        cordoned.with_spec(unschedulable=True).body(),
+        web(0, "node-0", name="alone", owner=""),
+        web(0, "node-0", name="big", cpu="2"),
+        replica_set(1, "big"),
+        web(0, "", cpu="2"),
+    ]
+
+    found = Cluster.from_objects(objects).what_if(change)
+
+    assert [s.pod for s in found.starts] == ["default/web-0"]
+    assert found.still_pending == 0
+
+
 def test_scaling_uses_the_template_where_no_pod_exists():
     found = Cluster.from_objects([*nodes(1), replica_set(0)]).what_if("scale=replicaset/web=6")
 

@@ -66,7 +66,7 @@ def run(
                 )
     given = load_file(config).config if config else None
     most = seconds(limit) if limit else None
-    scripts = [_find(name) for name in files]
+    scripts = [find(name) for name in files]
     results = []
     for script in scripts:
         if output == "text" and out is None:
@@ -95,7 +95,8 @@ def run(
         raise SystemExit(1)
 
 
-def _find(name: str) -> Script:
+def find(name: str) -> Script:
+    """A scenario's file, or one of the built-in ones by its name."""
     from bayplan.sim.library import path_of
     from bayplan.sim.load import load_scenario
 

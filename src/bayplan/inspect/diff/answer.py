@@ -6,7 +6,7 @@ import msgspec
 
 from bayplan.inspect.whatif.answer import Model
 
-PENDING = "<pending>"
+PENDING = "(pending)"
 
 
 class Changed(Model, frozen=True, kw_only=True):

@@ -76,6 +76,8 @@ class Settling:
         self._going: list[tuple[PodInfo, Pod]] = []
         self._to_make: list[tuple[Pod, Pod]] = []
         self._refusals: dict[bytes, tuple[int, str]] = {}
+        self._rested_at = -1
+        """The trial's mark when all was tried last."""
         self._number = 0
 
     # -- what may happen to pods ----------------------------------------------------------------
@@ -130,14 +132,17 @@ class Settling:
 
     def run(self) -> None:
         """Let everything follow that follows."""
+        if self.trial.mark != self._rested_at:  # something changed since: it may have made room
+            self._try_again()
         while True:
             before = self.trial.mark
             self._schedule()
             self._end_grace()
             self._make_ordered()
             if not self._queue and (self.trial.mark == before or not self._failed):
-                return
+                break
             self._try_again()
+        self._rested_at = self.trial.mark
 
     def failed(self) -> Iterable[Waiting]:
         """Pods that found no node."""
