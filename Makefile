@@ -82,10 +82,11 @@ docs: $(STAMP) ## build the documentation as a site into site/VERSION, without a
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir "site/$$($(BIN)/bayplan --version | sed 's/.* //')"
 	$(BIN)/python hack/docs_versions.py site
 
-dist: $(STAMP) ## build wheel and sdist into dist/, check them, and run the wheel in an empty environment
+dist: $(STAMP) ## build wheel, sdist and krew archive into dist/, check them, and run the wheel in an empty environment
 	rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
 	$(BIN)/python hack/check-dist dist
+	$(BIN)/python hack/krew dist
 
 bench: $(STAMP) ## decide-only benchmark of the engine
 	$(BIN)/python bench/decide.py
