@@ -18,10 +18,10 @@ pytestmark = [
 ]
 ROUNDS = 1500
 SETUP = 3  # the first steps create the namespaces
-# Answers that hold a random name, and bodies whose empty map ours cannot tell from none.
-LEFT_OUT = ("pod/generate-name", "pod/overhead", "node/amounts", "service/node-port")
-# Ours does not compile CEL expressions when an object is created.
-LEFT_OUT += ("deviceclass/plain", "secret/bad-base64")
+# Its port is taken by the suite's own Service; docs/reference/api-differences.md says more.
+LEFT_OUT = ("service/node-port-given",)
+# An empty map is as good as none for us, and owners given twice are counted twice; it says so too.
+EMPTY_MAPS = ("overhead", "allocatable")
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,19 @@ def compared(runners: tuple[Runner, Runner], step: dict[str, Any]) -> list[str]:
     return list(differences(real, ours))
 
 
+def is_listed(body: Any) -> bool:
+    """Whether it holds what docs/reference/api-differences.md says is answered differently."""
+    if isinstance(body, list):
+        return any(map(is_listed, body))
+    if not isinstance(body, dict):
+        return False
+    owners = body.get("ownerReferences")
+    if isinstance(owners, list) and any(owner in owners[:i] for i, owner in enumerate(owners)):
+        return True
+    empty = any(body.get(name) == {} for name in EMPTY_MAPS)
+    return empty or any(map(is_listed, body.values()))
+
+
 def test_both_servers_answer_the_whole_suite_alike(runners):
     assert {} == {step["id"]: lines for step in steps() if (lines := compared(runners, step))}
 
@@ -51,6 +64,8 @@ def test_both_servers_agree_on_objects_made_wrong_at_random(runners):
     for i in range(ROUNDS):
         step = rng.choice(bodies)
         body = mutated(step["body"], rng)
+        if is_listed(body):
+            continue
         changed = {"id": f"{step['id']}#{i}", "path": f"{step['path']}?dryRun=All", "body": body}
         # Names repeat, and only the real server warns when it answers 409.
         compare = {**step.get("compare", {}), "warnings": False}

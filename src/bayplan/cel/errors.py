@@ -64,7 +64,8 @@ class Problems:
         line = before.count("\n")
         column = offset - (before.rfind("\n") + 1)
         source = self.text.split("\n")[line].replace("\t", " ")
-        head = f"ERROR: <input>:{line + 1}:{column + 1}: {message}"
+        shown = column + 1 if self.text else 0  # where there is nothing there is no first place
+        head = f"ERROR: <input>:{line + 1}:{shown}: {message}"
         dots = "".join("\uff0e" if ord(char) > 127 else "." for char in source[:column])
         mark = "\uff3e" if column < len(source) and ord(source[column]) > 127 else "^"
         return f"{head}\n | {source}\n | {dots}{mark}"

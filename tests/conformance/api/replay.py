@@ -13,7 +13,8 @@ A step
     retry           {seconds, status | pointer + equals}: ask again until the answer is so, then go on with it
     watch           {until: events awaited, seconds: longest wait, allow_bookmarks: compare whether any came};
                     with `background: NAME` it only opens; a later step {collect: NAME, watch: {…}} reads it
-    compare         ignore: [pointers], only: [pointers], present: [pointers] (exist, any value), message: true,
+    compare         ignore: [pointers], only: [pointers], present: [pointers] (exist, any value),
+                    message: true (of a Status; "all": the texts of its causes too),
                     warnings: true (Warning headers), layout: true (indented or compact),
                     body: false, contentType: false
 Pointers are JSON pointers in which `*` is every element and `a.b=c` the list element whose a.b is c.
@@ -30,6 +31,9 @@ Normalisation forgives what differs between two runs of one correct server, and 
                          categories; the finalizers pvc-protection and pv-protection, which only a controller lifts.
   Status                 status, code, reason, details (name, group, kind, causes as sorted field + reason);
                          the message only where the step says so, for the wording of parsers differs.
+                         "all" compares the texts of causes instead of a message that strings them together, for
+                         Go walks maps in any order; an object in a text is `<object>`: the real server prints
+                         its internal struct.
   Table                  columns as name, type, priority; cells except Age and dates; the row's object.
   watch                  events in order. Plain bookmarks come when the server likes: only whether any came is
                          compared, and only if the step allows them; the one that ends initial events is an event.
@@ -55,6 +59,9 @@ from typing import Any
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+OBJECT_VALUE = re.compile(r"(Invalid|Duplicate|Unsupported) value: (?=[\[{]|null\b)")
+GO_FIELD = re.compile(r"(json: cannot unmarshal .*? into Go struct field).*")
+GENERATED = re.compile(r"\b(gen-|Gen_)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 DROPPED_KEYS = {"managedFields", "selfLink", "storageVersionHash"}
 DROPPED_FINALIZERS = {"kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"}
@@ -183,12 +190,20 @@ class Normaliser:
         given = value.get("details") or {}
         details = {k: self.value(given[k]) for k in ("name", "group", "kind", "uid") if k in given}
         if causes := given.get("causes"):
-            details["causes"] = sorted([c.get("field", ""), c.get("reason", "")] for c in causes)
+            told = ("field", "reason", "message") if message == "all" else ("field", "reason")
+            details["causes"] = sorted(
+                [cause_text(c.get(part, "")) for part in told] for c in causes
+            )
         out = {
             k: value[k] for k in ("kind", "apiVersion", "status", "reason", "code") if k in value
         }
         out |= {"details": details} if details else {}
-        return out | ({"message": UUID.sub("<uid>", value.get("message", ""))} if message else {})
+        text = told_text(value.get("message", ""))
+        if message == "all" and "name" in details:
+            details["name"] = told_text(details["name"])
+        if causes and message == "all":
+            text = text.partition(" is invalid: ")[0]
+        return out | ({"message": text} if message else {})
 
     def _table(self, value):
         columns = value.get("columnDefinitions") or []
@@ -231,6 +246,24 @@ class Normaliser:
                 }
                 out.append({"type": "BOOKMARK", "object": {"metadata": kept}})
         return out
+
+
+def told_text(text):
+    text = GENERATED.sub(r"\1<rand>", UUID.sub("<uid>", text))
+    return GO_FIELD.sub(r"\1 <field>", text)
+
+
+def cause_text(text):
+    """What a cause says, without the difference of two objects behind it; one in it is a mark."""
+    text = told_text(text).partition("\n")[0]
+    found = OBJECT_VALUE.match(text)
+    if found is None:
+        return text
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, found.end())
+    except ValueError:
+        return text
+    return f"{text[: found.end()]}<object>{text[end:]}"
 
 
 def dropped(key, value):

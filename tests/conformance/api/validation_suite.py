@@ -55,6 +55,7 @@ def steps() -> list[Step]:
     ):
         out += module.steps(NAMESPACE)
     for step in out:
+        step.setdefault("compare", {})["message"] = "all"
         # Endpoints warn of their own age on every request, which is not about what is sent.
         if not step["id"].startswith("endpoints"):
             step.setdefault("compare", {})["warnings"] = True

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from bayplan.api.quantity import FORMAT_WRONG
 from bayplan.api.schema import scalars
 from bayplan.api.schema.model import Field, Type
 from bayplan.errors import DecodeError
@@ -271,6 +272,8 @@ def _explain(value: Json, type_: Type, owner: str = "", path: str = "") -> str:
     except ValueError as error:
         return str(error)
     except (_Mismatch, TypeError, AttributeError):
+        if type_.kind == "quantity":
+            return FORMAT_WRONG  # it reads any JSON as text
         where = f"Go struct field {owner}.{path}" if path else "Go value"
         return f"json: cannot unmarshal {_got(value)} into {where} of type {go_type(type_)}"
     return ""

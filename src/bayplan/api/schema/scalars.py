@@ -16,6 +16,7 @@ from functools import lru_cache
 from bayplan.api import quantity
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)")
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
 def canonical_quantity(text: str) -> str:
@@ -67,6 +68,28 @@ def checked_base64(text: str) -> str:
     plain = text.replace("\n", "").replace("\r", "")
     try:
         binascii.a2b_base64(plain, strict_mode=True)
-    except binascii.Error as error:
-        raise ValueError("illegal base64 data at input byte 0") from error
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"illegal base64 data at input byte {_where_wrong(text)}") from error
     return plain
+
+
+def _where_wrong(text: str) -> int:
+    """Where Go gives up reading base64: a wrong character, misplaced padding, or an early end."""
+    at = 0
+    full = [(i, char) for i, char in enumerate(text.encode()) if char not in b"\r\n"]
+    for number, (i, char) in enumerate(full):
+        place = number % 4
+        if char in _BASE64:
+            at = i + 1
+            continue
+        if char != ord("=") or place < 2:
+            return i
+        rest = full[number + 1 :]
+        if place == 2:
+            if not rest:
+                return len(text.encode())
+            if rest[0][1] != ord("="):
+                return rest[0][0] - 1
+            rest = rest[1:]
+        return rest[0][0] if rest else at
+    return len(text.encode()) - len(full) % 4

@@ -91,6 +91,6 @@ def check_overhead(attrs: Attributes, reader: Reader) -> None:
     if attrs.resource != "pods" or attrs.group or attrs.subresource or attrs.operation != CREATE:
         return
     spec: dict[str, Any] = attrs.obj["spec"]
-    if spec.get("overhead") and not spec.get("runtimeClassName"):
+    if spec.get("overhead") is not None and not spec.get("runtimeClassName"):
         why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
         raise forbidden(attrs, why)

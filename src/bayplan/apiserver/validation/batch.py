@@ -12,6 +12,7 @@ from bayplan.apiserver.validation.errors import (
     duplicate,
     immutable,
     invalid,
+    invalid_unshown,
     non_negative,
     not_supported,
     one_of,
@@ -180,7 +181,7 @@ def _validate_failure_policy(field: str, spec: Object) -> Causes:
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             text = "requires the backoffLimitPerIndex to be set"
             causes.append(invalid(f"{path}.action", action, text))
-        causes += one_of(f"{path}.action", action, actions)
+        causes += _word(f"{path}.action", action, actions)
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
         if codes is not None:
             causes += _validate_exit_codes(f"{path}.onExitCodes", codes, names)
@@ -188,18 +189,25 @@ def _validate_failure_policy(field: str, spec: Object) -> Causes:
             where = f"{path}.onPodConditions[{j}]"
             causes += check(f"{where}.type", pattern.get("type", ""), qualified_name)
             states = ("False", "True", "Unknown")
-            causes += one_of(f"{where}.status", pattern.get("status"), states)
+            causes += _word(f"{where}.status", pattern.get("status"), states)
         if codes is not None and conditions:
             text = "specifying both OnExitCodes and OnPodConditions is not supported"
-            causes.append(invalid(path, rule, text))
+            causes.append(invalid_unshown(path, text))
         elif codes is None and not conditions:
             text = "specifying one of OnExitCodes and OnPodConditions is required"
-            causes.append(invalid(path, rule, text))
+            causes.append(invalid_unshown(path, text))
     return causes
 
 
+def _word(field: str, value: object, supported: tuple[str, ...]) -> Causes:
+    """As `one_of`, but a missing value is told what there is."""
+    if not value:
+        return [required(field, "valid values: [" + " ".join(f'"{w}"' for w in supported) + "]")]
+    return one_of(field, value, supported)
+
+
 def _validate_exit_codes(field: str, codes: Object, names: set[str | None]) -> Causes:
-    causes = one_of(f"{field}.operator", codes.get("operator"), ("In", "NotIn"))
+    causes = _word(f"{field}.operator", codes.get("operator"), ("In", "NotIn"))
     name, values = codes.get("containerName"), codes.get("values") or []
     if name is not None and name not in names:
         text = "must be one of the container or initContainer names in the pod template"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 
 from bayplan.api.defaults.json_types import Object
@@ -96,14 +95,23 @@ def validate_secret(obj: Object) -> Causes:
     return causes
 
 
+_GO_KINDS = {bool: "bool", str: "string", list: "array", int: "number", float: "number"}
+
+
 def _validate_json(key: str, data: dict[str, str]) -> Causes:
+    text = base64.b64decode(data[key]).decode(errors="replace")
     try:
-        content = json.loads(base64.b64decode(data[key]))
-        problem = "" if isinstance(content, dict) else "json: cannot unmarshal into Go value"
-    except (ValueError, binascii.Error):
-        problem = "invalid character looking for beginning of value"
-    if not problem:
-        return []
+        content = json.loads(text)
+    except ValueError as error:
+        at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+        problem = "unexpected end of JSON input"
+        if at < len(text):
+            problem = f"invalid character '{text[at]}' looking for beginning of value"
+    else:
+        if content is None or isinstance(content, dict):
+            return []
+        kind = _GO_KINDS[type(content)]
+        problem = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
     return [invalid(f"data[{key}]", "<secret contents redacted>", problem)]
 
 

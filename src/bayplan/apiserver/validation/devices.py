@@ -331,7 +331,8 @@ def _validate_attributes(field: str, attributes: Object) -> Causes:
         causes += _validate_qualified(field, key)
         given = [value for value in attribute.values() if value is not None]
         if len(given) != 1:
-            causes.append(invalid(where, attribute, "exactly one value must be specified"))
+            shown: object = attribute if given else ""
+            causes.append(invalid(where, shown, "exactly one value must be specified"))
         for kind in ("string", "version"):
             value = attribute.get(kind)
             if value is not None and len(value.encode()) > _MAX_ATTRIBUTE:

@@ -43,6 +43,11 @@ def invalid(field: str, value: object, detail: str) -> Cause:
     return Cause("FieldValueInvalid", field, _with_detail(f"Invalid value: {quote(value)}", detail))
 
 
+def invalid_unshown(field: str, detail: str) -> Cause:
+    """A value that is wrong, but too long or too secret to be repeated."""
+    return Cause("FieldValueInvalid", field, f"Invalid value: {detail}")
+
+
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
     listed = ", ".join(f'"{name}"' for name in supported)
     text = _with_detail(

@@ -36,8 +36,10 @@ def validate_node(node: Object) -> Causes:
         if not _is_cidr(cidr):
             text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             causes.append(invalid(f"spec.podCIDRs[{i}]", cidr, text))
-    if len(cidrs) > 1 and not all(map(_is_cidr, cidrs)):
-        text = "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address"
+    wrong = next((i for i, cidr in enumerate(cidrs) if not _is_cidr(cidr)), None)
+    if len(cidrs) > 1 and wrong is not None:
+        text = "invalid PodCIDRs. failed to check with dual stack with error:"
+        text += f"invalid CIDR[{wrong}]: <nil> (invalid CIDR address: {cidrs[wrong]})"
         causes.append(internal("spec.podCIDRs", text))
     if len(cidrs) > 1 and (len(cidrs) > 2 or len({":" in cidr for cidr in cidrs}) < 2):
         text = "may specify no more than one CIDR for each IP family"

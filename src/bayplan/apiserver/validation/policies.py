@@ -117,7 +117,8 @@ def _validate_limit_order(path: str, name: str, item: Object) -> Causes:
             other = "default limit" if smaller == "defaultRequest" else words[larger]
             other = words[larger] if larger != "default" else other
             text = f"{words[smaller]} value {a} is greater than {other} value {b}"
-            causes.append(invalid(f"{path}.{blamed}[{name}]", a, text))
+            shown = b if smaller == "default" else a  # as upstream, which shows the maximum here
+            causes.append(invalid(f"{path}.{blamed}[{name}]", shown, text))
     ratio = value("maxLimitRequestRatio")
     if ratio is not None and quantity.compare(ratio, "1") < 0:
         where = f"{path}.maxLimitRequestRatio[{name}]"

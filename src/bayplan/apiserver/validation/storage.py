@@ -352,7 +352,7 @@ def validate_csi_driver(obj: Object) -> Causes:
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in ("Ephemeral", "Persistent"):
             path = "spec.volumeLifecycleModes"
-            causes.append(not_supported(path, mode, ("Ephemeral", "Persistent")))
+            causes.append(not_supported(path, mode, ("Persistent", "Ephemeral")))
     return causes
 
 
