@@ -1,6 +1,7 @@
 """Leader election on virtual time: one leader at a time, takeover after the lease ran out."""
 
 import asyncio
+import json
 
 from bayplan.client import AsgiTransport, Client, LeaderElector
 from bayplan.clock import run_virtual
@@ -95,7 +96,7 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin():
 
     kept, cancelled, after = run_virtual(main())
 
-    assert not kept
+    assert kept is False
     assert cancelled
     assert 10 <= after <= 13
 
@@ -107,3 +108,41 @@ def test_work_that_ends_by_itself_releases_the_lease():
         return kept, api.objects[LEASE]["spec"].get("holderIdentity", "")
 
     assert (True, "") == run_virtual(main())
+
+
+def test_a_leader_that_has_not_renewed_for_the_lease_and_the_tolerance_is_not_healthy():
+    """The leader's own renewing hangs, as it would on a machine that stood still."""
+
+    async def main():
+        api = FakeApi()
+        elector = candidate(api, "a")
+        before = elector.healthy()
+        task = asyncio.create_task(elector.run(forever))
+        await asyncio.sleep(3)
+        elector._renewed_at = asyncio.get_running_loop().time()
+        seen = [before]
+        for age in (0.0, 15.0, 34.9, 35.1):
+            elector._renewed_at = asyncio.get_running_loop().time() - age
+            seen.append(elector.healthy(20.0))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return seen
+
+    assert [True, True, True, True, False] == run_virtual(main())
+
+
+def test_work_that_ends_after_the_lease_went_to_another_leaves_it_alone():
+    async def main():
+        api = FakeApi()
+        elector = candidate(api, "a")
+
+        async def work():
+            await asyncio.sleep(1)
+            taken = api.objects[LEASE]
+            taken["spec"]["holderIdentity"] = "b"
+            elector._note(json.dumps(taken).encode())
+
+        kept = await elector.run(work)
+        return kept, api.objects[LEASE]["spec"]["holderIdentity"]
+
+    assert (True, "b") == run_virtual(main())

@@ -22,7 +22,7 @@ from bayplan.client import (
 from bayplan.client.errors import RequestTimeout, error_from
 from bayplan.client.http1 import Http1Pool
 from bayplan.client.resources import DEPLOYMENTS, NODES, PODS
-from bayplan.client.rest import is_retriable
+from bayplan.client.rest import BROKEN_READ_RETRIES, is_retriable
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
@@ -182,6 +182,58 @@ def test_in_process_timeout():
         return asyncio.get_running_loop().time()
 
     assert run_virtual(main()) == 5
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        pytest.param({"retryAfterSeconds": 3}, 3.0, id="seconds"),
+        pytest.param({"retryAfterSeconds": 0}, None, id="zero is none"),
+        pytest.param({"retryAfterSeconds": "3"}, None, id="a text is none"),
+        pytest.param({}, None, id="not given"),
+    ],
+)
+def test_a_status_may_say_when_to_come_back(details, expected):
+    body = json.dumps({"kind": "Status", "code": 429, "details": details}).encode()
+
+    assert expected == error_from(429, body).retry_after
+    assert 7.0 == error_from(429, body, retry_after=7.0).retry_after
+
+
+def test_headers_say_what_is_sent_and_what_is_wanted():
+    """Each combination has its own; the same one is the same object, which transports rely on."""
+    client = Client(AsgiTransport(FakeApi()))
+
+    nothing = client._headers_for(None, "application/json", "")
+    json_ = client._headers_for(b"{}", "application/json", "")
+    patch = client._headers_for(b"{}", "application/merge-patch+json", "")
+    table = client._headers_for(None, "application/json", "application/json;as=Table")
+
+    assert "content-type" not in nothing
+    assert "application/json" == json_["content-type"]
+    assert "application/merge-patch+json" == patch["content-type"]
+    assert ("application/json;as=Table", None) == (table["accept"], table.get("content-type"))
+    assert patch is client._headers_for(b"[]", "application/merge-patch+json", "")
+
+
+def test_a_read_over_broken_connections_is_tried_three_times_and_a_write_once():
+    class Broken:
+        def __init__(self):
+            self.methods = []
+
+        async def request(self, method, *rest):
+            self.methods.append(method)
+            raise TransportError("broken")
+
+    async def main():
+        transport = Broken()
+        client = Client(transport)
+        for call in (client.list(PODS), client.create(PODS, {}, "ns")):
+            with pytest.raises(TransportError):
+                await call
+        return transport.methods
+
+    assert ["GET"] * (1 + BROKEN_READ_RETRIES) + ["POST"] == run_virtual(main())
 
 
 class RawServer:

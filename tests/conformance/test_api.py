@@ -41,8 +41,6 @@ def differing_steps(suite: str, folder: Path, *store: str) -> dict[str, list[str
 
 
 def on_etcd(folder: Path) -> dict[str, list[str]]:
-    if find_etcd() is None:
-        return {}
     with start_etcd(folder / "etcd") as server:
         return differing_steps("recorded", folder, "--store=etcd", f"--etcd-servers={server.url}")
 
@@ -52,7 +50,8 @@ def results(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
     """Every suite on its own server, all at once: most steps wait for something."""
     runs = {suite: partial(differing_steps, suite) for suite in SUITES}
     runs["memory"] = lambda folder: differing_steps("recorded", folder, "--store=memory")
-    runs["etcd"] = on_etcd
+    if find_etcd() is not None:
+        runs["etcd"] = on_etcd
     with ThreadPoolExecutor(len(runs)) as pool:
         started = {
             name: pool.submit(run, tmp_path_factory.mktemp(name)) for name, run in runs.items()
@@ -72,4 +71,7 @@ def test_answers_agree_with_the_recorded_ones(suite, results):
 
 @pytest.mark.parametrize("store", ["memory", "etcd"])
 def test_answers_do_not_depend_on_the_store(store, results):
+    if store not in results:
+        pytest.skip("there is no etcd program")
+
     assert results["recorded"] == results[store]

@@ -8,6 +8,7 @@ import pytest
 
 from bayplan.errors import BayplanError
 from bayplan.extender import Extender, Rejection, wire
+from bayplan.extender.body import BodyError, read_body
 from tests.extender.servers import serving
 
 POD = b'{"metadata":{"name":"p","namespace":"default","uid":"u0"},"spec":{"containers":[]}}'
@@ -197,3 +198,23 @@ def test_serves_the_paths_of_the_protocol_and_health():
         request = urllib.request.Request(f"{url}/metrics", headers=auth)
         text = urllib.request.urlopen(request, timeout=5).read().decode()
         assert 'extender_calls_total{result="answered",verb="prioritize"} 3.0' in text
+
+
+def test_a_verb_given_twice_is_refused_by_name():
+    app = Extender()
+    app.filter(lambda names: names)
+
+    with pytest.raises(BayplanError, match="filter is given twice"):
+        app.filter(lambda names: names)
+
+
+async def test_a_client_that_leaves_within_its_body_gets_no_answer_made_of_half_of_it():
+    events = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive():
+        return next(events, {"type": "http.disconnect"})
+
+    with pytest.raises(BodyError, match="went away") as problem:
+        await read_body({"headers": []}, receive)
+
+    assert 400 == problem.value.status

@@ -64,3 +64,12 @@ def test_addresses(text, address):
 def test_a_bad_address_says_what_is_expected():
     with pytest.raises(ConfigError, match="expected HOST:PORT"):
         parse_address("8080")
+
+
+def test_the_directory_is_made_with_its_parents_and_may_be_there_already(tmp_path):
+    first = write(tmp_path / "one" / "two")
+    (tmp_path / "there").mkdir()
+    second = write(tmp_path / "there")
+
+    assert [p.name for p in first] == [p.name for p in second]
+    assert all(path.is_file() for path in (*first, *second))

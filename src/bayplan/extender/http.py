@@ -88,12 +88,15 @@ class _Answer:
     def __init__(self, limit: int) -> None:
         self.parser = httptools.HttpResponseParser(self)
         self.parts: list[bytes] = []
-        self.gzip = self.complete = False
+        self.gzip = self.complete = self.measured = self.leaves_open = False
         self._left = limit
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"content-encoding":
+        name = name.lower()
+        if name == b"content-encoding":
             self.gzip = value.lower() == b"gzip"
+        elif name in (b"content-length", b"transfer-encoding"):
+            self.measured = True
 
     def on_body(self, part: bytes) -> None:
         self._left -= len(part)
@@ -103,6 +106,7 @@ class _Answer:
 
     def on_message_complete(self) -> None:
         self.complete = True
+        self.leaves_open = self.parser.should_keep_alive()  # afterwards it always says no
 
     @property
     def status(self) -> int:
@@ -135,7 +139,7 @@ class _Connection:
             self.socket.settimeout(_left(deadline))
             data = self.socket.recv(CHUNK)
             if not data:
-                if answer.parts or not self._ends_by_closing(answer):
+                if not self._ends_by_closing(answer):
                     raise ConnectionError("the connection was closed before the answer's end")
                 break
             answer.parser.feed_data(data)
@@ -144,7 +148,8 @@ class _Connection:
 
     @staticmethod
     def _ends_by_closing(answer: _Answer) -> bool:
-        return answer.status != 0 and not answer.parser.should_keep_alive()
+        """Whether the answer told no length, as old or simple servers do: it ends here."""
+        return answer.status != 0 and not answer.measured
 
     def close(self) -> None:
         self.socket.close()
@@ -246,7 +251,7 @@ class Caller:
 
     def _give_back(self, call: Call, connection: _Connection, answer: _Answer) -> None:
         host, port, _ = _place(call)
-        if not (answer.complete and answer.parser.should_keep_alive()):
+        if not answer.leaves_open:
             connection.close()
             return
         with self._lock:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from bayplan.api.patch import (
     PatchError,
     apply_json_patch,
@@ -154,5 +156,6 @@ def _patch_error(error: PatchError) -> ApiError:
 
 
 def _invalid_patch(body: Any, text: str) -> ApiError:
-    cause = Cause("FieldValueInvalid", "patch", f"Invalid value: {body!r:.400}: {text}")
+    shown = msgspec.json.encode(body).decode()
+    cause = Cause("FieldValueInvalid", "patch", f"Invalid value: {shown:.400}: {text}")
     return invalid("", "", "", [cause])

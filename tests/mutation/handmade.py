@@ -1,0 +1,191 @@
+"""Faults that once survived all tests, with the tests that must notice each of them now.
+
+    python -m tests.mutation.handmade [PART OF A NAME]
+
+Each is put into a copy of the source, and the named tests are run on it; one that survives, or
+that can no longer be planted because the source has changed, fails the command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Fault(NamedTuple):
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: str
+
+
+FAULTS = (
+    Fault(
+        "a ServiceAccount is matched by the end of its name",
+        "apiserver/authorization.py",
+        'if user.name == f"system:serviceaccount:{where}:{name}":',
+        'if user.name.endswith(f":{name}"):',
+        "apiserver/test_authorization.py",
+    ),
+    Fault(
+        "a bookmark is one version ahead",
+        "apiserver/verbs/watch.py",
+        "yield self._bookmark(self.known, None)",
+        "yield self._bookmark(self.known + 1, None)",
+        "apiserver/test_watch.py",
+    ),
+    Fault(
+        "no fence on address pools",
+        "global_scheduler/ledger.py",
+        'return {f"{FENCES}{fence_of(source)}" for source in sources}',
+        'return {f"{FENCES}{fence_of(s)}" for s in sources if not s.startswith("eips")}',
+        "global_scheduler/test_sources.py",
+    ),
+    Fault(
+        "an eviction without compare-and-set",
+        "apiserver/subresources/eviction.py",
+        "codec.encode(budget), expect=kv.mod_revision)",
+        "codec.encode(budget))",
+        "apiserver/test_eviction.py",
+    ),
+    Fault(
+        "an eviction by an old observedGeneration",
+        "apiserver/subresources/eviction.py",
+        'if status.get("observedGeneration", 0) < metadata.get("generation", 0):',
+        "if False:",
+        "apiserver/test_eviction.py",
+    ),
+    Fault(
+        "the writer's epoch guard is off",
+        "store/sqlite_writer.py",
+        "if writes[0].epoch <= self._failed_epoch:",
+        "if False:",
+        "store/test_durability.py",
+    ),
+    Fault(
+        "what is acknowledged is not synced",
+        "store/sqlite_file.py",
+        'execute(f"PRAGMA synchronous = {synchronous}")',
+        'execute("PRAGMA synchronous = OFF")',
+        "store/test_durability.py",
+    ),
+    Fault(
+        "the history is not bounded in bytes",
+        "store/history.py",
+        " or self._bytes > self._max_bytes * 5 // 4:",
+        ":",
+        "store/test_contract.py",
+    ),
+    Fault(
+        "nominated pods of equal priority are ignored",
+        "engine/cycle/promised.py",
+        "n.priority >= pod.priority and",
+        "n.priority > pod.priority and",
+        "engine/test_engine.py",
+    ),
+    Fault(
+        "the wrong counter drives the backoff",
+        "engine/queue/backoff.py",
+        "item.consecutive_errors or item.unschedulable_count",
+        "item.unschedulable_count",
+        "engine/queue/test_backoff.py",
+    ),
+    Fault(
+        "an extender is sent an old node",
+        "extender/client.py",
+        "if known is not None and known[0] == meta.resource_version:",
+        "if known is not None:",
+        "extender/test_client.py",
+    ),
+    Fault(
+        "unresolvable is overwritten by failed",
+        "engine/cycle/extending.py",
+        "if name in names and name not in result.failed_unresolvable:",
+        "if name in names:",
+        "engine/test_engine.py extender/test_client.py",
+    ),
+    Fault(
+        "after 410 the list comes from the cache",
+        "client/informer.py",
+        'resource_version=None if self._fresh_list or token else "0",',
+        'resource_version=None if token else "0",',
+        "client/test_informer.py",
+    ),
+    Fault(
+        "a burst without bound",
+        "client/limiter.py",
+        "min(self.burst, self._tokens + (now - self._at) * self.qps)",
+        "self._tokens + (now - self._at) * self.qps",
+        "client/test_rest.py",
+    ),
+    Fault(
+        "a lost answer whose request is never carried out",
+        "sim/faults.py",
+        "            await self._inner.request(method, target, headers, body, timeout)\n"
+        '            raise TransportError("simulated: the answer was lost")',
+        '            raise TransportError("simulated: the answer was lost")',
+        "sim/test_faults.py",
+    ),
+    Fault(
+        "an ordered patch compares with the list before its deletes",
+        "api/patch/strategic.py",
+        "_arrange(merged, order, _server_order(ours, theirs, field), field.merge_key)",
+        "_arrange(merged, order, ours, field.merge_key)",
+        "api/patch/test_patches.py",
+    ),
+    Fault(
+        "a watch swallows its cancellation",
+        "apiserver/verbs/watch.py",
+        "return not self.rang or task is None or task.uncancel() > 0",
+        "return not self.rang",
+        "apiserver/test_watch.py",
+    ),
+)
+
+
+def noticed(fault: Fault, work: Path) -> str:
+    """Plant one fault in the copy; say how it went."""
+    file = work / "src" / "bayplan" / fault.file
+    text = file.read_text("utf-8")
+    if text.count(fault.right) != 1:
+        return "cannot be planted: the source has changed"
+    file.write_text(text.replace(fault.right, fault.wrong), "utf-8")
+    environment = os.environ | {"PYTHONPATH": str(work / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    tests = [f"tests/{name}" for name in fault.tests.split()]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--timeout", "120"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    try:
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, check=False)
+    finally:
+        file.write_text(text, "utf-8")
+    return "killed" if done.returncode == 1 else f"survived ({done.returncode})"
+
+
+def main() -> int:
+    wanted = " ".join(sys.argv[1:])
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="bayplan-faults-") as folder:
+        work = Path(folder)
+        ignore = shutil.ignore_patterns("__pycache__")
+        for name in ("src", "tests", "pyproject.toml"):
+            place = ROOT / name
+            copy = shutil.copytree if place.is_dir() else shutil.copy
+            copy(place, work / name, **({"ignore": ignore} if place.is_dir() else {}))
+        for fault in FAULTS:
+            if wanted in fault.name:
+                outcome = noticed(fault, work)
+                failed += outcome != "killed"
+                print(f"{outcome:10} {fault.name}", flush=True)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
