@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bayplan.api import Device
-from bayplan.plugins.dynamic_resources.cel import CelError, matches
+from bayplan.cel.devices import CelError, matches
 from bayplan.plugins.dynamic_resources.cel_values import device_view
 
 DEVICE = {

@@ -10,12 +10,14 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from bayplan.apiserver.admission import Chain
 from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
 from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.containers import Containers
+from bayplan.apiserver.dynamic import DynamicAdmission
 from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.reader import CachedReader
@@ -54,6 +56,7 @@ class Backend:
         check_capacity: bool = False,
         track_managers: bool = True,
         rbac: bool = False,
+        disabled_plugins: Iterable[str] = (),
     ) -> None:
         self.store = store
         self.registry = Registry()
@@ -78,6 +81,8 @@ class Backend:
         self.reader = CachedReader(store, self.codec_of)
         self.turns = Turns(self.reader)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
+        self.admission = Chain(disabled_plugins)
+        self.dynamic = DynamicAdmission(self, disabled_plugins)
 
     def remember_encoded(self, size: int, limit: int) -> None:
         """Count an encoded event; the oldest ones drop what they shared beyond the limit."""

@@ -11,6 +11,7 @@ from bayplan.api.defaults import apply_defaults
 from bayplan.apiserver import validation
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
+from bayplan.apiserver.dynamic import COLLECTIONS
 from bayplan.store import Conflict
 
 PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
@@ -32,6 +33,9 @@ MIRRORED = (
     ("scheduling.k8s.io", "priorityclasses"),
     ("storage.k8s.io", "storageclasses"),
     ("node.k8s.io", "runtimeclasses"),
+    *COLLECTIONS,
+    ("discovery.k8s.io", "endpointslices"),
+    ("", "configmaps"),
     ("rbac.authorization.k8s.io", "clusterroles"),
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("rbac.authorization.k8s.io", "roles"),

@@ -9,9 +9,11 @@ The parts are `bayplan.api.defaults`, `bayplan.apiserver.validation`, `.admissio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bayplan.api.defaults import apply_defaults
-from bayplan.apiserver import admission, crd, escalation, validation
-from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes
+from bayplan.apiserver import crd, escalation, validation
+from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes, Reader
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.definitions import establish, is_definition
@@ -48,18 +50,35 @@ def attributes(
     )
 
 
-def admit(backend: Backend, attrs: Attributes) -> None:
-    """Run the mutating half of admission."""
-    try:
-        admission.admit(attrs, backend.reader)
-    except AdmissionError as error:
-        raise _refused(error) from error
+async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
+    """Run the mutating half of admission: the built-in plugins, then policies and webhooks."""
+    _built_in(backend.admission.admit, backend, attrs)
+    if backend.dynamic.mutates(attrs):
+        await backend.dynamic.mutate(
+            attrs,
+            request,
+            lambda obj: default(request.kind, obj),
+            lambda attrs: _built_in(backend.admission.admit, backend, attrs),
+        )
 
 
-def admit_valid(backend: Backend, attrs: Attributes) -> None:
-    """Run the validating half of admission."""
+async def admit_valid(backend: Backend, request: Request, attrs: Attributes) -> None:
+    """Run the validating half of admission; may wait for webhooks, so hold nothing meanwhile."""
+    _built_in(backend.admission.validate, backend, attrs)
+    if backend.dynamic.validates(attrs):
+        await backend.dynamic.validate(attrs, request)
+
+
+def settle(backend: Backend, attrs: Attributes) -> None:
+    """Run what counts and hands out; the object must be stored right after it."""
+    _built_in(backend.admission.settle, backend, attrs)
+
+
+def _built_in(
+    step: Callable[[Attributes, Reader], None], backend: Backend, attrs: Attributes
+) -> None:
     try:
-        admission.validate(attrs, backend.reader)
+        step(attrs, backend.reader)
     except AdmissionError as error:
         raise _refused(error) from error
 
@@ -99,10 +118,6 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
 # Kinds that are stored so that manifests with them can be applied, and that is all: the server
 # itself would have to act on the first, others on the second, who may run beside a lone server.
 UNATTENDED = {
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
     ("flowcontrol.apiserver.k8s.io", "flowschemas"),
     ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
 }
@@ -163,12 +178,12 @@ def keep_system_metadata(obj: Object, old: Object) -> None:
         metadata["deletionTimestamp"] = before["deletionTimestamp"]
 
 
-def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
+async def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
     """Default, admit, prepare and validate a changed object."""
     kind, subresource = request.kind, request.subresource
     default(kind, obj)
     attrs = attributes(request, UPDATE, obj, old, request.name)
-    admit(backend, attrs)
+    await admit(backend, request, attrs)
     keep_system_metadata(obj, old)
     escalation.check(backend.authorizer, request, obj, old)
     _prepare_for_update(kind, obj, old, subresource, backend.now())
@@ -183,7 +198,8 @@ def before_update(backend: Backend, request: Request, obj: Object, old: Object) 
     validation.canonicalize(kind.group, kind.resource, obj)
     if is_definition(kind) and not subresource:
         establish(backend, obj)
-    admit_valid(backend, attrs)
+    await admit_valid(backend, request, attrs)
+    settle(backend, attrs)
 
 
 def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str, now: str) -> None:
@@ -195,11 +211,12 @@ def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str, 
         validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource, now)
 
 
-def before_delete(backend: Backend, request: Request, old: Object) -> None:
+async def before_delete(backend: Backend, request: Request, old: Object) -> None:
     """Ask admission whether the object may be deleted."""
     attrs = attributes(request, DELETE, {}, old, request.name)
-    admit(backend, attrs)
-    admit_valid(backend, attrs)
+    await admit(backend, request, attrs)
+    await admit_valid(backend, request, attrs)
+    settle(backend, attrs)
 
 
 def check_name(request: Request, obj: Object) -> None:

@@ -16,7 +16,7 @@ uses. Sockets, TLS and signals are `bayplan.apiserver.serving`.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -107,6 +107,7 @@ class ApiServer:
         max_body: int = MAX_BODY,
         max_reads: int = MAX_READS,
         max_writes: int = MAX_WRITES,
+        disabled_plugins: Iterable[str] = (),
     ) -> None:
         self.backend = Backend(
             store,
@@ -116,6 +117,7 @@ class ApiServer:
             check_capacity=check_capacity,
             track_managers=track_managers,
             rbac=rbac,
+            disabled_plugins=disabled_plugins,
         )
         self.tokens = Tokens(self.backend.reader, clock, key=signing_key, issuer=issuer)
         self.authenticator = Authenticator(self.tokens, anonymous=anonymous)
@@ -155,6 +157,7 @@ class ApiServer:
         """End what this server runs; the store belongs to whoever opened it."""
         self.end_watches()
         await self._dispatcher.close()
+        await self.backend.dynamic.close()
         await self.backend.reader.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan import private
 from bayplan.apiserver import tls
+from bayplan.apiserver.admission import disabled_plugins
 from bayplan.apiserver.auth import load_tokens, new_token
 from bayplan.apiserver.edge import EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
@@ -63,6 +64,8 @@ class Settings(msgspec.Struct, kw_only=True):
     max_request_bytes: int = 3 * 1024 * 1024
     service_account_key: Path | None = None
     service_account_issuer: str = ISSUER
+    enable_admission_plugins: list[str] = []
+    disable_admission_plugins: list[str] = []
     event_ttl: float = 3600.0  # seconds; 0 keeps events for ever
 
 
@@ -176,6 +179,9 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
         max_body=settings.max_request_bytes,
         max_reads=settings.max_requests_inflight,
         max_writes=settings.max_mutating_requests_inflight,
+        disabled_plugins=disabled_plugins(
+            settings.enable_admission_plugins, settings.disable_admission_plugins
+        ),
     )
     if settings.token_file is not None:
         for extra, user in load_tokens(settings.token_file):

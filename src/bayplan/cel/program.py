@@ -135,8 +135,6 @@ class Builder:
                 raise EvaluationError(f"no such attribute(s): {name}") from None
             if found.__class__ is _Failure:
                 raise found.error
-            if found.__class__ is Lazy:
-                return found.get(frame)
             return found
 
         return run
@@ -274,23 +272,6 @@ class _Failure:
 
     def __init__(self, error: EvaluationError) -> None:
         self.error = error
-
-
-class Lazy:
-    """A variable that is calculated when it is first read; its cost counts then."""
-
-    __slots__ = ("_made", "_run", "_value")
-
-    def __init__(self, run: Callable[[Frame], Any]) -> None:
-        self._run = run
-        self._made = False
-        self._value: Any = None
-
-    def get(self, frame: Frame) -> Any:
-        if not self._made:
-            self._value = self._run(frame)
-            self._made = True
-        return self._value
 
 
 _RUNTIME_NAMES = {

@@ -18,6 +18,10 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
+def _words(given: object) -> list[str]:
+    return [word for word in str(given).split(",") if word]
+
+
 @click.command()
 @click.option(
     "--data",
@@ -73,6 +77,10 @@ READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
     help="Refuse a binding that the node has no room for.",
 )
 @click.option(
+    "--enable-admission-plugins", default="", help="Switched on besides the default ones."
+)
+@click.option("--disable-admission-plugins", default="", help="Comma-separated; switched off.")
+@click.option(
     "--event-ttl",
     default=3600.0,
     show_default=True,
@@ -117,5 +125,7 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         service_account_key=options["service_account_signing_key_file"],  # type: ignore[arg-type]
         service_account_issuer=str(options["service_account_issuer"]),
         event_ttl=float(str(options["event_ttl"])),
+        enable_admission_plugins=_words(options["enable_admission_plugins"]),
+        disable_admission_plugins=_words(options["disable_admission_plugins"]),
     )
     run(settings, controllers, click.echo)

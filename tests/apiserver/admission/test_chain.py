@@ -10,9 +10,12 @@ from bayplan.apiserver.admission import (
     UPDATE,
     AdmissionError,
     Attributes,
-    admit,
-    validate,
+    Chain,
+    disabled_plugins,
 )
+from bayplan.errors import ConfigError
+
+CHAINED = Chain()
 
 
 class Objects:
@@ -58,8 +61,9 @@ def pod(**spec):
 def write(obj, reader=None, *, resource="pods", group="", operation=CREATE, **more):
     attrs = Attributes(operation, group, "v1", resource, namespace="d", name="p", obj=obj, **more)
     reader = reader or Objects()
-    admit(attrs, reader)
-    validate(attrs, reader)
+    CHAINED.admit(attrs, reader)
+    CHAINED.validate(attrs, reader)
+    CHAINED.settle(attrs, reader)
     return attrs.obj
 
 
@@ -73,7 +77,7 @@ def test_a_missing_namespace_is_a_404_of_the_namespace():
     attrs = Attributes(CREATE, "", "v1", "pods", namespace="nowhere", name="p", obj=pod())
 
     with pytest.raises(AdmissionError) as caught:
-        admit(attrs, Objects())
+        CHAINED.admit(attrs, Objects())
 
     assert (404, 'namespaces "nowhere" not found') == (caught.value.code, str(caught.value))
 
@@ -92,7 +96,7 @@ def test_the_namespaces_of_the_system_may_not_be_deleted():
     attrs = Attributes(DELETE, "", "v1", "namespaces", name="kube-system")
 
     with pytest.raises(AdmissionError, match="this namespace may not be deleted"):
-        admit(attrs, Objects())
+        CHAINED.admit(attrs, Objects())
 
 
 @pytest.mark.parametrize(
@@ -232,3 +236,26 @@ def test_binding_copies_the_topology_of_the_node():
     found = write(binding, reader, subresource="binding")
 
     assert {"topology.kubernetes.io/zone": "a"} == found["metadata"]["labels"]
+
+
+def test_plugins_are_switched_off_by_name():
+    chain = Chain(disabled_plugins(["Priority"], ["DefaultTolerationSeconds"]))
+    attrs = Attributes(CREATE, "", "v1", "pods", namespace="d", name="p", obj=pod())
+
+    chain.admit(attrs, Objects())
+
+    assert "tolerations" not in attrs.obj["spec"]
+    assert 0 == attrs.obj["spec"]["priority"]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "disabled", "message"),
+    [
+        (["Nonsense"], [], "unknown admission plugin 'Nonsense'"),
+        ([], ["Nonsense"], "--disable-admission-plugins: unknown admission plugin"),
+        (["Priority"], ["Priority"], "overlapped"),
+    ],
+)
+def test_wrong_names_of_plugins_are_refused(enabled, disabled, message):
+    with pytest.raises(ConfigError, match=message):
+        disabled_plugins(enabled, disabled)

@@ -1,21 +1,21 @@
 """Admission: what the API server changes or refuses because of *other* objects.
 
-The chain is data (`CHAIN`), in upstream's order. `admit` runs the mutating half before the strategy
-prepares the object; `validate` runs the other half after validation. Both are synchronous, read
-through a `Reader`, change `attrs.obj` in place, and refuse by raising `AdmissionError`, which
-carries the Status to answer.
+The chain is data (`CHAIN`), in upstream's order; `Chain` is what is switched on of it. `admit` runs
+the mutating half before the strategy prepares the object, `validate` the other half after
+validation, `settle` what counts, at the very end. All are synchronous, read through a `Reader`,
+change `attrs.obj` in place, and refuse by raising `AdmissionError`, which carries the Status.
 
     attrs = Attributes(CREATE, "", "v1", "pods", "", namespace, name, obj)
-    admit(attrs, reader)
+    chain.admit(attrs, reader)
     …
-    validate(attrs, reader)
+    chain.validate(attrs, reader)
 
-Not here: the ServiceAccount plugin, webhooks, and the policy of what a bearer token may do.
+Webhooks and policies of users are in `bayplan.apiserver.dynamic`.
 """
 
 from __future__ import annotations
 
-from bayplan.apiserver.admission.chain import CHAIN, admit, validate
+from bayplan.apiserver.admission.chain import CHAIN, Chain, disabled_plugins
 from bayplan.apiserver.admission.types import (
     CREATE,
     DELETE,
@@ -32,7 +32,7 @@ __all__ = [
     "UPDATE",
     "AdmissionError",
     "Attributes",
+    "Chain",
     "Reader",
-    "admit",
-    "validate",
+    "disabled_plugins",
 ]

@@ -1,4 +1,4 @@
-"""The admission chain as data, and the two functions that run its halves.
+"""The admission chain as data, and `Chain`, which runs its parts.
 
 Each entry is a pair (mutate, check); either may be None. The order is upstream's, except that
 service addresses are handed out last, when nothing can refuse the service any more.
@@ -6,11 +6,12 @@ service addresses are handed out last, when nothing can refuse the service any m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bayplan.apiserver.admission import limits, namespaces, pods, priority, quota, storage
 from bayplan.apiserver.admission.services import ServiceAddresses
 from bayplan.apiserver.admission.types import Attributes, Reader
+from bayplan.errors import ConfigError
 
 Step = Callable[[Attributes, Reader], None]
 
@@ -28,17 +29,76 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "ServiceAddresses": (None, ServiceAddresses().assign),
 }
 
-_MUTATE = [mutate for mutate, _ in CHAIN.values() if mutate is not None]
-_CHECK = [check for _, check in CHAIN.values() if check is not None]
+# Plugins that live elsewhere, and upstream's whose work other parts do or that have none here.
+DYNAMIC = (
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+)
+ACCEPTED = (
+    "AlwaysPullImages",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "EventRateLimit",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+    "TaintNodesByCondition",
+)
+_INTERNAL = ("ServiceAddresses",)
 
 
-def admit(attrs: Attributes, reader: Reader) -> None:
-    """Run the mutating half: may change `attrs.obj`; raises AdmissionError to refuse."""
-    for mutate in _MUTATE:
-        mutate(attrs, reader)
+def disabled_plugins(enabled: Iterable[str], disabled: Iterable[str]) -> list[str]:
+    """Which plugins to leave out; raises ConfigError for a name that nobody knows."""
+    given, off = list(enabled), list(disabled)
+    known = {*CHAIN, *DYNAMIC, *ACCEPTED} - set(_INTERNAL)
+    for flag, names in (("enable", given), ("disable", off)):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"--{flag}-admission-plugins: unknown admission plugin {unknown[0]!r}; known are "
+                f"{', '.join(sorted(known))}"
+            )
+    both = sorted(set(given) & set(off))
+    if both:
+        raise ConfigError(
+            f"{', '.join(both)} in --enable-admission-plugins and --disable-admission-plugins "
+            "overlapped; name each in one of them"
+        )
+    return off
 
 
-def validate(attrs: Attributes, reader: Reader) -> None:
-    """Run the validating half, after the object has passed validation."""
-    for check in _CHECK:
-        check(attrs, reader)
+# What counts and hands out comes when nobody can refuse any more.
+_LAST = ("ResourceQuota", "ServiceAddresses")
+
+
+class Chain:
+    """The plugins that are switched on."""
+
+    def __init__(self, disabled: Iterable[str] = ()) -> None:
+        steps = {name: step for name, step in CHAIN.items() if name not in frozenset(disabled)}
+        self._mutate = [mutate for mutate, _ in steps.values() if mutate is not None]
+        self._check = [c for name, (_, c) in steps.items() if c is not None and name not in _LAST]
+        self._settle = [c for name, (_, c) in steps.items() if c is not None and name in _LAST]
+
+    def admit(self, attrs: Attributes, reader: Reader) -> None:
+        """Run the mutating half: may change `attrs.obj`; raises AdmissionError to refuse."""
+        for mutate in self._mutate:
+            mutate(attrs, reader)
+
+    def validate(self, attrs: Attributes, reader: Reader) -> None:
+        """Run the validating half, after the object has passed validation."""
+        for check in self._check:
+            check(attrs, reader)
+
+    def settle(self, attrs: Attributes, reader: Reader) -> None:
+        """Count quota and hand out addresses, right before the object is stored."""
+        for check in self._settle:
+            check(attrs, reader)

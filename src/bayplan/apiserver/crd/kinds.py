@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.schema import Type, custom_resource
-from bayplan.apiserver.crd.rules import Rules, has_rules
+from bayplan.apiserver.crd.structural import has_rules
 from bayplan.apiserver.kinds import READ_WRITE, Kind, Subresource
 
 Definition = Mapping[str, Any]
@@ -29,7 +29,7 @@ class CustomKind(Kind, frozen=True, kw_only=True):
     printer_columns: list[dict[str, Any]] = msgspec.field(default_factory=list)
     scale: dict[str, str] = msgspec.field(default_factory=dict)
     list_kind: str = ""
-    rules: Rules | None = None  # None where the schema has none
+    rules: Any = None  # crd.rules.Rules, or None where the schema has none
     stored_schema: dict[str, Any] | None = None  # of the storage version, if that is another one
 
 
@@ -71,10 +71,19 @@ def _kind(
         type=custom_resource(schema, names["kind"]),
         printer_columns=list(version.get("additionalPrinterColumns") or ()),
         scale=dict(subresources.get("scale") or {}),
-        rules=Rules(schema) if has_rules(schema) else None,
+        rules=_rules(schema),
         list_kind=names.get("listKind") or f"{names['kind']}List",
         stored_schema=_schema(storage) if storage is not version else None,
     )
+
+
+def _rules(schema: Mapping[str, Any]) -> Any:
+    """The rules of a schema; what evaluates them is only loaded if there are any."""
+    if not has_rules(schema):
+        return None
+    from bayplan.apiserver.crd.rules import Rules
+
+    return Rules(schema)
 
 
 def _subresources(wanted: Mapping[str, Any], kind: str) -> dict[str, Subresource]:

@@ -176,7 +176,7 @@ def _validate(kind: CustomKind, obj: Object, old: Object | None) -> list[Cause]:
     causes = [*validate_value(obj, kind.schema), *_validate_scale(kind, obj)]
     if causes or kind.rules is None:
         return causes
-    return kind.rules.validate(obj, old)
+    return list(kind.rules.validate(obj, old))
 
 
 def _validate_scale(kind: CustomKind, obj: Object) -> list[Cause]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bayplan.apiserver.crd.rules import RULES, Rule, has_rules
+from bayplan.apiserver.crd.rules import Rule
+from bayplan.apiserver.crd.structural import RULES, has_rules
 from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, required
 from bayplan.cel import types as t
 from bayplan.cel.errors import CompileError, compile_words

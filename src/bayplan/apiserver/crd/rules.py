@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from bayplan.api.patch import identity
+from bayplan.apiserver.crd.structural import RULES, has_rules
 from bayplan.apiserver.validation.errors import Cause, invalid, quote
 from bayplan.cel import types as t
 from bayplan.cel.cost import BUDGET, PER_CALL_LIMIT
@@ -22,7 +23,6 @@ from bayplan.cel.schema import Declared, declare, unescape
 from bayplan.cel.values import NONE, Optional
 
 Schema = Mapping[str, Any]
-RULES = "x-kubernetes-validations"
 MESSAGE_LIMIT = 5 * 1024
 _ABSENT = object()
 
@@ -82,13 +82,6 @@ def _message_program(rule: Rule | CompileError) -> Program | None:
         return rule.message_program()
     except CompileError:
         return None  # refused when it was written; upstream falls back to the message as well
-
-
-def has_rules(schema: Any) -> bool:
-    """Whether anything in a schema has rules; most have none, and need no second walk."""
-    if isinstance(schema, Mapping):
-        return RULES in schema or any(map(has_rules, schema.values()))
-    return isinstance(schema, list) and any(map(has_rules, schema))
 
 
 def _node(schema: Any, name: str, *, root: bool = False) -> Node | None:

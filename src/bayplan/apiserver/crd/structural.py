@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
-from bayplan.apiserver.crd.rule_checks import validate_rules_of
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, not_supported, required
 
@@ -19,7 +18,15 @@ TYPES = ("array", "boolean", "integer", "number", "object", "string")
 INT_OR_STRING = "x-kubernetes-int-or-string"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 LIST_TYPES = ("atomic", "set", "map")
+RULES = "x-kubernetes-validations"
 MAP_TYPES = ("atomic", "granular")
+
+
+def has_rules(schema: Any) -> bool:
+    """Whether anything in a schema has rules; most have none, and need no second walk."""
+    if isinstance(schema, Mapping):
+        return RULES in schema or any(map(has_rules, schema.values()))
+    return isinstance(schema, list) and any(map(has_rules, schema))
 
 
 def validate_schema(schema: Schema, path: str) -> list[Cause]:
@@ -30,7 +37,11 @@ def validate_schema(schema: Schema, path: str) -> list[Cause]:
     if not kind:
         return [required(f"{path}.type", "must not be empty at the root")]
     causes = _validate(schema, path, root=True)
-    return causes or validate_rules_of(schema, path)
+    if causes or not has_rules(schema):
+        return causes
+    from bayplan.apiserver.crd.rule_checks import validate_rules_of
+
+    return validate_rules_of(schema, path)
 
 
 def _validate(schema: Schema, path: str, *, root: bool = False) -> list[Cause]:

@@ -32,8 +32,9 @@ async def bind(backend: Backend, request: Request) -> Answer:
         raise bad_request("name in URL does not match name in Binding object")
     _validate(binding)
     attrs = pipeline.attributes(request, CREATE, binding, None, name)
-    pipeline.admit(backend, attrs)
-    pipeline.admit_valid(backend, attrs)
+    await pipeline.admit(backend, request, attrs)
+    await pipeline.admit_valid(backend, request, attrs)
+    pipeline.settle(backend, attrs)
     codec = backend.codec_of("", "pods")
     assert codec is not None
     for _ in range(ATTEMPTS):

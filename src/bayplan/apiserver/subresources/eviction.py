@@ -41,8 +41,9 @@ async def evict(backend: Backend, request: Request) -> Answer:
         raise bad_request("name in URL does not match name in Eviction object")
     options = _options(eviction, request)
     attrs = pipeline.attributes(request, CREATE, eviction, None, request.name)
-    pipeline.admit(backend, attrs)
-    pipeline.admit_valid(backend, attrs)
+    await pipeline.admit(backend, request, attrs)
+    await pipeline.admit_valid(backend, request, attrs)
+    pipeline.settle(backend, attrs)
     codec = backend.codec(request.kind)
     pod = codec.decode(await backend.must_get(codec, request.namespace, request.name))
     insist = False

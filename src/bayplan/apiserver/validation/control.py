@@ -15,6 +15,10 @@ from bayplan.apiserver.validation.errors import (
     not_supported,
     required,
 )
+from bayplan.apiserver.validation.expressions import (
+    validate_conditions,
+    validate_policy_expressions,
+)
 from bayplan.apiserver.validation.strategy import Strategy
 
 FEWEST_SECONDS = 600
@@ -160,6 +164,7 @@ def validate_webhooks(obj: Object) -> Causes:
             for key in ("sideEffects", "admissionReviewVersions", "clientConfig")
             if not hook.get(key)
         ]
+        causes += validate_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [])
     return causes
 
 
@@ -171,14 +176,15 @@ def validate_policy(obj: Object) -> Causes:
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         detail = "validations or auditAnnotations must be non-empty"
         causes.append(required("spec.validations", detail))
-    return causes
+    return causes or validate_policy_expressions(spec, mutating=False)
 
 
 def validate_mutating_policy(obj: Object) -> Causes:
     spec = obj.get("spec") or {}
-    return [
+    causes = [
         required(f"spec.{key}") for key in ("matchConstraints", "mutations") if not spec.get(key)
     ]
+    return causes or validate_policy_expressions(spec, mutating=True)
 
 
 def validate_policy_binding(obj: Object) -> Causes:

@@ -31,14 +31,8 @@ from bayplan.apiserver.validation.formats import (
 from bayplan.apiserver.validation.labels import validate_label_name
 from bayplan.apiserver.validation.scheduling import validate_node_selector
 from bayplan.apiserver.validation.volumes import csi_driver_name
-from bayplan.cel.errors import CompileError
-from bayplan.plugins.dynamic_resources.cel import (
-    MAX_COST,
-    MAX_LENGTH,
-    compile_selector,
-    selector_cost,
-)
 
+_MAX_EXPRESSION = 10 * 1024
 _MAX_REQUESTS = 32
 _MAX_DEVICES = 128
 _MAX_IDENTIFIER = 32
@@ -202,14 +196,17 @@ def _validate_selectors(field: str, selectors: list[Object]) -> Causes:
             causes.append(required(f"{field}[{i}].cel"))
             continue
         path, text = f"{field}[{i}].cel.expression", cel.get("expression", "")
-        if len(text) > MAX_LENGTH:
-            causes.append(too_long(path, MAX_LENGTH))
+        if len(text) > _MAX_EXPRESSION:
+            causes.append(too_long(path, _MAX_EXPRESSION))
         else:
             causes += _validate_expression(path, text)
     return causes
 
 
 def _validate_expression(path: str, text: str) -> Causes:
+    from bayplan.cel.devices import MAX_COST, compile_selector, selector_cost
+    from bayplan.cel.errors import CompileError
+
     try:
         cost = selector_cost(compile_selector(text))
     except CompileError as problem:

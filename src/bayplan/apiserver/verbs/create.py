@@ -33,19 +33,20 @@ async def create_object(
         raise ApiError(405, "MethodNotAllowed", text, details={})
     codec = backend.codec(request.kind)
     attrs = pipeline.attributes(request, CREATE, obj, None, obj["metadata"].get("name", ""))
-    pipeline.admit(backend, attrs)
+    await pipeline.admit(backend, request, attrs)
     if track:
         managed.track(backend, request, obj, None)
     generated = not obj["metadata"].get("name")
     for attempt in range(GENERATED_NAME_ATTEMPTS):
         pipeline.before_create(backend, request, obj)
         attrs.name = obj["metadata"]["name"]
+        await pipeline.admit_valid(backend, request, attrs)
         try:
             if backend.turns.needed(request.namespace):
                 async with backend.turns.taken(request.namespace):
-                    pipeline.admit_valid(backend, attrs)
+                    pipeline.settle(backend, attrs)
                     return await _store(backend, codec, request, obj)
-            pipeline.admit_valid(backend, attrs)
+            pipeline.settle(backend, attrs)
             return await _store(backend, codec, request, obj)
         except Conflict:
             name = obj["metadata"]["name"]

@@ -171,7 +171,7 @@ async def delete_object(
     for _ in range(ATTEMPTS):
         kv = await backend.must_get(codec, namespace, name)
         obj = codec.decode(kv)
-        pipeline.before_delete(backend, request, obj)
+        await pipeline.before_delete(backend, request, obj)
         check_preconditions(request.kind, obj, options)
         try:
             return await _attempt(backend, codec, kv, obj, options)

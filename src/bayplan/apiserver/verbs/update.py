@@ -92,7 +92,7 @@ async def _attempt(
     check_version(request.kind, obj, kv)
     if request.verb == "update":
         check_uid(request.kind, obj, old)
-    pipeline.before_update(backend, request, obj, old)
+    await pipeline.before_update(backend, request, obj, old)
     if track:
         managed.track(backend, request, obj, old)
     if ready_to_go(request.kind, obj):

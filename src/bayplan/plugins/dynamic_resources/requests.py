@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from bayplan.api import Device, DeviceClass, DeviceRequestDetail, ResourceClaim, quantity
 from bayplan.api.devices import CapacityRequestPolicy, DeviceTaint, DeviceToleration
+from bayplan.cel import devices as cel
 from bayplan.framework import Lister
-from bayplan.plugins.dynamic_resources import cel
 from bayplan.plugins.dynamic_resources.pools import Offer, Pools
 
 ALL = "All"

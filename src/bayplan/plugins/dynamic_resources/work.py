@@ -8,6 +8,7 @@ import msgspec
 
 from bayplan.api import AllocationResult, Pod, ResourceClaim, parse_time
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
+from bayplan.cel.devices import CelError
 from bayplan.framework import ClusterObjects, NodeInfo, Status, failed, unresolvable
 from bayplan.framework.contract.status import Code
 from bayplan.plugins.dynamic_resources import extended
@@ -18,7 +19,6 @@ from bayplan.plugins.dynamic_resources.allocator import (
     Search,
     picked_by_claim,
 )
-from bayplan.plugins.dynamic_resources.cel import CelError
 from bayplan.plugins.dynamic_resources.claims import ClaimBooks
 from bayplan.plugins.dynamic_resources.constraints import AllocationError
 from bayplan.plugins.dynamic_resources.pools import Pools

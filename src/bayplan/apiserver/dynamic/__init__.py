@@ -1,0 +1,217 @@
+"""Admission that users configure: webhooks and policies.
+
+`DynamicAdmission` follows the configurations in the store and compiles them once. Without any, a
+write pays for one look at a watch, and nothing of what evaluates them is even loaded. Calls to
+webhooks are awaited with a deadline; nothing is locked meanwhile, since writes are compare-and-set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from bayplan.api.patch import clone
+from bayplan.api.schema import type_for
+from bayplan.apiserver.admission import Attributes
+from bayplan.apiserver.bodies import canonical
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.crd import type_of
+from bayplan.apiserver.dynamic.matching import EXEMPT, GROUP
+from bayplan.apiserver.request import Request
+from bayplan.store import Compacted, Watcher
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.backend import Backend
+    from bayplan.apiserver.dynamic.calling import Caller
+    from bayplan.apiserver.dynamic.policies import Binding, Policy, Write
+    from bayplan.apiserver.dynamic.webhooks import Accept, Webhook
+
+Pairs = list[tuple["Policy", list["Binding"]]]
+Default = Callable[[Object], None]
+Again = Callable[[Attributes], None]
+COLLECTIONS = tuple((GROUP, resource) for resource in sorted(EXEMPT))
+
+
+class DynamicAdmission:
+    """The webhooks and policies of a server."""
+
+    def __init__(self, backend: Backend, disabled: Iterable[str] = ()) -> None:
+        self._backend = backend
+        self._disabled = frozenset(disabled)
+        self._caller: Caller | None = None
+        self._watcher: Watcher | None = None
+        self._seen: object = None
+        self._mutating: list[Webhook] = []
+        self._validating: list[Webhook] = []
+        self._policies: Pairs = []
+        self._mutations: Pairs = []
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        if self._caller is not None:
+            await self._caller.close()
+
+    @property
+    def caller(self) -> Caller:
+        if self._caller is None:
+            from bayplan.apiserver.dynamic.calling import Caller
+
+            self._caller = Caller(self._backend.reader)
+        return self._caller
+
+    def _refresh(self) -> None:
+        """Read the configurations again if they have changed."""
+        watcher = self._watcher
+        if watcher is not None:
+            try:
+                if not watcher.take():
+                    return
+            except Compacted:
+                watcher.close()
+                watcher = None
+        if watcher is None:
+            store = self._backend.store
+            self._watcher = store.watch(f"{GROUP}/", after=store.revision)
+        self._compile()
+
+    def _compile(self) -> None:
+        self._mutating = self._webhooks("mutatingwebhookconfigurations", "MutatingAdmissionWebhook")
+        self._validating = self._webhooks(
+            "validatingwebhookconfigurations", "ValidatingAdmissionWebhook"
+        )
+        self._policies = self._pairs("validatingadmissionpolic", "ValidatingAdmissionPolicy")
+        self._mutations = self._pairs("mutatingadmissionpolic", "MutatingAdmissionPolicy")
+
+    def _stored(self, resource: str) -> Iterable[Object]:
+        return self._backend.reader.list(GROUP, resource)
+
+    def _webhooks(self, resource: str, plugin: str) -> list[Webhook]:
+        stored = () if plugin in self._disabled else list(self._stored(resource))
+        if not stored:
+            return []
+        from bayplan.apiserver.dynamic.webhooks import Webhook
+
+        return [
+            Webhook(given["metadata"]["name"], hook)
+            for given in sorted(stored, key=lambda each: each["metadata"]["name"])
+            for hook in given.get("webhooks") or ()
+        ]
+
+    def _pairs(self, stem: str, plugin: str) -> Pairs:
+        stored = () if plugin in self._disabled else list(self._stored(f"{stem}ybindings"))
+        if not stored:
+            return []
+        from bayplan.apiserver.dynamic.policies import Binding, Policy
+
+        bindings = [Binding(each) for each in stored]
+        mutating = stem.startswith("mutating")
+        found: Pairs = []
+        for given in self._stored(f"{stem}ies"):
+            name = given["metadata"]["name"]
+            own = [each for each in bindings if each.policy == name]
+            if own:
+                found.append((Policy(given, mutating=mutating), own))
+        return found
+
+    def mutates(self, attrs: Attributes) -> bool:
+        """Whether anything may want to change this write."""
+        self._refresh()
+        return bool(self._mutating or self._mutations) and not _exempt(attrs)
+
+    def validates(self, attrs: Attributes) -> bool:
+        """Whether anything may want to refuse this write."""
+        self._refresh()
+        return bool(self._validating or self._policies) and not _exempt(attrs)
+
+    def _write(self, attrs: Attributes, request: Request) -> Write:
+        from bayplan.apiserver.dynamic.policies import Write
+
+        backend = self._backend
+        return Write(attrs, request, backend.reader, backend.authorizer, backend.registry)
+
+    async def mutate(
+        self, attrs: Attributes, request: Request, default: Default, again: Again
+    ) -> None:
+        """Let policies and webhooks change the object, in place.
+
+        `default` fills in defaults, `again` runs the built-in plugins once more; both are called
+        when something changed, and then those who asked for it are asked a second time.
+        """
+        from bayplan.apiserver.dynamic import webhooks
+
+        whole = attrs.obj
+        changed = self._run_policies(attrs, request, default, first=True)
+        invoked: list[Webhook] = []
+        again_for: list[Webhook] = []
+        for hook in self._mutating:
+            if not self._wanted(hook, attrs, request):
+                continue
+            accept = self._accepting(request, default)
+            if await webhooks.mutate(self.caller, [hook], attrs, request, accept):
+                changed = True
+                again_for, invoked = [*again_for, *invoked], []
+            if hook.reinvoked:
+                invoked.append(hook)
+        if changed:
+            before = clone(attrs.obj)
+            again(attrs)
+            self._run_policies(attrs, request, default, first=False)
+            if attrs.obj != before:
+                again_for = [*again_for, *invoked]
+            wanted = [
+                each
+                for each in self._mutating
+                if each in again_for and self._wanted(each, attrs, request)
+            ]
+            accept = self._accepting(request, default)
+            await webhooks.mutate(self.caller, wanted, attrs, request, accept)
+        if attrs.obj is not whole:
+            made = attrs.obj
+            whole.clear()
+            whole.update(made)
+            attrs.obj = whole
+
+    def _wanted(self, hook: Webhook, attrs: Attributes, request: Request) -> bool:
+        return hook.wanted(attrs, request, self._backend.reader, self._backend.authorizer)
+
+    def _accepting(self, request: Request, default: Default) -> Accept:
+        def accept(given: Object) -> Object:
+            if request.subresource in ("binding", "eviction"):
+                return given
+            made = canonical(request, request.kind, given, None, None)
+            default(made)
+            return made
+
+        return accept
+
+    def _run_policies(
+        self, attrs: Attributes, request: Request, default: Default, *, first: bool
+    ) -> bool:
+        if not attrs.obj or not self._mutations:
+            return False
+        from bayplan.apiserver.dynamic import policies
+
+        kind = request.kind
+        type_ = type_of(kind) if kind.custom else type_for(kind.api_version, kind.kind)
+        before = attrs.obj
+        for policy, bindings in self._mutations:
+            if not first and not policy.reinvoked:
+                continue
+            made = policies.mutate(policy, bindings, self._write(attrs, request), type_)
+            if made is not attrs.obj and made != attrs.obj:
+                attrs.obj = self._accepting(request, default)(made)
+        return attrs.obj is not before
+
+    async def validate(self, attrs: Attributes, request: Request) -> None:
+        """Let policies and webhooks refuse; raises the first refusal."""
+        from bayplan.apiserver.dynamic import policies, webhooks
+
+        policies.validate(self._policies, self._write(attrs, request))
+        wanted = [each for each in self._validating if self._wanted(each, attrs, request)]
+        if wanted:
+            await webhooks.validate(self.caller, wanted, attrs, request)
+
+
+def _exempt(attrs: Attributes) -> bool:
+    return attrs.group == GROUP and attrs.resource in EXEMPT

@@ -1,0 +1,168 @@
+"""Calls webhooks: finds where they are, speaks TLS with their own authority, keeps deadlines.
+
+A webhook behind a Service is reached through the Service's endpoints, or by its external name;
+there is no cluster network here, so a Service without either has no route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from bayplan.apiserver.admission import Reader
+from bayplan.errors import BayplanError
+
+DEFAULT_TIMEOUT = 10
+MAX_ANSWER = 3 * 1024 * 1024
+_CONTEXTS = 64
+
+
+class CallError(BayplanError):
+    """A webhook could not be asked, or its answer not be read."""
+
+
+class Caller:
+    """Keeps connections to webhooks; one a server."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any:
+        """Send JSON and return the JSON of the answer; raises CallError."""
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(auto_decompress=True)
+        address, name = self.address(config)
+        shown = _shown(config, timeout)
+        try:
+            async with (
+                asyncio.timeout(timeout),
+                self._session.post(
+                    address,
+                    data=json.dumps(body).encode(),
+                    headers={"Content-Type": "application/json", "Accept": "application/json"},
+                    ssl=self._context(config.get("caBundle") or ""),
+                    server_hostname=name or None,
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                text = await _read(answer)
+        except TimeoutError:
+            raise CallError(f'Post "{shown}": context deadline exceeded') from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise CallError(f'Post "{shown}": {_reason(error)}') from error
+        return _decoded(answer.status, text)
+
+    def _context(self, bundle: str) -> ssl.SSLContext:
+        found = self._contexts.get(bundle)
+        if found is None:
+            if len(self._contexts) >= _CONTEXTS:
+                self._contexts.clear()
+            found = self._contexts[bundle] = _new_context(bundle)
+        return found
+
+    def address(self, config: Mapping[str, Any]) -> tuple[str, str]:
+        """Where to send, and the name that the certificate must have if it is another."""
+        if config.get("url"):
+            return config["url"], ""
+        service = config.get("service") or {}
+        namespace, name = service.get("namespace", ""), service.get("name", "")
+        port, path = service.get("port") or 443, service.get("path") or "/"
+        host, port = self._route(namespace, name, port)
+        host = f"[{host}]" if ":" in host else host
+        return f"https://{host}:{port}{path}", f"{name}.{namespace}.svc"
+
+    def _route(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        service = self._reader.get("", "services", namespace, name)
+        if service is None:
+            raise CallError(f'service "{name}" not found')
+        spec = service.get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            return spec.get("externalName", ""), port
+        wanted = [each for each in spec.get("ports") or () if each.get("port") == port]
+        if not wanted:
+            raise CallError(f'no service port {port} found for service "{name}"')
+        for item in self._reader.list("discovery.k8s.io", "endpointslices", namespace):
+            labels = item["metadata"].get("labels") or {}
+            if labels.get("kubernetes.io/service-name") != name:
+                continue
+            for endpoint in item.get("endpoints") or ():
+                ready = (endpoint.get("conditions") or {}).get("ready", True)
+                ports = [
+                    each["port"]
+                    for each in item.get("ports") or ()
+                    if (each.get("name") or "") == (wanted[0].get("name") or "")
+                ]
+                if ready and endpoint.get("addresses") and ports:
+                    return endpoint["addresses"][0], ports[0]
+        raise CallError(f'no endpoints available for service "{name}"')
+
+
+def _new_context(bundle: str) -> ssl.SSLContext:
+    if not bundle:
+        return ssl.create_default_context()
+    try:
+        return ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
+    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
+        raise CallError("unable to load root certificates: unable to parse bytes") from error
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    found = bytearray()
+    async for piece in answer.content.iter_chunked(65536):
+        found += piece
+        if len(found) > MAX_ANSWER:
+            raise ValueError(f"the answer is larger than {MAX_ANSWER} bytes")
+    return bytes(found)
+
+
+def _decoded(status: int, text: bytes) -> Any:
+    if status >= 300:
+        if status == 404:
+            raise CallError("the server could not find the requested resource")
+        shown = text[:200].decode(errors="replace").strip()
+        raise CallError(
+            f'an error on the server ("{shown}") has prevented the request from succeeding'
+        )
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CallError(f"couldn't get version/kind; json parse error: {error}") from error
+    if not isinstance(found, dict):
+        raise CallError("couldn't get version/kind; json parse error: the answer is no object")
+    return found
+
+
+def _shown(config: Mapping[str, Any], timeout: float) -> str:
+    """The URL as upstream's errors name it."""
+    seconds = f"timeout={int(timeout)}s"
+    if config.get("url"):
+        url = config["url"]
+        return f"{url}{'&' if '?' in url else '?'}{seconds}"
+    service = config.get("service") or {}
+    host = f"{service.get('name', '')}.{service.get('namespace', '')}.svc"
+    return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}?{seconds}"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"tls: failed to verify certificate: x509: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        refused = "connection refused" in str(error).lower() or error.errno == 111
+        return f"dial tcp {error.host}:{error.port}: " + (
+            "connect: connection refused" if refused else str(error.strerror or error)
+        )
+    return "EOF" if isinstance(error, aiohttp.ServerDisconnectedError) else str(error)

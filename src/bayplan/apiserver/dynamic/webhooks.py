@@ -1,0 +1,260 @@
+"""Mutating and validating webhooks: who is asked, what an answer does.
+
+Mutating ones are asked in turn, each seeing what those before it made; one that changes the object
+makes others with `reinvocationPolicy: IfNeeded` be asked once more. Validating ones are asked at
+the same time. What cannot be asked is refused or let pass by `failurePolicy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from bayplan.api.patch import PatchError, apply_json_patch, clone
+from bayplan.apiserver.admission import Attributes, Reader
+from bayplan.apiserver.authorization import Authorizer
+from bayplan.apiserver.codec import Object
+from bayplan.apiserver.dynamic.calling import DEFAULT_TIMEOUT, Caller, CallError
+from bayplan.apiserver.dynamic.expressions import Budget, activation, describe, environment
+from bayplan.apiserver.dynamic.matching import Constraints
+from bayplan.apiserver.errors import ApiError, bad_request, forbidden, internal
+from bayplan.apiserver.request import Request
+from bayplan.cel.cost import MATCH_BUDGET, PER_CALL_LIMIT
+from bayplan.cel.environment import Program
+from bayplan.cel.errors import CelError, EvaluationError
+
+log = structlog.get_logger(__name__)
+Accept = Callable[[Object], Object]
+"""Brings a patched object into the form that the pipeline works on."""
+
+
+class Webhook:
+    """One webhook of a configuration."""
+
+    def __init__(self, configuration: str, given: Object) -> None:
+        self.configuration = configuration
+        self.given = given
+        self.name: str = given.get("name", "")
+        self.constraints = Constraints(given)
+        self.ignores_failures = given.get("failurePolicy", "Fail") == "Ignore"
+        self.reinvoked = given.get("reinvocationPolicy") == "IfNeeded"
+        self.timeout = given.get("timeoutSeconds") or DEFAULT_TIMEOUT
+        self.conditions: list[tuple[str, Program | CelError]] = [
+            (each.get("name", ""), _compile(each.get("expression", "")))
+            for each in given.get("matchConditions") or ()
+        ]
+
+    def wanted(
+        self, attrs: Attributes, request: Request, reader: Reader, authorizer: Authorizer
+    ) -> bool:
+        """Whether to ask it; raises the refusal if its conditions cannot be evaluated."""
+        if not self.constraints.matches(attrs, reader):
+            return False
+        if not self.conditions:
+            return True
+        problems: list[str] = []
+        variables = activation(attrs, request, authorizer, None)
+        budget = Budget(MATCH_BUDGET)
+        for name, program in self.conditions:
+            found = _evaluate(program, variables, budget)
+            if found is False:
+                return False
+            if isinstance(found, CelError):
+                problems.append(f"expression '{self._expression(name)}' resulted in error: {found}")
+        if not problems:
+            return True
+        if self.ignores_failures:
+            return False
+        shown = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise forbidden(attrs.group, attrs.resource, attrs.name, shown)
+
+    def _expression(self, name: str) -> str:
+        found = (each for each in self.given["matchConditions"] if each.get("name") == name)
+        return str(next(found).get("expression", ""))
+
+
+def _compile(text: str) -> Program | CelError:
+    try:
+        return environment(params=False).compile(text)
+    except CelError as problem:
+        return problem
+
+
+def _evaluate(program: Program | CelError, variables: dict[str, Any], budget: Budget) -> Any:
+    if isinstance(program, CelError):
+        return program
+    try:
+        frame = budget.frame(variables, PER_CALL_LIMIT)
+        try:
+            return program.run(frame)
+        finally:
+            budget.spent(frame)
+    except EvaluationError as problem:
+        return problem
+
+
+class _Refusal(Exception):
+    """A webhook says no."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request) -> Object:
+    """Ask a webhook; return its response. Raises CallError, or _Refusal."""
+    if attrs.dry_run and hook.given.get("sideEffects") not in ("None", "NoneOnDryRun"):
+        raise _Refusal(bad_request(f'admission webhook "{hook.name}" does not support dry run'))
+    versions = hook.given.get("admissionReviewVersions") or ()
+    version = next((each for each in versions if each in ("v1", "v1beta1")), "")
+    if not version:
+        raise CallError("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+    uid = str(uuid.uuid4())
+    review = {
+        "kind": "AdmissionReview",
+        "apiVersion": f"admission.k8s.io/{version}",
+        "request": {
+            "uid": uid,
+            **describe(attrs, request),
+            "object": _named(attrs.obj, request),
+            "oldObject": _named(attrs.old, request),
+        },
+    }
+    try:
+        answer = await caller.post(hook.given.get("clientConfig") or {}, review, hook.timeout)
+    except CallError as error:
+        raise CallError(f"failed to call webhook: {error}") from error
+    response = answer.get("response")
+    _verify(answer, response, uid, version)
+    request.warnings.extend(str(each) for each in response.get("warnings") or ())
+    if not response.get("allowed"):
+        raise _Refusal(_denied(hook.name, response.get("status") or {}))
+    return dict(response)
+
+
+def _named(obj: Object | None, request: Request) -> Object | None:
+    """An object with its type; a subresource's body brings its own."""
+    if not obj:
+        return None
+    kind = request.kind
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+
+
+def _verify(answer: Object, response: Any, uid: str, version: str) -> None:
+    words = "received invalid webhook response"
+    if not isinstance(response, dict):
+        raise CallError(f"{words}: webhook response was absent")
+    if version == "v1":
+        if response.get("uid") != uid:
+            found = response.get("uid", "")
+            raise CallError(f'{words}: expected response.uid="{uid}", got "{found}"')
+        given = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
+        if given != "admission.k8s.io/v1, Kind=AdmissionReview":
+            wanted = "admission.k8s.io/v1, Kind=AdmissionReview"
+            raise CallError(f"{words}: expected webhook response of {wanted}, got {given}")
+
+
+def _denied(name: str, status: Object) -> ApiError:
+    """What the client gets when a webhook says no."""
+    by = f'admission webhook "{name}" denied the request'
+    code = status.get("code") or 0
+    reason = status.get("reason") or ""
+    if status.get("message"):
+        text = f"{by}: {status['message']}"
+    else:
+        text = f"{by}: {reason}" if reason else f"{by} without explanation"
+    return ApiError(max(code, 400), reason, text, details=status.get("details"))
+
+
+async def mutate(
+    caller: Caller,
+    hooks: list[Webhook],
+    attrs: Attributes,
+    request: Request,
+    accept: Accept,
+) -> bool:
+    """Ask mutating webhooks that are wanted, in turn; return whether one changed the object."""
+    changed = False
+    for hook in hooks:
+        before = attrs.obj
+        try:
+            response = await ask(caller, hook, attrs, request)
+            _patch(hook, attrs, request, response, accept)
+        except _Refusal as refusal:
+            raise refusal.error from refusal
+        except CallError as error:
+            _failed(hook, error)
+        changed = changed or attrs.obj is not before
+    return changed
+
+
+def _patch(
+    hook: Webhook, attrs: Attributes, request: Request, response: Object, accept: Accept
+) -> None:
+    words = "received invalid webhook response"
+    patch, kind = response.get("patch"), response.get("patchType")
+    if patch and kind is None:
+        raise CallError(f"{words}: webhook returned response.patch but not response.patchType")
+    if kind is not None and not patch:
+        raise CallError(f"{words}: webhook returned response.patchType but not response.patch")
+    if not patch:
+        return
+    if kind != "JSONPatch":
+        raise CallError(f'unsupported patch type "{kind}"')
+    try:
+        operations = json.loads(base64.b64decode(patch))
+    except ValueError as error:
+        raise CallError(f"received undecodable patch in webhook response: {error}") from error
+    if not operations:
+        return
+    if not attrs.obj:
+        raise internal(
+            f'admission webhook "{hook.name}" attempted to modify the object, which is not '
+            "supported for this operation"
+        )
+    try:
+        result = apply_json_patch(_named(clone(attrs.obj), request), operations)
+    except PatchError as error:
+        raise internal(str(error)) from error
+    made = accept(result)
+    if made != attrs.obj:
+        attrs.obj = made
+
+
+def _failed(hook: Webhook, error: CallError) -> None:
+    text = f'failed calling webhook "{hook.name}": {error}'
+    if not hook.ignores_failures:
+        raise internal(text) from error
+    log.warning("webhook failed, its policy lets writes pass", webhook=hook.name, error=str(error))
+
+
+async def validate(
+    caller: Caller, hooks: list[Webhook], attrs: Attributes, request: Request
+) -> None:
+    """Ask validating webhooks that are wanted, all at once; raises the first refusal."""
+
+    async def one(hook: Webhook) -> ApiError | None:
+        try:
+            response = await ask(caller, hook, attrs, request)
+            if response.get("patch") or response.get("patchType"):
+                what = "patch" if response.get("patch") else "patchType"
+                words = "received invalid webhook response"
+                raise CallError(f"{words}: validating webhook may not return response.{what}")
+        except _Refusal as refusal:
+            return refusal.error
+        except CallError as error:
+            try:
+                _failed(hook, error)
+            except ApiError as refused:
+                return refused
+        return None
+
+    for refused in await asyncio.gather(*map(one, hooks)):
+        if refused is not None:
+            raise refused
