@@ -98,10 +98,12 @@ class Policy:
         known: dict[str, t.Type] = {}
         params = self.param_kind is not None
         for each in self.spec.get("variables") or ():
-            program = environment(params=params, variables=known).compile(each["expression"])
+            program = environment(params=params, variables=known or None).compile(
+                each["expression"]
+            )
             self.variables.append((each["name"], program))
             known[each["name"]] = program.type
-        made = environment(params=params, variables=known)
+        made = environment(params=params, variables=known or None)
         return mutation_environment(made) if mutating else made
 
     def _compile(self, spec: Object) -> None:

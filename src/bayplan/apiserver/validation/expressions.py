@@ -41,13 +41,13 @@ def validate_policy_expressions(spec: Object, *, mutating: bool) -> Causes:
     )
     known: dict[str, Type] = {}
     for i, each in enumerate(spec.get("variables") or ()):
-        made = environment(params=params, variables=known)
+        made = environment(params=params, variables=known or None)
         text, path = each.get("expression") or "", f"spec.variables[{i}].expression"
         found = _compiled(made, path, text, None, "expression is not specified")
         causes += found
         if not found:
             known[each.get("name", "")] = made.compile(text).type
-    made = environment(params=params, variables=known)
+    made = environment(params=params, variables=known or None)
     words = "expression is not specified"
     for i, each in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{i}]"
