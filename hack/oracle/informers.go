@@ -93,6 +93,9 @@ func (f *factory) change(plural, key string, edit func(any) error) error {
 		if err := edit(changed); err != nil {
 			return err
 		}
+		named := changed.(metav1.Object)
+		version, _ := strconv.Atoi(named.GetResourceVersion())
+		named.SetResourceVersion(strconv.Itoa(version + 1)) // what did not change is not looked at
 		return informer.put(changed)
 	})
 }

@@ -3,7 +3,7 @@
 
 from typing import ClassVar
 
-from bayplan.api.meta import LabelSelector, Model, Object
+from bayplan.api.meta import Condition, LabelSelector, Model, Object
 
 
 class MapSelectorSpec(Model, frozen=True):
@@ -121,7 +121,22 @@ class PodGroupSpec(Model, frozen=True):
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: dict[str, object] | str | None = None
+    """1.37: `{"all": {}}` or `{"single": {}}`; 1.36: `PodGroup` or `Pod`."""
     priority: int | None = None
+    preemption_policy: str = ""
+
+    @property
+    def leaves_as_one(self) -> bool:
+        """Whether all pods of the group are preempted if one is."""
+        mode = self.disruption_mode
+        return mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None)
+
+
+class PodGroupStatus(Model, frozen=True):
+    """`status` of a pod group."""
+
+    conditions: tuple[Condition, ...] = ()
 
 
 class PodGroup(Object, kw_only=True, frozen=True):
@@ -132,6 +147,7 @@ class PodGroup(Object, kw_only=True, frozen=True):
     RESOURCE: ClassVar[str] = "podgroups"
 
     spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
 
 
 class PodGroupTemplate(Model, frozen=True):

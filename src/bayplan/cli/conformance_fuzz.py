@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from bayplan.config import FeatureGates, parse_version
-from bayplan.conformance import fuzz
+from bayplan.conformance import fuzz, run
 from bayplan.conformance.oracle import Oracle
 from bayplan.conformance.sequence import Sequence
 from bayplan.errors import BayplanError
-from bayplan.testing.cases import FAMILIES
+from bayplan.testing.cases import FAMILIES, run_case
 
 REPORT_EVERY = 5.0
 MOST_SHRUNK = 20
@@ -69,6 +69,7 @@ class _Progress:
 @click.option("--seed", default=1, show_default=True, help="Where the cases come from.")
 @click.option("--family", multiple=True, help="Only this family of cases; may be repeated.")
 @click.option("--sequences", default=0, help="Compare so many sequences of changes instead.")
+@click.option("--runs", default=0, help="Compare so many runs over all waiting pods instead.")
 @click.option("--steps", default=50, show_default=True, help="Decisions of a sequence.")
 @click.option("--seconds", default=0.0, help="Stop after this time, whatever --cases says.")
 @click.option(
@@ -84,6 +85,7 @@ def command(
     seed: int,
     family: tuple[str, ...],
     sequences: int,
+    runs: int,
     steps: int,
     seconds: float,
     out: Path,
@@ -100,6 +102,8 @@ def command(
         gates = FeatureGates(version=parse_version(fuzz.minor(version)))
         if sequences:
             sys.exit(_run_sequences(oracle, gates, version, seed, (sequences, steps), out))
+        if runs:
+            sys.exit(_run_all(oracle, gates, version, seed, runs, out))
         fuzzer = fuzz.Fuzzer(oracle, gates)
         progress = _Progress(count)
         for case in _limited(fuzz.cases(families, seed, count), seconds):
@@ -128,9 +132,7 @@ def _run_sequences(
             progress.step(differing)
             if found is not None:
                 differing += 1
-                click.echo(f"{found.case['id']} differs, written to {fuzz.write(found, out)}:")
-                for line in found.lines[:6]:
-                    click.echo(f"  {line}")
+                _tell(found, out)
                 break
     agreeing = size[0] - differing
     click.echo(
@@ -140,14 +142,35 @@ def _run_sequences(
     return 1 if differing else 0
 
 
+def _run_all(
+    oracle: Oracle, gates: FeatureGates, version: str, seed: int, runs: int, out: Path
+) -> int:
+    """Let both schedulers run over clusters with pod groups; the exit code."""
+    if not gates.since("1.37"):
+        raise BayplanError("--runs: 1.36 tries the pods of a group in random order; use 1.37")
+    progress, differing = _Progress(runs), 0
+    for number in range(runs):
+        found = run.check(oracle, gates, run_case(f"{seed}-{number}"))
+        if found is not None:
+            differing += 1
+            _tell(found, out)
+        progress.step(differing)
+    click.echo(
+        f"{version} seed {seed}: {runs - differing}/{runs} runs agree, {progress.rate:.0f}/s"
+    )
+    return 1 if differing else 0
+
+
+def _tell(found: fuzz.Difference, out: Path) -> None:
+    click.echo(f"{found.case['id']} differs, written to {fuzz.write(found, out)}:")
+    for line in found.lines[:6]:
+        click.echo(f"  {line}")
+
+
 def _show(fuzzer: fuzz.Fuzzer, found: fuzz.Difference, out: Path) -> None:
     if fuzzer.tally.differing.total() > MOST_SHRUNK:
         return
-    small = fuzzer.shrunk(found)
-    path = fuzz.write(small, out)
-    click.echo(f"{small.case['id']} differs, written to {path}:")
-    for line in small.lines[:6]:
-        click.echo(f"  {line}")
+    _tell(fuzzer.shrunk(found), out)
 
 
 def _verdict(tally: fuzz.Tally, progress: _Progress, version: str, seed: int) -> None:

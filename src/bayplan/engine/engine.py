@@ -40,6 +40,7 @@ from bayplan.framework import (
 from bayplan.framework.contract.handle import never
 from bayplan.framework.contract.registry import Factory
 from bayplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
+from bayplan.framework.runtime.filtering import run_filters_with_nominated
 from bayplan.framework.runtime.profile import Wrap
 
 
@@ -175,7 +176,7 @@ class Engine:
         not asked: see `permit`.
         """
         wanted = list(pods)
-        decisions = [self._place_in_group(pod, now) for pod in wanted]
+        decisions = [self.place_in_group(pod, now) for pod in wanted]
         placed = sum(decision.placed for decision in decisions)
         enough = placed >= (len(wanted) if needed is None else needed)
         if not enough:
@@ -210,7 +211,7 @@ class Engine:
         while left and len(left) != before:
             before = len(left)
             for info in list(left):
-                decision = self._place_in_group(info, now, nodes[info.uid])
+                decision = self.place_in_group(info, now, nodes[info.uid])
                 if decision.placed:
                     placed[info.uid] = decision
                     left.remove(info)
@@ -218,7 +219,7 @@ class Engine:
             for decision in reversed(placed.values()):
                 self.undo(decision)
             return None
-        return [placed.get(info.uid) or self._place_in_group(info, now) for info in infos]
+        return [placed.get(info.uid) or self.place_in_group(info, now) for info in infos]
 
     def trial(
         self, pods: Iterable[Pod | PodInfo], now: float, needed: int | None = None
@@ -233,23 +234,42 @@ class Engine:
         self.next_start = start
         return result
 
-    def _place_in_group(self, pod: Pod | PodInfo, now: float, node: str = "") -> Decision:
-        """Place one pod of a group, on a certain node if one is named."""
-        decision = self.schedule(pod, now, post_filter=False)
+    def place_in_group(
+        self, pod: Pod | PodInfo, now: float, node: str = "", *, post_filter: bool = False
+    ) -> Decision:
+        """Place one pod of a group, on a certain node if one is named; Permit is not asked."""
+        decision = self.schedule(pod, now, post_filter=post_filter)
         if node and decision.node_name != node:
             fits = decision.placed and self.node_statuses(decision).get(node, decision) is None
             decision.node_name = node if fits else ""
         self.next_start = decision.next_start
-        if decision.node_name:
-            self.cache.assume(decision.info, decision.node_name)
-            if len(self.cache.nominator):
-                self.cache.nominator.delete(decision.info.uid)
-            status = run_reserve(
-                decision.profile, decision.state, decision.info.pod, decision.node_name
-            )
-            if status is not None:
-                return self._refused(decision, status)
-        return decision
+        return self.hold(decision) if decision.node_name else decision
+
+    def hold(self, decision: Decision) -> Decision:
+        """Assume and reserve a pod on the node of its decision."""
+        self.cache.assume(decision.info, decision.node_name)
+        if len(self.cache.nominator):
+            self.cache.nominator.delete(decision.info.uid)
+        status = run_reserve(
+            decision.profile, decision.state, decision.info.pod, decision.node_name
+        )
+        return decision if status is None else self._refused(decision, status)
+
+    def fits_on(self, decision: Decision, node_name: str) -> bool:
+        """Whether a pod that was decided about fits on a node as the cluster is now.
+
+        Filters that had nothing to say when it was decided are not asked now either.
+        """
+        info, profile = decision.info, decision.profile
+        state, outcome = self._cycle.answers_of(profile).run_pre_filters(info)
+        state.skip_filter.update(decision.state.skip_filter)
+        node = self.cache.table.info_of(node_name)
+        if node is None or outcome.status is not None:
+            return False
+        if outcome.node_names is not None and node_name not in outcome.node_names:
+            return False
+        nominated = self.cache.nominator.pods_for(node_name)
+        return run_filters_with_nominated(profile, state, info.pod, node, nominated) is None
 
     def _refused(self, decision: Decision, status: Status) -> Decision:
         """Reserve or Permit said no: undo, and tell it as a failure on one node."""

@@ -78,6 +78,11 @@ class GroupMembers:
         members = self._pods.get(key, {}).values()
         return sum(bool(pod.node_name) or pod.uid in self._reserved for pod in members)
 
+    def placed(self, key: str) -> list[Pod]:
+        """The pods of a group that have a node, assumed or real."""
+        members = self._pods.get(key, {}).values()
+        return [pod for pod in members if pod.node_name or pod.uid in self._reserved]
+
     def unscheduled(self, key: str) -> list[Pod]:
         """The pods of a group without a node, in the order in which they are to be tried."""
         members = self._pods.get(key, {}).values()

@@ -31,6 +31,7 @@ POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 UNSCHEDULABLE = "Unschedulable"
+ROOM_FOR = "preempting to accommodate a higher priority"
 SCHEDULER_ERROR = "SchedulerError"
 
 
@@ -83,6 +84,8 @@ class Evict(msgspec.Struct, frozen=True):
     node_name: str
     scheduler_name: str
     now: float
+    kind: str = "pod"
+    """What preempts: `pod` or `podgroup`."""
 
     def condition_body(self) -> dict[str, Any]:
         """The strategic merge patch that says why the victim goes."""
@@ -90,7 +93,7 @@ class Evict(msgspec.Struct, frozen=True):
             type=DISRUPTION_TARGET,
             status="True",
             reason=PREEMPTION_BY_SCHEDULER,
-            message=f"{self.scheduler_name}: preempting to accommodate a higher priority pod",
+            message=f"{self.scheduler_name}: {ROOM_FOR} {self.kind}",
         )
         return status_patch(self.victim, condition, None, self.now)
 

@@ -25,6 +25,7 @@ from bayplan.engine.loop.binding_cycles import POLL_SECONDS, BindingCycles
 from bayplan.engine.loop.explain import Explanation, explain
 from bayplan.engine.loop.failure import Failures
 from bayplan.engine.loop.gangs import Gang, Gangs
+from bayplan.engine.loop.group_attempts import GroupAttempts
 from bayplan.engine.loop.inputs import (
     Added,
     BindDone,
@@ -140,6 +141,7 @@ class Scheduler:
         self._gangs = Gangs(shared) if gangs_are_on(gates) else None
         self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
         self.preemptions = Preemptions(shared, self.bindings)
+        self._groups = GroupAttempts(shared, self._failures, self.preemptions, self._go_on)
         self._next_poll = math.inf
         self._unfinished: Attempt | None = None
         """The attempt that time was up for; the next step goes on with it."""
@@ -319,23 +321,12 @@ class Scheduler:
         self._go_on(item, profile, decision)
 
     def _decide_gang(self, gang: Gang) -> None:
-        profiles = [self.engine.profiles[item.pod.spec.scheduler_name] for item in gang.items]
         try:
-            pods = [item.pod for item in gang.items]
-            result = self.engine.place_all(pods, self._shared.wall, gang.needed)
-            self.timing.decided()
+            self._groups.attempt(gang)
         except Exception as problem:
-            for item, profile in zip(gang.items, profiles, strict=True):
-                self._broken(item, profile, problem)
-            return
-        if not result.placed:
-            failure = gang.failure(result.decisions)
-            for item, profile in zip(gang.items, profiles, strict=True):
-                self._failures.fail(item, profile, failure)
-            return
-        for item, profile, found in zip(gang.items, profiles, result.decisions, strict=True):
-            decision = self.engine.permit(found) if found.placed else found
-            self._go_on(item, profile, decision)
+            for item in gang.items:
+                if self.queue.in_flight(item.pod.metadata.uid):
+                    self._broken(item, self.engine.profiles[item.pod.spec.scheduler_name], problem)
 
     def _go_on(self, item: QueuedPod, profile: Profile, decision: Decision) -> None:
         """From a decision to a binding cycle, or back to the queue."""

@@ -1,27 +1,64 @@
-"""Places a gang as a whole: all of its pods in one go, or none of them.
+"""The pod groups that wait: which pods are tried together, and what their group demands.
 
-When a pod of a gang is popped and fewer than `minCount` pods of its group have a node, all pods of
-the group that wait are popped with it and placed together, each seeing those before it. Either
-enough of them fit, and all of these go on at once, or all go back to wait. So a gang never holds
-nodes that it cannot use, whoever else is in the queue, and is tried once per change of the cluster,
-not once per pod. Nobody is preempted for a gang.
+When a pod of a group is popped, all pods of the group that wait are popped with it and tried in one
+cycle (`group_cycle`): either the group's demand is met and all that found a node go on, or none
+does. So a gang never holds nodes that it cannot use, and is tried once per change of the cluster.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from bayplan.api import Pod
-from bayplan.engine.cycle.decisions import Decision
-from bayplan.engine.loop.shared import Failure, Shared
+from bayplan.api import Pod, PodGroup
+from bayplan.engine.loop.shared import Shared
 from bayplan.engine.queue import QueuedPod
-from bayplan.framework import CLEAR_NOMINATION, Status
-from bayplan.framework.contract.status import Code
-from bayplan.plugins.gang_scheduling import NAME, group_key, members_of, min_count
+from bayplan.plugins.gang_scheduling import group_key, members_of, min_count
+
+
+class Gang(NamedTuple):
+    """Pods that are tried together."""
+
+    group: PodGroup
+    items: list[QueuedPod]
+    scheduled: list[Pod]
+    """Pods of the group that have a node already."""
+    needed: int
+    """How many pods of the group must have a node for any to go on."""
+
+    @property
+    def priority(self) -> int:
+        return self.group.spec.priority or 0
+
+    def mismatch(self, *, modern: bool) -> str:
+        """What its pods contradict each other in, or the group; empty if nothing."""
+        pods = [item.pod for item in self.items]
+        name = pods[0].spec.scheduler_name
+        for pod in pods + (self.scheduled if modern else []):
+            if pod.spec.scheduler_name != name:
+                return (
+                    "all pods in a single pod group should have the same .spec.schedulerName set, "
+                    f'got: "{pod.spec.scheduler_name}" and "{name}"'
+                )
+            if modern and pod.priority != self.priority:
+                return (
+                    "all pods in a single pod group should have the same priority as the pod "
+                    f"group's priority, got {pod.priority} and {self.priority}"
+                )
+            if modern and policy_of(pod) != policy_of(pods[0]):
+                return (
+                    "all pods in a single pod group should have the same preemption policy, "
+                    f"got {policy_of(pod)} and {policy_of(pods[0])}"
+                )
+        return ""
+
+
+def policy_of(pod: Pod) -> str:
+    """Whether a pod may preempt."""
+    return pod.spec.preemption_policy or "PreemptLowerPriority"
 
 
 class Gangs:
-    """The group side of an attempt."""
+    """The group side of the queue."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -36,12 +73,11 @@ class Gangs:
         self._members.delete(pod)
 
     def gather(self, item: QueuedPod) -> Gang | None:
-        """Take the rest of a popped pod's gang out of the queue; None if it can go alone."""
+        """Take the rest of a popped pod's group out of the queue; None if it has no group."""
         shared, pod = self._shared, item.pod
         key = group_key(pod)
-        wanted = min_count(shared.cache.objects, key)
-        needed = 0 if wanted is None else wanted - self._members.scheduled(key)
-        if needed <= 0:
+        group = shared.cache.objects.pod_groups.get(key) if key else None
+        if group is None:
             return None
         items: list[QueuedPod] = []
         for member in self._members.unscheduled(key):
@@ -51,29 +87,6 @@ class Gangs:
                 other = shared.queue.pop_specific(member, shared.now)
                 if other is not None:
                     items.append(other)
-        return Gang(items if item in items else [item, *items], needed)
-
-
-class Gang(NamedTuple):
-    """Pods that are tried together, and how many of them must find a node."""
-
-    items: list[QueuedPod]
-    needed: int
-
-    def failure(self, decisions: list[Decision]) -> Failure:
-        """What each of them is told if too few do."""
-        return _failure(decisions, self.needed)
-
-
-def _failure(decisions: list[Decision], needed: int) -> Failure:
-    fit = sum(decision.placed for decision in decisions)
-    missing = [decision for decision in decisions if not decision.placed]
-    first = missing[0].message if missing else f"only {len(decisions)} pods are known"
-    text = f"pod group is unschedulable, {fit} of {needed} needed pods fit: {first}"
-    plugins = {NAME}.union(*(decision.unschedulable_plugins for decision in missing))
-    return Failure(
-        Status(Code.UNSCHEDULABLE, text, plugin=NAME),
-        text,
-        frozenset(plugins),
-        nominating=CLEAR_NOMINATION,
-    )
+        items = items if item in items else [item, *items]
+        wanted = min_count(shared.cache.objects, key)
+        return Gang(group, items, self._members.placed(key), 1 if wanted is None else wanted)

@@ -10,24 +10,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api import Pod
+from bayplan.api import Pod, PodGroup
 from bayplan.engine.loop.actions import Evict, Observe, PatchPod
 from bayplan.engine.loop.binding_cycles import BindingCycles
 from bayplan.engine.loop.shared import Shared
 from bayplan.framework.runtime.profile import Profile
 
 PLUGIN = "DefaultPreemption"
+WHOLE_CLUSTER = "cluster"
+"""Stands for the node where a group preempts."""
 
 
 class Preemption:
     """The victims of one preemptor that are not gone yet."""
 
-    __slots__ = ("_pods", "last", "node_name", "open", "preemptor", "scheduler_name", "victims")
+    __slots__ = (
+        "kind",
+        "last",
+        "members",
+        "node_name",
+        "open",
+        "preemptor",
+        "scheduler_name",
+        "uid",
+        "victims",
+    )
 
     def __init__(
-        self, preemptor: Pod, node_name: str, scheduler_name: str, victims: Sequence[Pod]
+        self,
+        members: Sequence[Pod],
+        group: PodGroup | None,
+        node_name: str,
+        scheduler_name: str,
+        victims: Sequence[Pod],
     ) -> None:
-        self.preemptor = preemptor
+        self.preemptor = members[0]
+        self.members = list(members)
+        """The pods that wait for the room: the preemptor, or all of a group."""
+        self.kind = "pod" if group is None else "podgroup"
+        self.uid = self.preemptor.metadata.uid if group is None else group.metadata.uid
+        """What events call the preemptor."""
         self.node_name = node_name
         self.scheduler_name = scheduler_name
         self.victims = {victim.metadata.uid: victim for victim in victims}
@@ -35,6 +57,11 @@ class Preemption:
         """Victims whose eviction was asked for and not reported."""
         self.last: Pod | None = None
         """The last victim, once it is its turn."""
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The uids of the pods that wait for the room, the preemptor's first."""
+        return tuple(pod.uid for pod in self.members)
 
 
 class Preemptions:
@@ -50,7 +77,23 @@ class Preemptions:
 
     def start(self, pod: Pod, node_name: str, victims: Sequence[Pod], profile: Profile) -> None:
         """Begin to make room on a node for a pod."""
-        shared = self._shared
+        self._start([pod], None, node_name, victims, profile)
+
+    def start_for_group(
+        self, group: PodGroup, pods: Sequence[Pod], victims: Sequence[Pod], profile: Profile
+    ) -> None:
+        """Begin to make room in the cluster for the pods of a group."""
+        self._start(pods, group, WHOLE_CLUSTER, victims, profile)
+
+    def _start(
+        self,
+        pods: Sequence[Pod],
+        group: PodGroup | None,
+        node_name: str,
+        victims: Sequence[Pod],
+        profile: Profile,
+    ) -> None:
+        shared, pod = self._shared, pods[0]
         targets = [victim for victim in victims if not victim.terminating]
         if not targets:
             return
@@ -58,12 +101,11 @@ class Preemptions:
         names = ", ".join(victim.key for victim in targets)
         shared.note(pod, "preempts", f"{names} on {node_name}")
         shared.actions.append(Observe(profile.name, "preempted", victims=len(victims)))
-        running = Preemption(pod, node_name, profile.name, targets)
-        uid = pod.metadata.uid
-        self._running[uid] = running
+        running = Preemption(pods, group, node_name, profile.name, targets)
+        self._running[pod.metadata.uid] = running
         at_once = targets
         if shared.gates["SchedulerAsyncPreemption"]:
-            shared.preempting[uid] = running
+            shared.preempting.update(dict.fromkeys(running.waiting, running))
             at_once = targets[:-1]
         for victim in at_once:
             self._evict(running, victim)
@@ -89,12 +131,20 @@ class Preemptions:
             return
         running.open.add(uid)
         shared.actions.append(
-            Evict(victim, running.preemptor, running.node_name, running.scheduler_name, shared.wall)
+            Evict(
+                victim,
+                running.preemptor,
+                running.node_name,
+                running.scheduler_name,
+                shared.wall,
+                running.kind,
+            )
         )
 
     def _tell(self, running: Preemption, victim: Pod, tail: str = "") -> None:
         preemptor = running.preemptor
-        note = f"Preempted by pod {preemptor.metadata.uid} on node {running.node_name}{tail}"
+        by = f"{running.kind} {running.uid}"
+        note = f"Preempted by {by} on node {running.node_name}{tail}"
         self._shared.record(
             victim, "Normal", "Preempted", "Preempting", note, running.scheduler_name, preemptor
         )
@@ -110,7 +160,7 @@ class Preemptions:
         if error:
             self._end(running)
             self._shared.note(running.preemptor, "preemption failed", error)
-            self._shared.queue.activate([running.preemptor], self._shared.now)
+            self._shared.queue.activate(running.members, self._shared.now)
             return
         self._tell(running, victim)
         self._advance(running)
@@ -120,7 +170,7 @@ class Preemptions:
             return
         if running.victims and running.last is None:
             (running.last,) = running.victims.values()
-            self._shared.last_victims[running.last.metadata.uid] = running.preemptor.metadata.uid
+            self._shared.last_victims[running.last.metadata.uid] = running.waiting
             self._evict(running, running.last)
         if not running.open:
             self._end(running)
@@ -129,14 +179,15 @@ class Preemptions:
         uid = running.preemptor.metadata.uid
         if self._running.get(uid) is running:
             del self._running[uid]
-            self._shared.preempting.pop(uid, None)
+            self._shared.no_longer_preempting(running.waiting)
             if running.last is not None:
                 self._shared.last_victims.pop(running.last.metadata.uid, None)
 
     def validate(self) -> None:
         """Raise AssertionError unless what plugins see is what runs."""
-        assert set(self._shared.preempting) <= set(self._running)
-        assert set(self._shared.last_victims.values()) <= set(self._running)
+        waiting = {uid for running in self._running.values() for uid in running.waiting}
+        assert set(self._shared.preempting) <= waiting
+        assert {uids[0] for uids in self._shared.last_victims.values()} <= set(self._running)
         for uid, running in self._running.items():
             assert uid == running.preemptor.metadata.uid
             assert running.open, f"preemption of {running.preemptor.key} waits for nothing"

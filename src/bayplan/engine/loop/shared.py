@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from bayplan.api import Pod
@@ -48,8 +50,8 @@ class Shared:
         self.waiting = engine.cache.waiting
         self.preempting = engine.handles[0].preempting
         """What plugins see of preemptions under way."""
-        self.last_victims: dict[str, str] = {}
-        """The last victim of each preemption to its preemptor; once it goes, that may be queued."""
+        self.last_victims: dict[str, tuple[str, ...]] = {}
+        """The last victim of each preemption to those who wait, until it goes, to be queued."""
         self.gates = gates
         self.nominations = nominations
         self.queue: SchedulingQueue
@@ -70,9 +72,12 @@ class Shared:
 
     def victim_leaves(self, uid: str) -> None:
         """A pod is gone or going; if it was a last victim its preemptor need not wait longer."""
-        preemptor = self.last_victims.pop(uid, None)
-        if preemptor is not None:
-            self.preempting.pop(preemptor, None)
+        self.no_longer_preempting(self.last_victims.pop(uid, ()))
+
+    def no_longer_preempting(self, uids: Iterable[str]) -> None:
+        """These pods need not wait for victims any more."""
+        for uid in uids:
+            self.preempting.pop(uid, None)
 
     def record(
         self,

@@ -367,6 +367,12 @@ class SchedulingQueue:
                 self._in_flight.record(FORCE_ACTIVATE, None, pod)
             self.move_request_cycle = self.scheduling_cycle
 
+    def retry(self, item: QueuedPod, timestamp: float, now: float) -> None:
+        """Let a pod that came back be tried at once, at the place that a timestamp gives it."""
+        if self._pods.get(item.key) is item:
+            item.timestamp, item.unschedulable_count = timestamp, 0
+            self._activate(item.pod, now)
+
     def _activate(self, pod: Pod, now: float) -> bool:
         item = self._pods.get(pod.key)
         if item is None or item.place is Place.ACTIVE:

@@ -107,7 +107,7 @@ class DefaultPreemption:
         if not name or statuses.status_of(name).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
         for info in self._handle.table.pods_of(name):
-            if info.priority < pod.priority and _is_leaving_for_us(info.pod):
+            if info.priority < pod.priority and is_leaving_for_us(info.pod):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
@@ -173,7 +173,8 @@ class DefaultPreemption:
         return left
 
 
-def _is_leaving_for_us(pod: Pod) -> bool:
+def is_leaving_for_us(pod: Pod) -> bool:
+    """Whether a scheduler preempted the pod and it is on its way out."""
     return pod.terminating and any(
         item.type == "DisruptionTarget"
         and item.status == "True"

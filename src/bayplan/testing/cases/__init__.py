@@ -5,5 +5,6 @@ can be asked the same question. See `families` for what there is.
 """
 
 from bayplan.testing.cases.families import FAMILIES, case
+from bayplan.testing.cases.runs import run_case
 
-__all__ = ["FAMILIES", "case"]
+__all__ = ["FAMILIES", "case", "run_case"]

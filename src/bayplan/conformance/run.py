@@ -1,0 +1,156 @@
+"""A run of our scheduler over all waiting pods of a case, told as the oracle tells its own.
+
+Every waiting pod is tried once, in the order of the queue. What is written in a step is delivered
+before the next one, as an API server would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bayplan.api import KINDS, Object, Pod, convert, to_builtins
+from bayplan.config import FeatureGates, default_config, from_data
+from bayplan.conformance.compare import differences
+from bayplan.conformance.fuzz import Difference
+from bayplan.conformance.oracle import Oracle
+from bayplan.engine.loop import Scheduler
+from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, PatchPod, RecordEvent
+from bayplan.engine.loop.inputs import BindDone, Evicted
+from bayplan.plugins import in_tree_registry
+
+Body = dict[str, Any]
+_STABLE = ("type", "status", "reason", "message")
+"""Of a condition what does not depend on the clock."""
+
+
+class Run:
+    """One run; `steps` is what came of it."""
+
+    def __init__(self, case: Body, gates: FeatureGates) -> None:
+        config = case.get("config")
+        loaded = default_config(gates) if config is None else from_data(dict(config), gates)
+        self._scheduler = Scheduler(loaded, in_tree_registry(), gates=gates, now=1.0)
+        self._now = 1.0
+        self._known: dict[tuple[str, str], Object] = {}
+        kinds = {kind.RESOURCE.lower(): kind for kind in KINDS.values()}
+        last = ("pods",)
+        for key in sorted(case["objects"], key=lambda key: (key in last, key)):
+            for body in case["objects"][key] or ():
+                self._put(convert(kinds[key.lower()], body))
+        self.steps: list[Body] = []
+
+    def run(self) -> list[Body]:
+        """Try until every pod that could be tried was."""
+        scheduler = self._scheduler
+        scheduler.queue.pop_from_backoff = False
+        while scheduler.queue.ready:
+            step: Body = {}
+            todo = scheduler.step(self._now, 1)
+            while todo:
+                self._perform(todo, step)
+                todo = scheduler.step(self._now, 0)
+            self.steps.append(step)
+        return self.steps
+
+    def _put(self, item: Object) -> None:
+        self._now += 0.001
+        self._known[item.KIND, item.key] = item
+        self._scheduler.put(item, self._now)
+
+    def _perform(self, actions: Sequence[Action], step: Body) -> None:
+        for action in actions:
+            match action:
+                case Bind(pod=pod, node_name=node):
+                    step.setdefault("bound", {})[pod.key] = {"node": node}
+                    body = to_builtins(pod)
+                    body["spec"]["nodeName"] = node
+                    self._scheduler.handle(BindDone(pod.uid, ""), self._now)
+                    self._put(convert(Pod, body))
+                case PatchPod(pod=pod):
+                    self._patch("Pod", "pods", pod.key, action.body(), step)
+                case Evict(victim=victim, preemptor=preemptor):
+                    self._patch("Pod", "pods", victim.key, action.condition_body(), step)
+                    step.setdefault("deleted", []).append(victim.key)
+                    gone = self._known.pop(("Pod", victim.key), victim)
+                    self._scheduler.handle(Evicted(preemptor.uid, victim.uid, ""), self._now)
+                    self._scheduler.delete(gone, self._now)
+                case RecordEvent(pod=pod, reason=reason, note=note):
+                    step.setdefault("events", {}).setdefault(pod.key, {})[reason] = note
+                case CallApi(calls=calls):
+                    for call in calls:
+                        key = f"{call.namespace}/{call.name}"
+                        if call.resource.startswith("podgroups."):
+                            self._patch("PodGroup", "podgroups", key, call.body, step)
+
+    def _patch(self, kind: str, part: str, key: str, change: Any, step: Body) -> None:
+        known = self._known.get((kind, key))
+        if known is None:
+            return
+        changed = {k: v for k, v in change["status"].items() if not k.startswith("$")}
+        step.setdefault(part, {}).setdefault(key, {}).update(changed)
+        body = to_builtins(known)
+        status = body.setdefault("status", {})
+        conditions = {item["type"]: item for item in status.get("conditions") or ()}
+        for item in changed.get("conditions", ()):
+            conditions[item["type"]] = {**conditions.get(item["type"], {}), **item}
+        status.update(changed, conditions=list(conditions.values()))
+        self._put(convert(type(known), body))
+
+
+TRIES = 16
+"""How often the oracle runs before a difference counts: preemption draws among equal candidates."""
+
+
+def check(oracle: Oracle, gates: FeatureGates, case: Body) -> Difference | None:
+    """Run both; None if they do the same, step by step."""
+    got = ours(case, gates)
+    want, lines = got, [""]
+    for _ in range(TRIES):
+        want = by_number(oracle.run(case)["steps"])
+        lines = differences(want, got)
+        if not lines:
+            return None
+    return Difference({**case, "expect": want}, lines)
+
+
+def ours(case: Body, gates: FeatureGates) -> Body:
+    """What our scheduler does, by the number of the step."""
+    changed = gates.with_changes(case["gates"]) if case.get("gates") else gates
+    return by_number(Run(case, changed).run())
+
+
+def by_number(steps: Sequence[Body]) -> Body:
+    """Steps in the form in which runs are compared."""
+    found: Body = {"count": len(steps)}
+    found.update((f"step {number}", step) for number, step in enumerate(comparable(steps)))
+    return found
+
+
+def comparable(steps: Sequence[Body]) -> list[Body]:
+    """Steps without what depends on the clock, and without order where there is none."""
+    found = []
+    for step in steps:
+        plain = {**step}
+        for part in ("pods", "podgroups"):
+            about = {
+                key: _plain(status)
+                for key, status in plain.pop(part, {}).items()
+                # a pod may be told its node while it waits for others of its group, or not in time
+                if key not in step.get("bound", ())
+            }
+            if about:
+                plain[part] = about
+        if "deleted" in plain:
+            plain["deleted"] = sorted(plain["deleted"])
+        found.append(plain)
+    return found
+
+
+def _plain(status: Body) -> Body:
+    if "conditions" not in status:
+        return status
+    conditions = [
+        {name: item[name] for name in _STABLE if name in item} for item in status["conditions"]
+    ]
+    return {**status, "conditions": conditions}

@@ -1,0 +1,63 @@
+"""Random clusters with several waiting pods and pod groups, for runs of a whole scheduler."""
+
+from __future__ import annotations
+
+from bayplan.testing.cases.draw import Body, Draw
+from bayplan.testing.cases.nodes import nodes
+from bayplan.testing.cases.pods import pod, running
+from bayplan.testing.cases.selectors import namespaces
+
+GATES = {"GenericWorkload": True, "OpportunisticBatching": False}
+"""Batching breaks ties between equal nodes in another order; see docs/design/conformance.md."""
+_TRAITS = {
+    "taints": 0.1,
+    "tolerations": 0.2,
+    "required nodes": 0.1,
+    "preferred nodes": 0.2,
+    "required podAntiAffinity": 0.1,
+    "preferred podAffinity": 0.1,
+    "hard spread": 0.1,
+}
+
+
+def run_case(seed: object) -> Body:
+    """One case; the same seed gives the same case."""
+    draw = Draw(f"run-{seed}", _TRAITS)
+    found = nodes(draw, draw.number(1, 5))
+    names = [node["metadata"]["name"] for node in found]
+    groups = [_group(draw, f"g{i}") for i in range(draw.number(1, 3))]
+    placed = [running(draw, f"p{i}", names) for i in range(draw.number(0, 3 * len(names)))]
+    for body in placed:
+        body["spec"]["priority"] = draw.pick((0, 0, 5))
+    waiting = [member for group in groups for member in _members(draw, group, names)]
+    waiting += [pod(draw, f"w{i}", names) for i in range(draw.number(0, 3))]
+    for number, body in enumerate(draw.some(waiting, least=len(waiting))):
+        body["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
+    waiting.sort(key=lambda body: str(body["metadata"]["creationTimestamp"]))
+    objects = {"nodes": found, "namespaces": namespaces(), "podGroups": groups}
+    objects["pods"] = placed + waiting
+    return {"id": f"run-{seed}", "family": "run", "objects": objects, "gates": GATES}
+
+
+def _group(draw: Draw, name: str) -> Body:
+    policy: Body = {"gang": {"minCount": draw.number(1, 4)}}
+    if draw.chance(0.2):
+        policy = {"basic": {}}
+    spec: Body = {"schedulingPolicy": policy}
+    if draw.chance(0.5):
+        spec["priority"] = 10
+    if draw.chance(0.3):
+        spec["disruptionMode"] = {draw.pick(("all", "single")): {}}
+    return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}, "spec": spec}
+
+
+def _members(draw: Draw, group: Body, names: list[str]) -> list[Body]:
+    name, spec = group["metadata"]["name"], group["spec"]
+    least = spec["schedulingPolicy"].get("gang", {}).get("minCount", 1)
+    found = []
+    for number in range(least - draw.chance(0.1) + draw.number(0, 2)):
+        body = pod(draw, f"{name}-{number}", names, "default")
+        body["spec"]["schedulingGroup"] = {"podGroupName": name}
+        body["spec"]["priority"] = spec.get("priority", 0)
+        found.append(body)
+    return found
