@@ -75,6 +75,20 @@ async def test_a_rollout_that_stands_still_misses_its_deadline() -> None:
 
 
 @virtual
+async def test_a_condition_of_somebody_else_is_left_alone() -> None:
+    async with cluster() as made:
+        await made.create(DEPLOYMENTS, workload("web", 1))
+        await made.settle(20)
+        foreign = [{"type": "StatusUpdate", "status": "True", "message": "Set from e2e test"}]
+        body = {"status": {"conditions": foreign}}
+        await made.client.patch(DEPLOYMENTS, "web", body, "default", subresource="status")
+        await made.settle(20)
+
+        assert "Set from e2e test" == (await condition(made, "StatusUpdate"))["message"]
+        assert "True" == (await condition(made, "Available"))["status"]
+
+
+@virtual
 async def test_pods_that_are_refused_are_told_of_until_they_are_not() -> None:
     async with cluster() as made:
         quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}

@@ -19,7 +19,7 @@ from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.containers import Containers
 from bayplan.apiserver.dynamic import DynamicAdmission
 from bayplan.apiserver.errors import ApiError, not_found
-from bayplan.apiserver.kinds import Kind, Registry
+from bayplan.apiserver.kinds import Kind, Registry, metrics
 from bayplan.apiserver.reader import CachedReader
 from bayplan.apiserver.turns import Turns
 from bayplan.apiserver.watchdog import Watchdog
@@ -69,7 +69,7 @@ class Backend:
         self._codecs: dict[tuple[str, str, str], Codec] = {}
         self.whole_cluster = False
         """Whether controllers and nodes run in this process, and so nobody else does."""
-        self.containers: Containers | None = None
+        self._containers: Containers | None = None
         self._second = (0, "")
         # The newest events that watchers have encoded; older ones drop what they had shared.
         self.encoded_events: deque[Event] = deque(maxlen=1024)
@@ -83,6 +83,17 @@ class Backend:
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
         self.admission = Chain(disabled_plugins)
         self.dynamic = DynamicAdmission(self, disabled_plugins)
+
+    @property
+    def containers(self) -> Containers | None:
+        """Who runs containers in this process, if anybody does; serves metrics.k8s.io as well."""
+        return self._containers
+
+    @containers.setter
+    def containers(self, containers: Containers | None) -> None:
+        self._containers = containers
+        for kind in metrics() if containers is not None else ():
+            self.registry.add(kind)
 
     def remember_encoded(self, size: int, limit: int) -> None:
         """Count an encoded event; the oldest ones drop what they shared beyond the limit."""

@@ -56,6 +56,10 @@ class Containers(Protocol):
         """Return what a container prints from now on."""
         ...
 
+    def usage(self, resource: str, namespace: str, name: str) -> list[dict[str, Any]]:
+        """Return the metrics of pods or nodes; "" means all."""
+        ...
+
 
 def log_options(query: dict[str, str]) -> LogOptions:
     """Read the query of a request for logs. Raises a 400."""

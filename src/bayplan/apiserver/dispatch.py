@@ -15,10 +15,12 @@ from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.containers import NO_KUBELET, log_options, runner
 from bayplan.apiserver.definitions import RESOURCE, Definitions, is_definition
 from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
-from bayplan.apiserver.errors import ApiError, method_not_allowed, path_not_found
+from bayplan.apiserver.errors import ApiError, method_not_allowed, not_found, path_not_found
 from bayplan.apiserver.http import plain_text
+from bayplan.apiserver.kinds import METRICS_GROUP
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream, plain_answer
+from bayplan.apiserver.selectors import parse_labels
 from bayplan.apiserver.subresources.binding import bind
 from bayplan.apiserver.subresources.eviction import evict
 from bayplan.apiserver.subresources.reviews import Reviews
@@ -101,12 +103,14 @@ class Dispatcher:
 
     async def _unstored(self, request: Request) -> Answer | Stream:
         kind = request.kind
-        if kind.namespaced and not request.namespace:
+        if kind.namespaced and not request.namespace and request.verb != "list":
             raise path_not_found()
         if request.verb not in kind.verbs:
             raise method_not_allowed(request.verb, kind.group, kind.resource)
         if kind.resource == "bindings":
             return await bind(self._backend, request)
+        if kind.group == METRICS_GROUP:
+            return _metrics(self._backend, request)
         if kind.resource == "componentstatuses":
             return _component_statuses(request)
         return self._reviews.answer(request)
@@ -161,6 +165,27 @@ def _elsewhere(request: Request) -> ApiError:
 
 def _needs_kubelet(resource: str, name: str) -> bool:
     return any(sub.name == name for sub in KUBELET_SUBRESOURCES.get(resource, ()))
+
+
+def _metrics(backend: Backend, request: Request) -> Answer:
+    """Answer with what pods or nodes use, as metrics-server does."""
+    kind = request.kind
+    if backend.containers is None:
+        raise ApiError(503, "ServiceUnavailable", NO_KUBELET)
+    found = backend.containers.usage(kind.resource, request.namespace, request.name)
+    head = {"kind": kind.kind, "apiVersion": kind.api_version}
+    if request.name:
+        if not found:
+            raise not_found(kind.group, kind.resource, request.name)
+        return plain_answer(request, {**head, **found[0]})
+    labels = parse_labels(request.query.get("labelSelector", ""))
+    items = [
+        {**head, **item}
+        for item in found
+        if labels is None or labels.matches(item["metadata"].get("labels") or {})
+    ]
+    head["kind"] += "List"
+    return plain_answer(request, {**head, "metadata": {}, "items": items})
 
 
 def _component_statuses(request: Request) -> Answer:

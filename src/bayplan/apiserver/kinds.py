@@ -399,6 +399,21 @@ def _reviews() -> list[Kind]:
     ]
 
 
+METRICS_GROUP = "metrics.k8s.io"
+
+
+def metrics() -> list[Kind]:
+    """Return the kinds that are served where somebody knows what pods and nodes use."""
+    reads = ("get", "list")
+    return [
+        kind_of(METRICS_GROUP, "v1beta1", name, kind, namespaced, verbs=reads, stored=False)
+        for name, kind, namespaced in (
+            ("nodes", "NodeMetrics", False),
+            ("pods", "PodMetrics", True),
+        )
+    ]
+
+
 # Upstream's order of groups in discovery (GroupPriorityMinimum of its APIServices).
 GROUP_ORDER = (
     "",

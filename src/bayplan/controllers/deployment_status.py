@@ -12,6 +12,7 @@ from bayplan.controllers.objects import (
 )
 
 NO_DEADLINE = (1 << 31) - 1
+OWN = ("Available", "Progressing", "ReplicaFailure")
 DONE, GOING_ON, LATE = "NewReplicaSetAvailable", "ReplicaSetUpdated", "ProgressDeadlineExceeded"
 
 
@@ -37,19 +38,22 @@ def conditions(
     if progress is not None:
         found = with_condition({"conditions": found}, "Progressing", *progress, now)
     failure = _failure(new, sets)
-    found = [item for item in found if failure or item["type"] != "ReplicaFailure"]
+    found = [item for item in found if failure or item.get("type") != "ReplicaFailure"]
     if failure:
         text = failure.get("message", "")
         reason = failure.get("reason", "FailedCreate")
         found = with_condition({"conditions": found}, "ReplicaFailure", "True", reason, text, now)
-    old = {item["type"]: item for item in deployment.status.get("conditions") or []}
+    old = {item.get("type"): item for item in deployment.status.get("conditions") or []}
+    found = [dict(item) for item in found]
     for item in found:
+        if item.get("type") not in OWN:
+            continue
         before = old.get(item["type"], {})
-        same = before.get("reason") == item["reason"] and before.get("status") == item["status"]
-        moved = item["type"] == "Progressing" and progress is not None and progress[1] != LATE
+        same = all(before.get(name) == item.get(name) for name in ("reason", "status"))
+        moved = item.get("type") == "Progressing" and progress is not None and progress[1] != LATE
         if not same or (moved and _has_moved(deployment, status)):
             item["lastUpdateTime"] = now
-        item.setdefault("lastUpdateTime", item["lastTransitionTime"])
+        item.setdefault("lastUpdateTime", item.get("lastTransitionTime", now))
     return found
 
 

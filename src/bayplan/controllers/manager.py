@@ -22,6 +22,7 @@ import structlog
 from bayplan.apiserver.containers import Containers
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.controllers.autoscaler import AutoscalerController
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
@@ -80,6 +81,7 @@ CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "resourcequota": ResourceQuotaController,
     "nodelifecycle": NodeLifecycleController,
     "podgc": PodGarbageCollector,
+    "horizontalpodautoscaler": AutoscalerController,
     "kubelet": Kubelet,
 }
 

@@ -14,6 +14,7 @@ from bayplan.controllers.kubelet.pod import PodRun
 from bayplan.controllers.kubelet.processes import Log, Process
 from bayplan.controllers.kubelet.programs import FOREVER
 from bayplan.controllers.kubelet.syntax import NotUnderstoodError
+from bayplan.controllers.kubelet.usage import node_metrics, pod_metrics
 from bayplan.controllers.objects import micro_timestamp, seconds_of
 
 MAX_GENERATED = 10_000
@@ -124,6 +125,26 @@ class Answers(Containers):
             raise bad_request(f'container "{found.name}" is not running')
         async for line in self.log(pod, LogOptions(container=found.name, follow=True, tail=0)):
             yield line
+
+    # -- usage
+
+    def usage(self, resource: str, namespace: str, name: str) -> list[dict[str, Any]]:
+        now, kubelet = _now(), self._kubelet
+        if resource == "pods":
+            found = [pod_metrics(run, now) for run in kubelet.runs.values()]
+            return [
+                item
+                for item in found
+                if item is not None
+                and namespace in ("", item["metadata"]["namespace"])
+                and name in ("", item["metadata"]["name"])
+            ]
+        stamp = kubelet.stamp(now)
+        return [
+            node_metrics(node, kubelet.runs_on(node.metadata.name), stamp, now)
+            for node in kubelet.simulated_nodes()
+            if name in ("", node.metadata.name)
+        ]
 
 
 class _Generated:

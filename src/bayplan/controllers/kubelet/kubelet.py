@@ -24,7 +24,7 @@ from bayplan.controllers.kubelet.nodes import Nodes, host_address
 from bayplan.controllers.kubelet.pod import PodRun
 from bayplan.controllers.kubelet.programs import FOREVER
 from bayplan.controllers.kubelet.statuses import pod_status
-from bayplan.controllers.objects import Json, Object, condition, is_finished, seconds_of
+from bayplan.controllers.objects import Json, Object, condition, is_finished, seconds_of, timestamp
 from bayplan.controllers.runtime import Kit, Worker, node_index
 
 SIMULATED = "bayplan.dev/simulated"
@@ -139,6 +139,16 @@ class Kubelet:
     def look(self, run: PodRun) -> None:
         """Look at a pod again: somebody did something in it."""
         self._worker.queue.add(run.pod.key)
+
+    def simulated_nodes(self) -> list[Object]:
+        return [node for node in self._nodes.all() if self._mine(node) and not self._failed(node)]
+
+    def runs_on(self, node: str) -> list[PodRun]:
+        pods = self._pods.by("node", node)
+        return [self.runs[p.metadata.uid] for p in pods if p.metadata.uid in self.runs]
+
+    def stamp(self, moment: float) -> str:
+        return timestamp(moment + self._wall())
 
     def _wall(self) -> float:
         return self._kit.clock() - _now()
