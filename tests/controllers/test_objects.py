@@ -403,3 +403,22 @@ def test_a_budget_says_how_many_pods_may_go(spec: Json, desired: int) -> None:
             await evict(made, pods[1])
 
     scenario()
+
+
+@virtual
+async def test_a_claim_made_before_there_was_a_default_class_gets_it() -> None:
+    async with cluster() as made:
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        await made.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "early"}, "spec": spec})
+        await made.settle()
+        assert "Pending" == (await made.get(PERSISTENT_VOLUME_CLAIMS, "early"))["status"]["phase"]
+        default = {"storageclass.kubernetes.io/is-default-class": "true"}
+        body = {"metadata": {"name": "late", "annotations": default}, "provisioner": "x/y"}
+        await made.create(STORAGE_CLASSES, body)
+        await made.settle()
+
+        found = await made.get(PERSISTENT_VOLUME_CLAIMS, "early")
+        assert ("late", "Bound") == (found["spec"]["storageClassName"], found["status"]["phase"])

@@ -131,6 +131,8 @@ class ApiServer:
         """What other parts of the process show below a path."""
         self.questions: dict[str, Ask] = {}
         """What other parts of the process answer below a path, with a query."""
+        self.default_roles = False
+        """Whether the roles that every cluster has are there even if nobody asks them."""
         self._max_body = max_body
         self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
         self._intake = Intake(MAX_INTAKE)
@@ -144,7 +146,7 @@ class ApiServer:
         """Write what every cluster starts with and learn the definitions in the store."""
         await self.backend.reader.start(bootstrap.MIRRORED)
         await bootstrap.write_system_objects(self.backend)
-        if not self._always_allow:
+        if not self._always_allow or self.default_roles:
             await bootstrap_rbac.write_roles(self.backend)
         await self._dispatcher.start()
 

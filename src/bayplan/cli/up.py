@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,11 +154,27 @@ async def _nodes(cluster: LocalCluster, wanted: int | None) -> str:
     if not present:
         count = NEW_NODES if wanted is None else wanted
         await add_nodes(cluster.client, default_nodes(count))
+        await _default_class(cluster)
         return f"{count} nodes made"
     remark = f"{present} nodes found"
     if wanted is not None and wanted != present:
         remark += f"; --nodes {wanted} is for a new cluster: use `bayplan nodes add` or `remove`"
     return remark
+
+
+async def _default_class(cluster: LocalCluster) -> None:
+    """Make the class of claims that name none, as local clusters have it."""
+    from bayplan.client import AlreadyExists
+    from bayplan.client.resources import STORAGE_CLASSES
+
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    body = {
+        "metadata": {"name": "standard", "annotations": default},
+        "provisioner": "bayplan.dev/simulated",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    with suppress(AlreadyExists):
+        await cluster.client.create(STORAGE_CLASSES, body)
 
 
 async def _reload_on_change(cluster: LocalCluster, options: Options) -> None:

@@ -16,6 +16,7 @@ import asyncio
 from contextlib import suppress
 
 from bayplan.api import quantity
+from bayplan.apiserver.admission.storage import is_default_class
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import (
     NODES,
@@ -109,6 +110,10 @@ class VolumeBinder:
             await self._kit.set_status(PERSISTENT_VOLUME_CLAIMS, claim, {"phase": "Lost"})
 
     async def _sync_unbound(self, claim: Object) -> None:
+        if claim.spec.get("storageClassName") is None and (name := self._default_class()):
+            body = {"spec": {"storageClassName": name}}  # it was made before there was a default
+            await self._kit.patch(PERSISTENT_VOLUME_CLAIMS, claim.key, body)
+            return
         class_name = claim.spec.get("storageClassName") or ""
         storage_class = self._classes.get(class_name) if class_name else None
         node = claim.metadata.annotations.get(SELECTED_NODE)
@@ -122,6 +127,16 @@ class VolumeBinder:
             await self._bind(claim, volume)
         elif storage_class is not None and storage_class.provisioner != NO_PROVISIONER:
             await self._provision(claim, storage_class, node or "")
+
+    def _default_class(self) -> str:
+        """Return the newest of the classes that claims get which name none."""
+        found = [c for c in self._classes.all() if is_default_class(c.metadata.annotations)]
+        newest = max(
+            found,
+            key=lambda c: (c.metadata.creation_timestamp, [-ord(x) for x in c.metadata.name]),
+            default=None,
+        )
+        return newest.metadata.name if newest else ""
 
     def _match(self, claim: Object, class_name: str) -> Object | None:
         """Return the smallest free volume that satisfies a claim."""
@@ -176,7 +191,7 @@ class VolumeBinder:
             "accessModes": claim.spec.get("accessModes"),
             "capacity": {"storage": claim.spec["resources"]["requests"]["storage"]},
             "claimRef": _reference(claim),
-            "csi": {"driver": provisioner, "volumeHandle": name},
+            "csi": {"driver": provisioner.replace("/", "."), "volumeHandle": name},
             "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
             "storageClassName": storage_class.metadata.name,
             "volumeMode": _mode(claim),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api import quantity
@@ -19,6 +20,10 @@ _PROTECTION = {
 }
 
 
+def is_default_class(annotations: Mapping[str, str]) -> bool:
+    return any(annotations.get(key) == "true" for key in _DEFAULT)
+
+
 def default_class(attrs: Attributes, reader: Reader) -> None:
     """Give a claim without a class the newest class that is marked as default."""
     if not _is_new(attrs, "persistentvolumeclaims"):
@@ -31,7 +36,7 @@ def default_class(attrs: Attributes, reader: Reader) -> None:
     defaults = [
         each["metadata"]
         for each in _classes(reader)
-        if any((each["metadata"].get("annotations") or {}).get(key) == "true" for key in _DEFAULT)
+        if is_default_class(each["metadata"].get("annotations") or {})
     ]
     if defaults:
         # The newest wins; among equally old ones the first by name.
