@@ -8,10 +8,12 @@ so an ordinary request costs nothing more.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import ssl
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+PEER = "bayplan.peer"  # the key in the scope of a client's verified certificate, in DER
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
 HEAD_SECONDS = 32.0  # as upstream
@@ -38,9 +40,13 @@ class EdgeProtocol(HttpToolsProtocol):
         self._since = self.loop.time()  # when the head or body under way began
         self._too_large = False
         self._timer: asyncio.TimerHandle | None = None
+        self._peer: bytes | None = None  # the certificate that the client showed
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None and secured.context.verify_mode != ssl.CERT_NONE:
+            self._peer = secured.getpeercert(binary_form=True)
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
         self._timer = self.loop.call_later(LOOK_EVERY, self._look)
 
@@ -67,6 +73,8 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        if self._peer is not None:
+            cast("dict[str, Any]", self.scope)[PEER] = self._peer
         self._in_head, self._since = True, self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:

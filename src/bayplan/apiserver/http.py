@@ -41,6 +41,7 @@ class Connection:
         "impersonation",
         "method",
         "path",
+        "peer",
         "pretty",
         "query",
         "send",
@@ -56,6 +57,7 @@ class Connection:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
+        self.peer: bytes | None = scope.get("bayplan.peer")
         self.headers: dict[str, str] = {}
         self.impersonation: list[tuple[str, str]] = []
         for name, value in scope["headers"]:

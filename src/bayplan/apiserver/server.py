@@ -28,6 +28,7 @@ from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
 from bayplan.apiserver.bodies import parse_aside
+from bayplan.apiserver.certificates import peer_user
 from bayplan.apiserver.dispatch import Dispatcher
 from bayplan.apiserver.documents import Documents
 from bayplan.apiserver.errors import (
@@ -260,6 +261,10 @@ class ApiServer:
         return decode_body(body, connection.headers.get("content-encoding"), self._max_body)
 
     def _authenticate(self, connection: Connection, path: str) -> User:
+        if connection.peer is not None:
+            shown = peer_user(connection.peer)
+            if shown is not None:
+                return shown
         header = connection.headers.get("authorization")
         if header is None:
             if self.authenticator.anonymous and path in bootstrap.PUBLIC_PATHS:

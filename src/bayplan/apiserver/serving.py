@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, kw_only=True):
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_generate: bool = True
+    client_ca: Path | None = None  # whose certificates are accepted; the one made here by default
     authorization_mode: str = ""  # RBAC for what listens beyond loopback, else AlwaysAllow
     anonymous_auth: bool = True
     check_capacity: bool = False
@@ -77,6 +78,7 @@ class Running(msgspec.Struct, frozen=True):
     token: str
     kubeconfig: Path | None
     authority: bytes | None
+    signing_key: bytes | None
     stop: Callable[[], None]
 
 
@@ -240,7 +242,9 @@ def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | Non
     config.load()
     if files is None:
         return WebServer(config, None)
-    context = server_context(str(files.certificate), str(files.key))
+    generated = files.authority if files.authority_key is not None else None
+    accepted = settings.client_ca or generated
+    context = server_context(str(files.certificate), str(files.key), accepted)
     return WebServer(config, context, plain=is_loopback(settings.host))
 
 
@@ -259,10 +263,14 @@ async def _ready(
         await asyncio.sleep(0.002)
     url = _url(settings, listener, files is not None)
     authority = files.authority.read_bytes() if files else None
+    kept = files.authority_key if files else None
+    signing_key = kept.read_bytes() if kept else None
     if settings.kubeconfig_out is not None:
         write_kubeconfig(settings.kubeconfig_out, url, server.admin_token, authority)
 
     def stop() -> None:
         web.should_exit = True
 
-    return Running(server, url, server.admin_token, settings.kubeconfig_out, authority, stop)
+    return Running(
+        server, url, server.admin_token, settings.kubeconfig_out, authority, signing_key, stop
+    )

@@ -28,12 +28,18 @@ class TlsFiles(NamedTuple):
     certificate: Path
     key: Path
     authority: Path
+    authority_key: Path | None = None
 
 
 def generate(directory: Path, hosts: list[str]) -> TlsFiles:
     """Return a certificate for these hosts, made now unless the directory has one."""
-    files = TlsFiles(directory / "apiserver.crt", directory / "apiserver.key", directory / "ca.crt")
-    if all(path.exists() for path in files):
+    files = TlsFiles(
+        directory / "apiserver.crt",
+        directory / "apiserver.key",
+        directory / "ca.crt",
+        directory / "ca.key",
+    )
+    if all(path is not None and path.exists() for path in files):
         _load(files.authority)
         if _covers(_load(files.certificate), hosts):
             return files
@@ -60,6 +66,7 @@ def generate(directory: Path, hosts: list[str]) -> TlsFiles:
     )
     private.write(files.key, _private(key))
     private.write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    private.write(directory / "ca.key", _private(authority_key))
     private.write(files.authority, authority.public_bytes(serialization.Encoding.PEM))
     return files
 

@@ -13,6 +13,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import structlog
 import uvicorn
@@ -117,8 +118,11 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return a context that offers HTTP/1.1 over TLS 1.2 or newer."""
+def server_context(certificate: str, key: str, clients: Path | None = None) -> ssl.SSLContext:
+    """Return a context that offers HTTP/1.1 over TLS 1.2 or newer.
+
+    `clients` is the authority whose certificates clients may show instead of a token.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -128,5 +132,14 @@ def server_context(certificate: str, key: str) -> ssl.SSLContext:
             f'serving HTTPS with certificate "{certificate}" and key "{key}": '
             f"{error.strerror or error}; give a pair in PEM, or remove generated ones"
         ) from error
+    if clients is not None:
+        try:
+            context.load_verify_locations(clients)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f'reading --client-ca-file "{clients}": {error.strerror or error}; give '
+                "certificates in PEM"
+            ) from error
+        context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["http/1.1"])
     return context

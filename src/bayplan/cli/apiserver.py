@@ -55,6 +55,11 @@ def _words(given: object) -> list[str]:
     help="Serve HTTPS with a certificate made here (default), or plain HTTP only.",
 )
 @click.option(
+    "--client-ca-file",
+    type=READABLE,
+    help="Clients may show certificates of this authority; the generated one by default.",
+)
+@click.option(
     "--authorization-mode",
     type=click.Choice(("AlwaysAllow", "RBAC")),
     help="Default: RBAC beyond loopback, AlwaysAllow on it.",
@@ -115,6 +120,7 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         token_file=options["token_file"],  # type: ignore[arg-type]
         tls_certificate=options["tls_cert_file"],  # type: ignore[arg-type]
         tls_key=options["tls_private_key_file"],  # type: ignore[arg-type]
+        client_ca=options["client_ca_file"],  # type: ignore[arg-type]
         tls_generate=bool(options["tls_generate"]),
         authorization_mode=str(options["authorization_mode"] or ""),
         anonymous_auth=bool(options["anonymous_auth"]),

@@ -24,6 +24,7 @@ COMMANDS = {
     "conformance": "replay recorded answers of the real parts and compare",
     "demo": "place a small workload and tell why",
     "diff": "compare two scheduler configurations on one cluster",
+    "envtest-assets": "write programs that controller-runtime's envtest starts",
     "extender": "serve, check or start a scheduler extender",
     "global": "place stacks over regions and zones",
     "inspect": "answer questions about a cluster over HTTP",
@@ -40,7 +41,7 @@ COMMANDS = {
     "why": "tell why a pod is pending, or where it is, in any cluster",
 }
 
-MODULES = {"global": "global_"}
+MODULES = {"envtest-assets": "envtest_assets", "global": "global_"}
 
 
 class LazyGroup(click.Group):

@@ -53,7 +53,7 @@ async def _beside(served: Running, controllers: list[str]) -> AsyncIterator[None
     from bayplan.controllers.manager import beside, options_for
 
     served.server.backend.whole_cluster = True
-    options = options_for(served.authority)
+    options = options_for(served.authority, served.signing_key)
     async with beside(served.server, served.token, controllers, options):
         yield
 

@@ -23,6 +23,7 @@ from bayplan.apiserver.containers import Containers
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client, Informer
 from bayplan.controllers.autoscaler import AutoscalerController
+from bayplan.controllers.certificates import CertificateSigner
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
@@ -65,6 +66,7 @@ CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "namespace": NamespaceController,
     "serviceaccount": ServiceAccountController,
     "root-ca-certificate-publisher": RootCaPublisher,
+    "certificatesigningrequest-signing": CertificateSigner,
     "garbagecollector": GarbageCollector,
     "replicaset": ReplicaSetController,
     "replicationcontroller": ReplicationControllerController,
@@ -104,12 +106,17 @@ def select(spec: str) -> list[str]:
     return [name for name in CONTROLLERS if (every or name in named) and name not in without]
 
 
-def options_for(authority: bytes | None) -> Json:
+def options_for(authority: bytes | None, signing_key: bytes | None = None) -> Json:
     """Return the options of controllers that run beside a server with this CA certificate.
+
+    With the authority's key they sign certificates that were asked for and approved.
 
     They record events; in simulations, where nobody reads them, they do not.
     """
-    return {"root-ca": authority.decode() if authority else "", "events": True}
+    found: Json = {"root-ca": authority.decode() if authority else "", "events": True}
+    if authority and signing_key:
+        found |= {"signing-cert": authority.decode(), "signing-key": signing_key.decode()}
+    return found
 
 
 @asynccontextmanager

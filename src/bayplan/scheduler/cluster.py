@@ -77,7 +77,7 @@ async def local_cluster(
         ]
         try:
             manager = ControllerManager(
-                _client(served), names, options=options_for(served.authority)
+                _client(served), names, options=options_for(served.authority, served.signing_key)
             )
             served.server.backend.whole_cluster = bool(names)
             served.server.backend.containers = manager.containers()

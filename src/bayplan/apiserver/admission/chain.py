@@ -49,7 +49,9 @@ ACCEPTED = (
     "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
+    "PodSecurity",
     "PodTolerationRestriction",
+    "ServiceAccount",
     "TaintNodesByCondition",
 )
 _INTERNAL = ("ServiceAddresses",)
