@@ -135,6 +135,20 @@ def test_pods_of_a_group_must_agree_with_it():
     ] == cluster.notes()
 
 
+def test_a_gang_is_tried_once_per_change():
+    cluster = world(make_node("a").capacity(cpu=2))
+    cluster.show(make_pod_group("g", 5))
+    cluster.show(*(member(i) for i in range(5)))
+    cluster.run()
+    before = len(cluster.scheduler.records)
+    cluster.show(make_node("b").capacity(cpu=1))
+    cluster.wait(60)
+
+    assert not any(nodes_of(cluster, 5))
+    # One round: three find room, the next does not, which ends it.
+    assert 4 == len(cluster.scheduler.records) - before
+
+
 def test_pods_beyond_the_minimum_are_placed_one_by_one():
     cluster = world(make_node("a").capacity(cpu=3))
     cluster.show(make_pod_group("g", 2))

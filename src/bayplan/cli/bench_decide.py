@@ -61,9 +61,11 @@ def make_pods(workload: str, count: int) -> list[Pod]:
     return pods
 
 
-def make_engine(nodes: int, placed: int, workload: str, records: bool = True) -> Engine:
+def make_engine(
+    nodes: int, placed: int, workload: str, records: bool = True, kinds: int = 1
+) -> Engine:
     """An engine with all default plugins, nodes of 4 cpu and 32 Gi, and pods already placed."""
-    from bayplan.api import Node, ObjectMeta, Pod, convert
+    from bayplan.api import Node, convert
     from bayplan.config import default_config
     from bayplan.engine.cycle.records import RecordRing
     from bayplan.engine.engine import Engine
@@ -74,24 +76,40 @@ def make_engine(nodes: int, placed: int, workload: str, records: bool = True) ->
     cache = engine.cache
     for number in range(nodes):
         cache.add_node(convert(Node, node(number, workload)))
-    body = {"containers": [container("10m", "10Mi")]}
-    template = convert(Pod, {"metadata": {"labels": {"app": "other"}}, "spec": body})
-    for number in range(placed):
-        meta = ObjectMeta(
-            name=f"placed-{number}",
-            namespace="default",
-            uid=f"placed-{number}",
-            labels=template.metadata.labels,
-        )
-        pod = msgspec.structs.replace(template, metadata=meta)
-        cache.assume(cache.infos.make(pod), f"node-{number % nodes}")
+    _place(engine, nodes, placed, kinds)
     prepare(engine, nodes, workload)
     return engine
 
 
-def run(nodes: int, pods: int, placed: int, workload: str, records: bool = True) -> dict[str, Any]:
+def _place(engine: Engine, nodes: int, placed: int, kinds: int) -> None:
+    """Pods that run already, of so many Deployments; each pod has names and labels of its own."""
+    from bayplan.api import Pod, convert
+
+    cache = engine.cache
+    templates = []
+    for number in range(kinds):
+        name = f"deployment-{number}"
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name}
+        body = {
+            "labels": {"app": name if kinds > 1 else "other"},
+            "namespace": "default",
+            "ownerReferences": [{**owner, "controller": True}],
+        }
+        spec = {"containers": [container("10m", f"{10 + number % 7}Mi")]}
+        templates.append(convert(Pod, {"metadata": body, "spec": spec}))
+    for number in range(placed):
+        template, name = templates[number % kinds], f"placed-{number}"
+        labels = dict(template.metadata.labels)
+        meta = msgspec.structs.replace(template.metadata, name=name, uid=name, labels=labels)
+        pod = msgspec.structs.replace(template, metadata=meta)
+        cache.assume(cache.infos.make(pod), f"node-{number % nodes}")
+
+
+def run(
+    nodes: int, pods: int, placed: int, workload: str, records: bool = True, kinds: int = 1
+) -> dict[str, Any]:
     """Measure one workload and the bare pass beside it."""
-    engine = make_engine(nodes, placed, workload, records)
+    engine = make_engine(nodes, placed, workload, records, kinds)
     wanted = make_pods(workload, pods + 1)
     place, before = engine.place, _before(engine, nodes, pods, workload)
     gc.collect()
@@ -222,6 +240,7 @@ def suite() -> Iterator[dict[str, Any]]:
     yield run(5000, 3000, 100_000, "soft-spread")
     yield run(50_000, 2000, 0, "basic")
     yield run(50_000, 1000, 0, "many-templates")
+    yield run(50_000, 1000, 500_000, "basic", kinds=2000)
 
 
 def line(result: dict[str, Any]) -> str:
@@ -238,6 +257,7 @@ def line(result: dict[str, Any]) -> str:
 @click.option("--nodes", default=5000, show_default=True, type=click.IntRange(min=1))
 @click.option("--pods", default=5000, show_default=True, type=click.IntRange(min=1))
 @click.option("--placed", default=0, show_default=True, help="Pods that run before the start.")
+@click.option("--kinds", default=1, show_default=True, help="Deployments that those are of.")
 @click.option(
     "--workload",
     default="basic",
@@ -249,7 +269,14 @@ def line(result: dict[str, Any]) -> str:
 @click.option("--loop", is_flag=True, help="Measure how long steps of the live loop take instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    nodes: int, pods: int, placed: int, workload: str, records: bool, loop: bool, as_json: bool
+    nodes: int,
+    pods: int,
+    placed: int,
+    kinds: int,
+    workload: str,
+    records: bool,
+    loop: bool,
+    as_json: bool,
 ) -> None:
     """Measure how many pods a second the engine decides, or how long a step of its loop takes."""
     if loop:
@@ -263,5 +290,5 @@ def command(
         for result in suite():
             click.echo(json.dumps(result) if as_json else line(result))
         return
-    result = run(nodes, pods, placed, workload, records)
+    result = run(nodes, pods, placed, workload, records, kinds)
     click.echo(json.dumps(result) if as_json else line(result))

@@ -37,11 +37,13 @@ class Plan:
 
     __slots__ = (
         "__weakref__",
-        "_data",
         "_epochs",
         "_nodes_seen",
         "_plain",
+        "_scores_seen",
         "_usage",
+        "_usage_scorers",
+        "_written",
         "answers",
         "candidates",
         "cluster",
@@ -73,15 +75,20 @@ class Plan:
         self.promised: dict[int, Any] = {}
         """What is remembered of nodes with nominated pods, by the pod's priority."""
         self.candidates: Candidates | None = None
-        self.totals: tuple[Candidates, tuple[Scorer, ...], Totals] | None = None
+        self.totals: tuple[Candidates, list[bool], Totals] | None = None
+        """For which candidates, and which scorers had nothing to say."""
         self._nodes_seen = -1
         """The nodes' generation that all row answers have followed."""
         self._usage = self.rows
         """Those that have to follow pods too."""
+        self._scores_seen = -1
+        """The nodes' generation that all row answers' scores have followed."""
+        self._usage_scorers = self.row_scorers
         self._epochs = -1
         self._plain = False
         """Whether no PreFilter had anything to say, as of those epochs."""
-        self._data: tuple[dict[str, object], set[str]] = ({}, set())
+        self._written: tuple[dict[str, object], set[str], bool] = ({}, set(), True)
+        """What the PreFilters of row answers wrote, who of them skips, whether all were plain."""
 
     @property
     def hangs_on_rows(self) -> bool:
@@ -102,30 +109,38 @@ class Plan:
         if not any(answer.errs for answer in self.rows):
             self._nodes_seen = nodes
 
+    def refresh_scores(self, info: PodInfo, mask: BoolArray, table: NodeTable) -> None:
+        """The same for scores."""
+        nodes = table.node_changes.generation
+        if self._scores_seen == nodes:
+            for answer in self._usage_scorers:
+                answer.refresh_scores(info, mask)
+            return
+        self._scores_seen = -1
+        for answer in self.row_scorers:
+            answer.refresh_scores(info, mask)
+        self._usage_scorers = [a for a in self.row_scorers if a.usage and not a.skips_score]
+        self._scores_seen = nodes
+
     def fill(self, state: CycleState, fresh: list[ClusterAnswer]) -> None:
         """Give an attempt's state what the kept answers' plugins wrote."""
         # What hangs on nodes alone is asked again only when a node changed.
         epochs = self._nodes_seen
         for answer in self._usage:
             epochs += answer.epoch
+        if self._epochs != epochs or self._nodes_seen < 0:
+            self._epochs = epochs
+            self._written = _written([a for a in self.rows if a.pre_filters])
+        data, skip, plain = self._written
+        data, skip = data.copy(), skip.copy()
         for other in self.cluster:
-            epochs += other.epoch
-        if fresh or self._epochs != epochs or self._nodes_seen < 0:
-            data: dict[str, object] = {}
-            skip: set[str] = set()
-            plain = not fresh
-            for asked in self.pre_filters:
-                plain = plain and asked.plain
-                if fresh and asked in fresh:
-                    continue
-                if asked.state.data:
-                    data.update(asked.state.data)
-                if asked.skips_filter:
-                    skip.add(asked.name)
-            self._data = (data, skip)
-            self._epochs = -1 if fresh else epochs
-            self._plain = plain
-        state.take(*self._data)
+            plain = plain and other.plain
+            if other.pre_filters and not (fresh and other in fresh):
+                data.update(other.state.data)
+                if other.skips_filter:
+                    skip.add(other.name)
+        self._plain = plain and not fresh
+        state.take(data, skip)
 
     def outcome(self) -> PreFilterOutcome | None:
         """What all PreFilters together said; None if nothing worth telling."""
@@ -136,6 +151,14 @@ class Plan:
             if not merge.add(answer.name, answer.result, answer.status):
                 break
         return merge.outcome()
+
+
+def _written(answers: list[RowAnswer]) -> tuple[dict[str, object], set[str], bool]:
+    data: dict[str, object] = {}
+    for answer in answers:
+        data.update(answer.state.data)
+    skip = {answer.name for answer in answers if answer.skips_filter}
+    return data, skip, all(answer.plain for answer in answers)
 
 
 class Judgement:
@@ -379,20 +402,20 @@ class Answers:
     def totals_for(self, judgement: Judgement) -> Totals:
         """The sums that belong to a pod's candidates and the plugins that have scores for it."""
         plan, info, candidates = judgement.plan, judgement.info, judgement.candidates
-        mask, stamp = candidates.mask, candidates.stamp
-        for row_answer in plan.row_scorers:
-            row_answer.refresh_scores(info, mask)
+        mask = candidates.mask
+        plan.refresh_scores(info, mask, self._desk.table)
         for answer in plan.cluster_scorers:
             if answer.steady:
                 answer.refresh_scores(info, mask)
             else:
-                answer.prepare_scores(info, mask, stamp)
-        scorers = tuple([answer for answer in plan.scorers if not answer.skips_score])
+                answer.prepare_scores(info, mask, candidates.stamp)
+        skips = [answer.skips_score for answer in plan.scorers]
         known = plan.totals
-        if known is None or known[0] is not candidates or known[1] != scorers:
+        if known is None or known[0] is not candidates or known[1] != skips:
+            scorers = tuple([answer for answer in plan.scorers if not answer.skips_score])
             key = (candidates, scorers)
             totals = self._totals.get(key)
             if totals is None:
                 totals = self._totals[key] = Totals(self._desk, candidates, scorers)
-            known = plan.totals = (candidates, scorers, totals)
+            known = plan.totals = (candidates, skips, totals)
         return known[2]

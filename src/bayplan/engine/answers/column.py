@@ -136,13 +136,15 @@ class Column:
 
 def rows_of(changes: list[Rows], count: int) -> Rows:
     """Noted rows as one array, which may hold a row twice, or as one row if there is no other."""
-    single = {rows for rows in changes if isinstance(rows, int)}
-    arrays = [rows for rows in changes if not isinstance(rows, int)]
-    if arrays:
+    try:
+        rows = set(changes)  # quick while all are single rows
+    except TypeError:  # arrays cannot be in a set
+        single = {rows for rows in changes if isinstance(rows, int)}
+        arrays = [rows for rows in changes if not isinstance(rows, int)]
         return _joined(arrays, single, count)
-    if len(single) == 1:
-        return single.pop()
-    return np.array(list(single), dtype=np.int64)
+    if len(rows) == 1:
+        return rows.pop()
+    return np.array(list(rows), dtype=np.int64)
 
 
 def _joined(arrays: list[IntArray], single: set[int], count: int) -> IntArray:

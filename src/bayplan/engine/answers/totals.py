@@ -34,7 +34,7 @@ Scorer = RowAnswer | ClusterAnswer
 class Part:
     """One plugin's share: normalised scores for the candidates, and what they were made for."""
 
-    __slots__ = ("_stamp", "answer", "column", "raw", "shared", "told_raw", "weight")
+    __slots__ = ("_share", "_stamp", "answer", "column", "raw", "shared", "told_raw", "weight")
 
     def __init__(self, desk: Desk, answer: Scorer) -> None:
         self.answer = answer
@@ -50,6 +50,22 @@ class Part:
         """What records show beside the normalised scores."""
         self._stamp: Hashable = None
         """What `column` was made for; None: void."""
+        self._share: tuple[int, int, Share] | None = None
+        """Versions of both columns, and what records keep of them."""
+
+    def share(self) -> tuple[Share, int]:
+        """What records keep, and the bytes that nobody else accounts for."""
+        column, raw = self.column, self.told_raw
+        size, version = column.unpaid, 0
+        column.unpaid = 0
+        if raw is not None:
+            size, version = size + raw.unpaid, raw.version
+            raw.unpaid = 0
+        known = self._share
+        if known is None or known[0] != column.version or known[1] != version:
+            share = Share.of(self.answer.name, self.weight, column, raw)
+            known = self._share = (column.version, version, share)
+        return known[2], size
 
     def sync(self, info: PodInfo, candidates: Candidates) -> None:
         """Bring `column` up to date with the answer, which is; raises AttemptFailed."""
@@ -168,7 +184,8 @@ class Totals:
         """Bring every part and the sums up to date; raises AttemptFailed."""
         candidates = self._candidates
         for part in self.parts:
-            part.sync(info, candidates)
+            if not part.shared or not part.answer.in_range:
+                part.sync(info, candidates)
         rows = self._changed_rows()
         if rows is None:
             self._sum_all()
@@ -199,13 +216,9 @@ class Totals:
         """What was scored, for records, and the bytes that nobody else accounts for."""
         shares, size = [], 0
         for part in self.parts:
-            column, raw = part.column, part.told_raw
-            size += column.unpaid
-            column.unpaid = 0
-            if raw is not None:
-                size += raw.unpaid
-                raw.unpaid = 0
-            shares.append(Share.of(part.answer.name, part.weight, column, raw))
+            share, mine = part.share()
+            shares.append(share)
+            size += mine
         return tuple(shares), size
 
     def best(self, order: ListOrder, start: int) -> int:

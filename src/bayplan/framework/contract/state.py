@@ -78,9 +78,9 @@ class CycleState:
         return self._data
 
     def take(self, data: dict[str, object], skip_filter: set[str]) -> None:
-        """Start with what kept answers' plugins wrote, all values shared."""
-        self._data = data.copy()
-        self.skip_filter = skip_filter.copy()
+        """Start with what kept answers' plugins wrote; both are the state's from now on."""
+        self._data = data
+        self.skip_filter = skip_filter
 
     def delete(self, key: str) -> None:
         self._data.pop(key, None)
