@@ -1,0 +1,85 @@
+"""Packing at size: `python bench/pack.py [small|large|huge]...` prints what is found as JSON.
+
+Pods are of many templates, a tenth of them with anti-affinity by node and a tenth spread over
+zones; the engine places them with its default configuration, then they are packed.
+"""
+
+import json
+import random
+import resource
+import sys
+import time
+
+from bayplan.inspect import Cluster
+from bayplan.inspect.pack import Wishes, pack
+from bayplan.testing.builders import HOSTNAME, ZONE, make_node, make_pod
+
+SIZES = {
+    "small": (60, 600, 40, 10.0),
+    "large": (1000, 10_000, 200, 60.0),
+    "huge": (5000, 50_000, 200, 120.0),
+}
+"""Nodes, pods, templates and seconds."""
+SHAPES = ((32, 128), (16, 64), (64, 128))
+CPU = (100, 250, 500, 750, 1000, 1500, 2000, 3000, 4000)
+MEMORY = (256, 512, 1024, 2048, 3072, 4096, 8192)
+
+
+def nodes(count):
+    kinds = SHAPES if count > 100 else SHAPES[:1]
+    for i in range(count):
+        cpu, memory = kinds[i % len(kinds)]
+        node = make_node(f"node-{i:05}").zone(f"z{i % 3}").label({HOSTNAME: f"node-{i:05}"})
+        yield node.capacity(cpu=cpu, memory=f"{memory}Gi", pods=110).build()
+
+
+def pods(count, templates, seed):
+    chance = random.Random(seed)
+    kinds = [(chance.choice(CPU), chance.choice(MEMORY), chance.random()) for _ in range(templates)]
+    for i in range(count):
+        number = i % templates
+        cpu, memory, rule = kinds[number]
+        pod = make_pod(f"app{number}-{i}").req(cpu=f"{cpu}m", memory=f"{memory}Mi")
+        pod.label(app=f"app{number}").owner("ReplicaSet", f"app{number}", uid=f"rs{number}")
+        if rule < 0.1:
+            pod.apart(f"app=app{number}")
+        elif rule < 0.2:
+            pod.spread(1, ZONE, f"app=app{number}")
+        yield pod.build()
+
+
+def cluster(count, pod_count, templates, seed):
+    """Pods where the engine puts them one after the other."""
+    found = Cluster.from_objects(nodes(count))
+    for pod in pods(pod_count, templates, seed):
+        found.engine.place(pod, 0.0)
+    return found
+
+
+def run(name, seed=1):
+    count, pod_count, templates, seconds = SIZES[name]
+    asked = cluster(count, pod_count, templates, seed)
+    wall, cpu = time.monotonic(), time.process_time()
+    found = pack(asked, Wishes(seconds=seconds))
+    return {
+        "size": name,
+        "nodes": count,
+        "pods": asked.engine.cache.pod_count,
+        "inUse": found.in_use,
+        "wouldDo": found.would_do,
+        "provenLeast": found.proven_least,
+        "gap": found.gap,
+        "moves": found.moves,
+        "seconds": round(time.monotonic() - wall, 1),
+        "cpuSeconds": round(time.process_time() - cpu, 1),
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def main():
+    for name in sys.argv[1:] or SIZES:
+        print(json.dumps(run(name)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
