@@ -1,13 +1,16 @@
 """`bayplan pack`: the certificate, the plan of moves and what is said about pods that stay."""
 
 import json
+from collections import Counter
 
 import pytest
 from click.testing import CliRunner
 
 from bayplan.cli import pack as pack_command
-from bayplan.inspect import Cluster, InspectError
+from bayplan.framework import unschedulable
+from bayplan.inspect import Cluster, InspectError, load_settings
 from bayplan.inspect.pack import Wishes, pack
+from bayplan.plugins import in_tree_registry
 from bayplan.testing.builders import HOSTNAME, make_node, make_pod
 
 
@@ -102,6 +105,45 @@ def test_least_cost_prefers_one_cheap_large_node():
     assert (35000, 15000, 15000) == (found.cost_now, found.cost_best, found.cost_bound)
 
 
+class FewOnANode:
+    """A filter of somebody else that looks at pods: packing cannot know what it will say."""
+
+    name = "FewOnANode"
+
+    def filter_node(self, state, pod, node):
+        return None if len(node.pods) < 2 else unschedulable("node(s) had enough pods")
+
+
+FEW = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {filter: {enabled: [{name: FewOnANode}]}}}]
+"""
+
+
+def test_what_is_not_in_the_numbers_is_checked_by_the_filters(tmp_path):
+    path = tmp_path / "ksc.yaml"
+    path.write_text(FEW)
+    registry = in_tree_registry() | {"FewOnANode": lambda args, handle: FewOnANode()}
+    settings = load_settings(str(path), registry=registry)
+
+    found = pack(cluster(*four_half_empty()).with_settings(settings), Wishes(seconds=3))
+
+    assert 1 == found.proven_least
+    assert 2 <= found.would_do < 4
+    per_node = Counter(found.placement.values())
+    assert all(count <= 1 for count in per_node.values())
+    assert any("FewOnANode" in note for note in found.notes)
+
+
+def test_a_cluster_without_nodes_or_pods_has_an_answer():
+    nothing = pack(cluster())
+    (waiting,) = pack(cluster(make_pod("p").owner("ReplicaSet", "r", uid="r"))).pending
+
+    assert (0, 0) == (nothing.in_use, nothing.proven_least)
+    assert ("there is no node at all",) == waiting.because
+
+
 @pytest.mark.parametrize(
     ("prices", "text"),
     [
@@ -153,7 +195,7 @@ def test_the_command_prints_commands_and_changes_nothing(tmp_path):
 
     assert 0 == run.exit_code, run.output
     assert "kubectl cordon" in run.output
-    assert 3 == run.output.count("/eviction -f -")
+    assert 3 == run.output.count("kubectl create --raw")
 
 
 def test_without_the_solver_the_command_tells_how_to_get_it(monkeypatch, tmp_path):

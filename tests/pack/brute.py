@@ -6,6 +6,8 @@ come to the same point (pods left, counts that rules will ask for) are one, the 
 
 import itertools
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import add, sub
 
 HOST, ZONE = "host", "zone"
 
@@ -68,29 +70,32 @@ def fewest(instance):
 
 
 def _node(instance, node, states):
-    loads = [load for load in _loads(instance, node) if node_is_fine(instance, load)]
+    by_host = tuple(any(key == HOST for key, _ in kind.spread) for kind in instance.kinds)
     after = {}
     for (left, hosts, counts, done), n in states.items():
-        for load in loads:
-            if any(a > b for a, b in zip(load, left, strict=True)):
+        for load in _fine_loads(instance, node):
+            rest = tuple(map(sub, left, load))
+            if min(rest) < 0:
                 continue
-            rest = tuple(b - a for a, b in zip(load, left, strict=True))
-            seen = tuple(
-                (min(low, a), max(high, a)) if _by_host(kind) else (low, high)
-                for (low, high), a, kind in zip(hosts, load, instance.kinds, strict=True)
-            )
-            total = tuple(a + b for a, b in zip(load, counts, strict=True))
+            seen = hosts
+            if any(by_host):
+                seen = tuple(
+                    (min(low, a), max(high, a)) if counted else (low, high)
+                    for (low, high), a, counted in zip(hosts, load, by_host, strict=True)
+                )
+            total = tuple(map(add, load, counts))
             _keep(after, (rest, seen, total, done), n + any(load))
     return after
+
+
+@lru_cache(maxsize=64)
+def _fine_loads(instance, node):
+    return [load for load in _loads(instance, node) if node_is_fine(instance, load)]
 
 
 def _keep(states, key, n):
     if n < states.get(key, 10**6):
         states[key] = n
-
-
-def _by_host(kind):
-    return any(key == HOST for key, _ in kind.spread)
 
 
 def _loads(instance, node):

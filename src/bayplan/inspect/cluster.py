@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bayplan.inspect.capacity import Capacity
     from bayplan.inspect.capacity.ask import Template
     from bayplan.inspect.diff import Diff
+    from bayplan.inspect.pack import Packing, Wishes
     from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
     from bayplan.inspect.why import Answer, Pending
 
@@ -285,6 +286,12 @@ class Cluster:
 
         parsed = [parse_template(self, t) if isinstance(t, str) else t for t in templates]
         return capacity(self, parsed, keep_free=keep_free, limit=limit)
+
+    def pack(self, wishes: Wishes | None = None) -> Packing:
+        """How few nodes would do, with a proof; needs `bayplan[optimize]`."""
+        from bayplan.inspect.pack import pack
+
+        return pack(self, wishes)
 
     def diff(self, other: Settings) -> Diff:
         """Which pods would go elsewhere under other settings, all placed anew."""

@@ -83,6 +83,8 @@ def with_only(problem: Problem, kept: set[str]) -> Problem:
 
 def in_words(asked: Asked, names: list[str], show: Show) -> list[str]:
     """Each of the constraints with the numbers that matter."""
+    if not asked.problem.names:
+        return ["there is no node at all"]
     return [_words(asked, name, names, show) for name in names]
 
 

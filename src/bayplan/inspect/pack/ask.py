@@ -30,7 +30,7 @@ from bayplan.pack.holding import holds
 from bayplan.pack.model import Problem
 from bayplan.pack.search import SMALL, Progress, Search
 
-AGAIN = 5
+AGAIN = 12
 """How often pods that the filters refuse are pinned and the search is made anew."""
 FEWER_SECONDS = 5.0
 
@@ -158,7 +158,7 @@ class Asking:
             infos = [i for i in map(choice.engine.cache.pod, _uids(choice)) if i is not None]
             refused = choice.check.refused(infos)
         kept = {uid for uid in choice.lenient if uid not in moves}
-        return {uid for uid in refused if uid not in kept}
+        return _some(moves, {uid for uid in refused if uid not in kept})
 
     def _plan(self, problem: Problem, moves: dict[str, tuple[PodInfo, int]]) -> Plan:
         from bayplan.inspect.pack.planning import Planning
@@ -211,6 +211,14 @@ def pack(
 ) -> Packing:
     """How few nodes would do; nothing changes."""
     return Asking(cluster, wishes or Wishes(), told).run()
+
+
+def _some(moves: dict[str, tuple[PodInfo, int]], refused: set[str]) -> set[str]:
+    """Half of the refused pods that came to a node: the rest may fit without them."""
+    by_row: dict[int, list[str]] = {}
+    for uid in sorted(refused & moves.keys()):
+        by_row.setdefault(moves[uid][1], []).append(uid)
+    return {uid for uids in by_row.values() for uid in uids[: (len(uids) + 1) // 2]} or refused
 
 
 def _fewest(problem: Problem, bound: int) -> int:

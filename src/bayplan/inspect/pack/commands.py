@@ -7,22 +7,31 @@ what the plan expects.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 
 from bayplan.inspect.pack.answer import Plan, Step
 
 WAIT = "--timeout=10m"
+EVICTION = (
+    '{"apiVersion": "policy/v1", "kind": "Eviction", '
+    '"metadata": {"name": "%s", "namespace": "%s"}}\\n'
+)
 ROLLS = ("deployment", "statefulset", "daemonset")
 
 
 def commands(plan: Plan) -> list[str]:
     """One line a command, with a comment on what is expected."""
-    return ["set -e", *(line for step in plan.steps for line in _lines(step))]
+    found = ["set -e"]
+    seen: set[str] = set()
+    for step in plan.steps:
+        found += _lines(step, again=step.pod in seen)
+        seen |= {step.pod} if step.stopover else set()
+    return found
 
 
-def _lines(step: Step) -> Iterator[str]:
+def _lines(step: Step, *, again: bool = False) -> Iterator[str]:
+    """`again`: the pod was moved before, and what was made in its place has a name of its own."""
     if step.do in ("cordon", "uncordon"):
         yield f"kubectl {step.do} {' '.join(shlex.quote(name) for name in step.nodes)}"
         return
@@ -30,18 +39,19 @@ def _lines(step: Step) -> Iterator[str]:
     if step.do == "place":
         yield f"# {step.pod} goes to {step.target} by itself"
         return
-    body = json.dumps(
-        {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-        }
-    )
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-    yield f"# {step.owner or step.pod}: {step.source} -> {step.target}"
-    yield f"echo {shlex.quote(body)} | kubectl create --raw {shlex.quote(path)} -f -"
-    yield f"kubectl -n {namespace} wait --for=delete pod/{name} {WAIT}"
     kind, _, owner = step.owner.partition("/")
+    yield f"# {step.owner or step.pod}: {step.source} -> {step.target}"
+    if again and kind != "statefulset":
+        there = (
+            f"--field-selector spec.nodeName={step.source} --sort-by=.metadata.creationTimestamp"
+        )
+        newest = f"grep '^pod/{owner}-' | tail -1 | cut -d/ -f2"
+        yield f"POD=$(kubectl -n {namespace} get pods {there} -o name | {newest})"
+    else:
+        yield f"POD={name}"
+    path = f'"/api/v1/namespaces/{namespace}/pods/$POD/eviction"'
+    yield f"printf '{EVICTION}' \"$POD\" {namespace} | kubectl create --raw {path} -f -"
+    yield f'kubectl -n {namespace} wait --for=delete "pod/$POD" {WAIT}'
     if kind in ROLLS:
         yield f"kubectl -n {namespace} rollout status {kind}/{owner} {WAIT}"
     elif kind in ("replicaset", "replicationcontroller"):

@@ -24,12 +24,10 @@ def render(found: Packing) -> list[str]:
 
 def _head(found: Packing) -> Iterator[str]:
     in_use = f"{plural(found.in_use, 'node')} in use"
-    if found.would_do == found.in_use and found.cost_best == found.cost_now:
-        rest = "no placement with fewer was found"
-    else:
-        rest = f"{found.would_do:,} would do"
+    better = found.cost_best < found.cost_now
+    rest = f"{found.would_do:,} would do" if better else "no better placement was found"
     if found.proven:
-        yield f"{in_use}, {rest}, proven least"
+        yield f"{in_use}, {rest}, proven least" if better else f"{in_use}, which is proven least"
     else:
         yield f"{in_use}, {rest}, {found.proven_least:,} is proven least (gap {found.gap:.1%})"
     if found.priced:
@@ -61,7 +59,8 @@ def _wanted(item: Wanted) -> Iterator[str]:
         yield f"  {_step(step)}"
     for victim in item.victims:
         yield f"  preempt {victim}"
-    for pod, node in sorted(item.nodes.items())[:SHOWN]:
+    told = any(step.do == "place" for step in item.moves)
+    for pod, node in [] if told else sorted(item.nodes.items())[:SHOWN]:
         yield f"  place {pod} on {node}"
 
 
