@@ -422,3 +422,23 @@ async def test_a_claim_made_before_there_was_a_default_class_gets_it() -> None:
 
         found = await made.get(PERSISTENT_VOLUME_CLAIMS, "early")
         assert ("late", "Bound") == (found["spec"]["storageClassName"], found["status"]["phase"])
+
+
+@virtual
+async def test_owners_in_a_circle_go_in_the_foreground_too() -> None:
+    async with cluster(nodes=0) as made:
+        names = ("a", "b", "c")
+        uids = {}
+        for name in names:
+            body = await made.create(CONFIG_MAPS, {"metadata": {"name": name}})
+            uids[name] = body["metadata"]["uid"]
+        for name, owner in zip(names, ("c", "a", "b"), strict=True):
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner}
+            reference |= {"uid": uids[owner], "controller": True, "blockOwnerDeletion": True}
+            await made.patch(CONFIG_MAPS, name, {"metadata": {"ownerReferences": [reference]}})
+        await made.settle()
+        await made.delete(CONFIG_MAPS, "a", propagation="Foreground")
+        await made.settle(60)
+
+        left = {item["metadata"]["name"] for item in await made.list(CONFIG_MAPS)}
+        assert not left & set(names)

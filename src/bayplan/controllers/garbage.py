@@ -146,7 +146,8 @@ class GarbageCollector:
         for dependent in self._dependents_of(node):
             reference = next(o for o in dependent.meta.owner_references if o.uid == node.meta.uid)
             blocking += reference.block_owner_deletion
-            self._worker.queue.add(dependent.meta.uid)
+            if not _is_waiting(dependent.meta):  # one that waits itself has been told already
+                self._worker.queue.add(dependent.meta.uid)
         if not blocking:
             await self._lift(node, FOREGROUND)
 
@@ -169,8 +170,10 @@ class GarbageCollector:
                 await self._set_owners(node, solid)
             return
         policy = "Background"
-        if waiting and self._dependents.get(node.meta.uid):
+        if waiting and (below := self._dependents_of(node)):
             policy = "Foreground"  # the owner waits until all below this one is gone too
+            if any(_is_waiting(dependent.meta) for dependent in below):
+                await self._unblock(node)  # perhaps a circle, in which each waits for the next
         if ORPHAN in node.meta.finalizers:
             policy = "Orphan"
         elif FOREGROUND in node.meta.finalizers:
@@ -181,15 +184,22 @@ class GarbageCollector:
                 node.resource, node.meta.key, uid=node.meta.uid, propagation=policy
             )
 
+    async def _unblock(self, node: _Node) -> None:
+        """Let the owners of an object go before it."""
+        free = [
+            msgspec.structs.replace(owner, block_owner_deletion=False)
+            for owner in node.meta.owner_references
+        ]
+        if free != node.meta.owner_references:
+            await self._set_owners(node, free)
+
     async def _state(self, owner: Owner, namespace: str) -> str:
         """Say whether an owner is solid, absent, or deleted and waiting for its dependents."""
         found = self._nodes.get(owner.uid)
         meta = found.meta if found is not None else await self._ask(owner, namespace)
         if meta is None:
             return "absent"
-        if meta.deletion_timestamp and FOREGROUND in meta.finalizers:
-            return "waiting"
-        return "solid"
+        return "waiting" if _is_waiting(meta) else "solid"
 
     async def _ask(self, owner: Owner, namespace: str) -> Meta | None:
         group = owner.api_version.rpartition("/")[0]
@@ -224,3 +234,8 @@ class GarbageCollector:
         metadata = {"finalizers": left or None, "resourceVersion": node.meta.resource_version}
         with suppress(NotFound):
             await self._kit.patch(node.resource, node.meta.key, {"metadata": metadata})
+
+
+def _is_waiting(meta: Meta) -> bool:
+    """Whether an object is deleted and waits for its dependents."""
+    return bool(meta.deletion_timestamp) and FOREGROUND in meta.finalizers

@@ -40,6 +40,7 @@ Reconcile = Callable[[str], Awaitable[float | None]]
 RETRY_FIRST, RETRY_LAST = 0.05, 30.0
 CATCH_UP_SECONDS = 10.0
 GATHER_SECONDS = 0.02
+TURN = 16  # keys worked on before others have their turn
 
 
 class Cache(Generic[T]):
@@ -355,8 +356,12 @@ class Worker:
             self.queue.close()
 
     async def _work(self) -> None:
+        steps = 0
         while True:
             await self.step()
+            steps += 1
+            if steps % TURN == 0:  # keys that need no waiting must not keep everybody waiting
+                await asyncio.sleep(0)
 
     async def step(self) -> None:
         key = await self.queue.get()
