@@ -19,6 +19,7 @@ from bayplan.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from bayplan.controllers.protection import ATTRIBUTE_CLASSES
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual, workload
 
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
@@ -442,3 +443,20 @@ async def test_owners_in_a_circle_go_in_the_foreground_too() -> None:
 
         left = {item["metadata"]["name"] for item in await made.list(CONFIG_MAPS)}
         assert not left & set(names)
+
+
+@virtual
+async def test_an_attributes_class_goes_once_no_claim_names_it() -> None:
+    async with cluster() as made:
+        await made.create(
+            ATTRIBUTE_CLASSES,
+            {"metadata": {"name": "gold"}, "driverName": "d.io", "parameters": {"a": "b"}},
+        )
+        await made.create(PERSISTENT_VOLUME_CLAIMS, claim("c", volumeAttributesClassName="gold"))
+        await made.delete(ATTRIBUTE_CLASSES, "gold")
+        await made.settle()
+        assert await made.exists(ATTRIBUTE_CLASSES, "gold")
+        await made.delete(PERSISTENT_VOLUME_CLAIMS, "c")
+        await made.settle()
+
+        assert not await made.exists(ATTRIBUTE_CLASSES, "gold")

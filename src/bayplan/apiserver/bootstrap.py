@@ -15,6 +15,7 @@ from bayplan.apiserver.dynamic import COLLECTIONS
 from bayplan.store import Conflict
 
 PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
+SERVICE_RANGE = "10.96.0.0/16"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 # Collections that admission and subresources read without waiting; mirrored where the store is
@@ -95,9 +96,23 @@ def system_objects() -> list[tuple[str, str, str, Object]]:
     return found
 
 
-async def write_system_objects(backend: Backend) -> None:
+def service_range() -> list[tuple[str, str, str, Object]]:
+    """Return the range of the addresses of services, as an object."""
+    ready: Object = {"type": "Ready", "status": "True", "reason": "", "message": ""}
+    ready["message"] = "Kubernetes Service CIDR is ready"
+    body: Object = {
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [SERVICE_RANGE]},
+        "status": {"conditions": [ready]},
+    }
+    return [("networking.k8s.io", "servicecidrs", "", body)]
+
+
+async def write_system_objects(
+    backend: Backend, objects: list[tuple[str, str, str, Object]] | None = None
+) -> None:
     """Create what is missing."""
-    for group, resource, namespace, obj in system_objects():
+    for group, resource, namespace, obj in system_objects() if objects is None else objects:
         codec = backend.codec_of(group, resource)
         assert codec is not None
         metadata = obj["metadata"]
@@ -108,10 +123,14 @@ async def write_system_objects(backend: Backend) -> None:
         if namespace:
             metadata["namespace"] = namespace
         apply_defaults(kind.group, kind.version, kind.resource, obj)
+        status = obj.get("status")
         metadata["uid"] = backend.new_uid()
         metadata["creationTimestamp"] = backend.now()
         validation.prepare_for_create(kind.group, kind.resource, obj)
         validation.canonicalize(kind.group, kind.resource, obj)
+        for item in (status or {}).get("conditions") or ():
+            item["lastTransitionTime"] = backend.now()
+            obj["status"] = status
         try:
             await backend.store.put(key, codec.encode(obj), expect=0)
         except Conflict:

@@ -132,8 +132,8 @@ class ApiServer:
         """What other parts of the process show below a path."""
         self.questions: dict[str, Ask] = {}
         """What other parts of the process answer below a path, with a query."""
-        self.default_roles = False
-        """Whether the roles that every cluster has are there even if nobody asks them."""
+        self.complete = False
+        """Whether all that a cluster starts with is written, also what nobody here asks for."""
         self._max_body = max_body
         self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
         self._intake = Intake(MAX_INTAKE)
@@ -147,8 +147,10 @@ class ApiServer:
         """Write what every cluster starts with and learn the definitions in the store."""
         await self.backend.reader.start(bootstrap.MIRRORED)
         await bootstrap.write_system_objects(self.backend)
-        if not self._always_allow or self.default_roles:
+        if not self._always_allow or self.complete:
             await bootstrap_rbac.write_roles(self.backend)
+        if self.complete:
+            await bootstrap.write_system_objects(self.backend, bootstrap.service_range())
         await self._dispatcher.start()
 
     def end_watches(self) -> None:

@@ -206,7 +206,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         server = build_server(settings, store, _admin_token(settings))
-        server.default_roles = True
+        server.complete = True
         stack.push_async_callback(server.close)
         await server.start()
         if settings.event_ttl > 0:

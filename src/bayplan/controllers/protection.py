@@ -1,7 +1,8 @@
-"""Lets claims and volumes go once nobody uses them.
+"""Lets claims, volumes and their attribute classes go once nobody uses them.
 
-The API server gives both a protection finalizer. A claim loses it when it is being deleted and no
-pod that has not finished mentions it; a volume when it is being deleted and not bound.
+The API server gives each a protection finalizer. A claim loses it when it is being deleted and no
+pod that has not finished mentions it; a volume when it is being deleted and not bound; a class when
+no claim and no volume names it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 
 from bayplan.client import Change, Resource
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
-from bayplan.controllers.objects import Object, is_finished
+from bayplan.controllers.objects import Bare, Object, is_finished
 from bayplan.controllers.runtime import Kit, Worker
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
+CLASS_FINALIZER = "kubernetes.io/vac-protection"
+ATTRIBUTE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False
+)
 
 
 class ProtectionController:
@@ -32,11 +37,19 @@ class ProtectionController:
         self._claims.listen(lambda change: self._claim_worker.queue.add(change.new.key))
         self._volumes.listen(lambda change: self._volume_worker.queue.add(change.new.key))
         self._pods.listen(self._pod_changed)
+        self._attributes = kit.bare(ATTRIBUTE_CLASSES)
+        self._class_worker = Worker(kit, "volume-protection", self._sync_class)
+        self._attributes.listen(
+            lambda change: self._class_worker.queue.add(change.new.metadata.key)
+        )
+        self._claims.listen(self._user_changed)
+        self._volumes.listen(self._user_changed)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claim_worker.run())
             group.create_task(self._volume_worker.run())
+            group.create_task(self._class_worker.run())
 
     def _pod_changed(self, change: Change[Object]) -> None:
         if change.type == "DELETED" or is_finished(change.new):
@@ -57,12 +70,26 @@ class ProtectionController:
             await self._lift(PERSISTENT_VOLUMES, volume, VOLUME_FINALIZER)
         return None
 
-    async def _lift(self, resource: Resource, obj: Object, finalizer: str) -> None:
+    def _user_changed(self, change: Change[Object]) -> None:
+        for obj in (change.old, change.new):
+            if obj is not None and (name := obj.spec.get("volumeAttributesClassName")):
+                self._class_worker.queue.add(name)
+
+    async def _sync_class(self, name: str) -> float | None:
+        found = self._attributes.get(name)
+        if found is None or not found.metadata.deletion_timestamp:
+            return None
+        users = (*self._claims.all(), *self._volumes.all())
+        if not any(obj.spec.get("volumeAttributesClassName") == name for obj in users):
+            await self._lift(ATTRIBUTE_CLASSES, found, CLASS_FINALIZER)
+        return None
+
+    async def _lift(self, resource: Resource, obj: Object | Bare, finalizer: str) -> None:
         if finalizer in obj.metadata.finalizers:
             left = [item for item in obj.metadata.finalizers if item != finalizer]
             version = obj.metadata.resource_version
             body = {"metadata": {"resourceVersion": version, "finalizers": left or None}}
-            await self._kit.patch(resource, obj.key, body)
+            await self._kit.patch(resource, obj.metadata.key, body)
 
 
 def claim_index(pod: Object) -> tuple[str, ...]:

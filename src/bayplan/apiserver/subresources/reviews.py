@@ -10,7 +10,8 @@ from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.authorization import Action, Authorizer
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import ApiError, bad_request, invalid
+from bayplan.apiserver.errors import ApiError, bad_request, invalid, not_acceptable
+from bayplan.apiserver.negotiate import WHOLE
 from bayplan.apiserver.request import Request, User
 from bayplan.apiserver.responses import Answer, plain_answer
 from bayplan.apiserver.tokens import TokenError
@@ -33,7 +34,9 @@ class Reviews:
         }
 
     def answer(self, request: Request) -> Answer:
-        """Fill in the status of the review in the body."""
+        """Fill in the status of the review in the body. A review has no other form."""
+        if request.output.form != WHOLE:
+            raise not_acceptable(["application/json", "application/yaml"])
         review = read_object(request, request.kind)
         review.setdefault("metadata", {})
         review.setdefault("spec", {})
