@@ -62,6 +62,7 @@ def test_rights_are_least():
         ("create", "resourceclaims"),
         ("patch", "resourceclaims"),
         ("delete", "resourceclaims"),
+        ("patch", "podgroups/status"),
         ("patch", "resourceclaims/status"),
         ("patch", "resourceclaims/binding"),
         ("create", "tokenreviews"),

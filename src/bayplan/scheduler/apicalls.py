@@ -23,16 +23,23 @@ from bayplan.framework import ApiCall
 
 RETRY_STEPS = (0.01, 0.05, 0.25)
 
+_ALL = [item for item in vars(resources).values() if isinstance(item, Resource)]
 _KNOWN: dict[str, Resource] = {
-    (f"{item.plural}.{item.group}" if item.group else item.plural): item
-    for item in vars(resources).values()
-    if isinstance(item, Resource)
+    **{f"{item.plural}.{item.version}.{item.group}": item for item in _ALL},
+    **{
+        (f"{item.plural}.{item.group}" if item.group else item.plural): item
+        for item in reversed(_ALL)
+    },
 }
+"""By plural and group, with the version between them where there are several."""
 _PATCHES: dict[str, PatchType] = {text: kind for kind, text in PATCH_CONTENT_TYPES.items()}
 
 
 def resource_of(name: str) -> Resource:
-    """Return the resource of a plural with its group, such as `resourceclaims.resource.k8s.io`."""
+    """Return the resource of a plural with its group, such as `resourceclaims.resource.k8s.io`.
+
+    A version may stand between them: `podgroups.v1beta1.scheduling.k8s.io`.
+    """
     return _KNOWN[name]
 
 

@@ -48,6 +48,10 @@ OPTIONAL: tuple[tuple[Resource, type[Object]], ...] = (
 )
 RULES: tuple[tuple[Resource, type[Object]], ...] = ((r.DEVICE_TAINT_RULES, api.DeviceTaintRule),)
 GANG: tuple[tuple[Resource, type[Object]], ...] = (
+    (r.WORKLOADS_V1BETA1, api.Workload),
+    (r.POD_GROUPS_V1BETA1, api.PodGroup),
+)
+GANG_1_36: tuple[tuple[Resource, type[Object]], ...] = (
     (r.WORKLOADS, api.Workload),
     (r.POD_GROUPS, api.PodGroup),
 )
@@ -60,7 +64,8 @@ def kinds_of(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
 
 def _optional(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
     rules = RULES if gates["DRADeviceTaintRules"] and gates.since("1.37") else ()
-    return (*OPTIONAL, *rules, *(GANG if gates["GenericWorkload"] else ()))
+    gang = GANG if gates.since("1.37") else GANG_1_36
+    return (*OPTIONAL, *rules, *(gang if gates["GenericWorkload"] else ()))
 
 
 class Feed:

@@ -26,7 +26,8 @@ from bayplan.plugins.gang_scheduling import NAME
 DEVICES = "DynamicResources"
 GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 """What the plugin of devices says of a group that does not fit, whether or not it has claims."""
-RESOURCE = "podgroups.scheduling.k8s.io"
+RESOURCE = "podgroups.v1beta1.scheduling.k8s.io"
+RESOURCE_1_36 = "podgroups.v1alpha2.scheduling.k8s.io"
 GoOn = Callable[[QueuedPod, Profile, Decision], None]
 
 
@@ -148,5 +149,6 @@ class GroupAttempts:
             entry["observedGeneration"] = group.metadata.generation
         body = {"status": {"conditions": [entry]}}
         meta = group.metadata
-        call = ApiCall("patch", RESOURCE, meta.namespace, meta.name, body, "status")
+        resource = RESOURCE if self._modern else RESOURCE_1_36
+        call = ApiCall("patch", resource, meta.namespace, meta.name, body, "status")
         shared.actions.append(CallApi(0, gang.items[0].pod, "", (call,)))
