@@ -65,6 +65,7 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
 async def admit_valid(backend: Backend, request: Request, attrs: Attributes) -> None:
     """Run the validating half of admission; may wait for webhooks, so hold nothing meanwhile."""
     _built_in(backend.admission.validate, backend, attrs)
+    request.warnings += attrs.warnings
     if backend.dynamic.validates(attrs):
         await backend.dynamic.validate(attrs, request)
 

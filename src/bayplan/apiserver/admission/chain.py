@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bayplan.apiserver.admission import limits, namespaces, pods, priority, quota, storage
+from bayplan.apiserver.admission import (
+    limits,
+    namespaces,
+    pods,
+    podsecurity,
+    priority,
+    quota,
+    storage,
+)
 from bayplan.apiserver.admission.services import ServiceAddresses
 from bayplan.apiserver.admission.types import Attributes, Reader
 from bayplan.errors import ConfigError
@@ -25,6 +33,7 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "StorageObjectInUseProtection": (storage.protect, None),
     "PersistentVolumeClaimResize": (None, storage.check_resize),
     "RuntimeClass": (pods.runtime_class, pods.check_overhead),
+    "PodSecurity": (None, podsecurity.check_pod_security),
     "ResourceQuota": (None, quota.check_quota),
     "ServiceAddresses": (None, ServiceAddresses().assign),
 }
@@ -49,7 +58,6 @@ ACCEPTED = (
     "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
-    "PodSecurity",
     "PodTolerationRestriction",
     "ServiceAccount",
     "TaintNodesByCondition",

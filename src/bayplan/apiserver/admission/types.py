@@ -44,6 +44,8 @@ class Attributes(msgspec.Struct):
     obj: Object = msgspec.field(default_factory=dict)
     old: Object | None = None
     dry_run: bool = False
+    warnings: list[str] = msgspec.field(default_factory=list)
+    """What to tell the client although the write is let pass."""
 
 
 class AdmissionError(BayplanError):
