@@ -5,13 +5,20 @@ from collections import Counter
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from bayplan.cli import pack as pack_command
 from bayplan.framework import unschedulable
 from bayplan.inspect import Cluster, InspectError, load_settings
-from bayplan.inspect.pack import Wishes, pack
+from bayplan.inspect.pack import Wishes
+from bayplan.inspect.pack.ask import Asking
 from bayplan.plugins import in_tree_registry
 from bayplan.testing.builders import HOSTNAME, make_node, make_pod
+
+
+def pack(asked, wishes=None):
+    """With time enough for a busy machine; all of these are solved at once on an idle one."""
+    return asked.pack(replace(wishes or Wishes(), seconds=120.0))
 
 
 def node(name, cpu=4, **labels):
@@ -127,7 +134,7 @@ def test_what_is_not_in_the_numbers_is_checked_by_the_filters(tmp_path):
     registry = in_tree_registry() | {"FewOnANode": lambda args, handle: FewOnANode()}
     settings = load_settings(str(path), registry=registry)
 
-    found = pack(cluster(*four_half_empty()).with_settings(settings), Wishes(seconds=3))
+    found = pack(cluster(*four_half_empty()).with_settings(settings), Wishes())
 
     assert 1 == found.proven_least
     assert 2 <= found.would_do < 4
@@ -177,6 +184,25 @@ def test_a_budget_that_allows_nothing_leaves_no_plan():
     assert not found.plan.complete
     assert 0 == found.plan.moves
     assert "allows no disruption" in found.plan.why_not
+
+
+def test_who_stops_it_gets_the_best_so_far():
+    """As Ctrl-C does; here as soon as anything is told."""
+    asking = Asking(cluster(*four_half_empty()), Wishes(seconds=3600.0), lambda _: asking.stop())
+
+    found = asking.run()
+
+    assert asking.stopped
+    assert found.proven_least <= found.would_do <= found.in_use
+
+
+def test_bound_and_best_are_told_while_it_searches():
+    told = []
+
+    Asking(cluster(*four_half_empty()), Wishes(seconds=120.0), told.append).run()
+
+    assert 4 == told[0].best
+    assert (1, 1) == (told[-1].bound, told[-1].best)
 
 
 def test_max_moves_is_kept():

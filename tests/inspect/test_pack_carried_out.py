@@ -94,7 +94,7 @@ def test_a_plan_that_is_carried_out_ends_as_promised():
 
     async def scenario(client: ScenarioClient) -> None:
         await fragmented(client)
-        found = pack(await picture(client), Wishes(plan=True))
+        found = pack(await picture(client), Wishes(plan=True, seconds=120.0))
         plan = found.plan
         assert plan.complete, plan.why_not
         assert len(plan.empties) >= 3

@@ -3,7 +3,7 @@
 import pytest
 
 from bayplan.inspect import Cluster
-from bayplan.inspect.pack import pack
+from bayplan.inspect.pack import Wishes
 from bayplan.testing.builders import HOSTNAME, ZONE, make_node, make_pod
 
 
@@ -24,7 +24,7 @@ def waits(name, cpu=1):
 
 def ask(*objects):
     bodies = [item.body() if hasattr(item, "body") else item for item in objects]
-    return pack(Cluster.from_objects(bodies)).pending
+    return Cluster.from_objects(bodies).pack(Wishes(seconds=120.0)).pending
 
 
 def test_a_pod_that_fits_is_told_so():

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
-from bayplan.pack.exact import Exact, Found
+from bayplan.pack.exact import WORKERS, Exact, Found
 from bayplan.pack.linear import Linear
 from bayplan.pack.model import Problem
 from bayplan.pack.search import SMALL
@@ -35,8 +35,9 @@ class Arrangement(msgspec.Struct, eq=False):
 class Asked:
     """The question about the pending classes of a problem."""
 
-    def __init__(self, problem: Problem, needed: int) -> None:
-        self.problem, self.needed = problem, needed
+    def __init__(self, problem: Problem, needed: int, *, workers: int = WORKERS) -> None:
+        """`workers`: with one, the same question has the same answer if it is found in time."""
+        self.problem, self.needed, self._workers = problem, needed, workers
         self.pending: BoolArray = np.array([c.pending for c in problem.classes], dtype=bool)
         self.small = int(problem.allowed.sum()) <= SMALL
 
@@ -95,7 +96,7 @@ class Asked:
         got = sum(v for (c, _), v in model.x.items() if self.pending[c])
         model.model.minimize(moves - VICTIM * kept - got)
         model.hint(problem.now)
-        return model.solve(seconds)
+        return model.solve(seconds, workers=self._workers)
 
     def _only_there(self, model: Exact) -> None:
         """Pods leave a node only if a pending one comes to it."""

@@ -104,14 +104,15 @@ class Repack:
         movers = self._movers(pod)
         if not movers:
             return None
-        asked = Asked(self._reading().read(movers, pending=[self._handle.infos.make(pod)]), 1)
+        problem = self._reading().read(movers, pending=[self._handle.infos.make(pod)])
+        asked = Asked(problem, 1, workers=1)
         left = begin + self._args.timeout_seconds - time.monotonic()
         if left <= 0:
             return None
         placed = asked.by_moves(left, self._args.max_moves, from_one=True).placed
         if placed is None:
             return None
-        problem, found = asked.problem, moves_of(asked.problem, placed)
+        found = moves_of(problem, placed)
         moves = {uid: (info, problem.names[row]) for uid, (info, row) in found.items()}
         node = moves.pop(pod.uid)[1]
         victims = [info for info, _ in moves.values()]
@@ -185,7 +186,7 @@ class Repack:
         if not all(self._ours(pod) for pod in pods):
             return None
         infos = [self._handle.infos.make(pod) for pod in pods]
-        asked = Asked(self._reading().read([], pending=infos), needed)
+        asked = Asked(self._reading().read([], pending=infos), needed, workers=1)
         placed = asked.by_moves(self._args.timeout_seconds).placed
         if placed is None:
             return None
