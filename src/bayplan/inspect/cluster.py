@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +24,8 @@ from bayplan.api import Namespace, Node, Object, Pod, parse_time
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
-from bayplan.inspect.errors import SourceError, unknown
+from bayplan.errors import BayplanError
+from bayplan.inspect.errors import InspectError, SourceError, unknown
 from bayplan.inspect.kinds import OWNERS
 from bayplan.inspect.objects import Budget, Event, Owner
 from bayplan.inspect.settings import Settings, load_settings, version_for
@@ -246,7 +248,8 @@ class Cluster:
     def decide(self, pod: Pod) -> Decision:
         """What the scheduler would decide for a pod now; nothing changes."""
         start = self.engine.next_start
-        decision = self.engine.schedule(pod, self.now)
+        with naming(pod):
+            decision = self.engine.schedule(pod, self.now)
         self.engine.next_start = start
         return decision
 
@@ -303,17 +306,32 @@ class Cluster:
 def fill(cache: Cache, objects: Objects) -> None:
     """Feed a cache: nodes first, in the order of their names as a server lists them."""
     for name in sorted(objects.get(Node, {})):
-        cache.add_node(objects[Node][name])
+        with naming(objects[Node][name]):
+            cache.add_node(objects[Node][name])
     for kind, items in objects.items():
         if kind is not Node and kind is not Pod and cache.objects.of_kind(kind.KIND) is not None:
             for item in items.values():
                 if type(item) is cache_struct(cache, kind):
                     cache.objects.put(item)
     for pod in objects.get(Pod, {}).values():
-        if pod.spec.node_name and not pod.finished:
-            cache.add_pod(pod)
-        elif pod.status.nominated_node_name and is_pending(pod):
-            cache.nominator.add(cache.infos.make(pod), pod.status.nominated_node_name)
+        try:
+            if pod.spec.node_name and not pod.finished:
+                cache.add_pod(pod)
+            elif pod.status.nominated_node_name and is_pending(pod):
+                cache.nominator.add(cache.infos.make(pod), pod.status.nominated_node_name)
+        except BayplanError as problem:
+            raise InspectError(f'pod "{pod.key}": {problem}') from problem
+
+
+@contextmanager
+def naming(item: Object) -> Iterator[None]:
+    """Say which object it is that the engine cannot take."""
+    try:
+        yield
+    except InspectError:
+        raise
+    except BayplanError as problem:
+        raise InspectError(f'{item.KIND.lower()} "{item.key}": {problem}') from problem
 
 
 def cache_struct(cache: Cache, kind: type[Object]) -> type[Object] | None:

@@ -92,10 +92,14 @@ class Gathering:
         self.seen += 1
         for struct in BY_KIND[kind].structs:
             try:
-                self.put(cast("Object", read(struct)))
+                item = cast("Object", read(struct))
             except DecodeError as problem:
                 self._problems.append(str(problem))
                 return
+            if not item.name:
+                self._problems.append(f"a {kind} without a name")
+                return
+            self.put(item)
 
     def unread(self) -> list[Unread]:
         """What was met and could not be decoded."""

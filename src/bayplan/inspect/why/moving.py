@@ -55,7 +55,7 @@ def leavers(case: Case, row: int) -> list[Pod]:
     profile, pod = case.profile, case.pod
     movable = sorted(
         (info for info in node.pods if _may_leave(info.pod)),
-        key=lambda info: (info.priority, _size(info)),
+        key=lambda info: (info.priority, _size(info), info.pod.key),
     )
     for info in movable:
         node.remove_pod(info)

@@ -109,7 +109,8 @@ def _summary(case: Case) -> str:
         return f"no node is looked at: {case.rejection.message}"
     close = int((case.failures == 1).sum())
     if close:
-        return f"no node of {count:,} fits; {plural(close, 'node')} lack only one thing"
+        verb = "lacks" if close == 1 else "lack"
+        return f"no node of {count:,} fits; {plural(close, 'node')} {verb} only one thing"
     return f"no node of {count:,} fits; each lacks more than one thing"
 
 

@@ -1,0 +1,70 @@
+"""Answers hang on the cluster alone: not on the questions that were asked before."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayplan.inspect import Cluster, InspectError
+from bayplan.testing.builders import make_node, make_pod
+
+PLACES = st.lists(st.integers(0, 3), min_size=8, max_size=8)
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+
+
+def objects(sizes, places):
+    """Three nodes in two zones, one of them tainted; pods of any size, some of them placed."""
+    nodes = [make_node(f"node-{i}").zone(f"z{i % 2}").capacity(cpu=6, memory="8Gi", pods=9)
+             for i in range(3)]  # fmt: skip
+    nodes[2].taint("gpu", "NoSchedule")
+    found = [item.body() for item in nodes]
+    for number, (size, place) in enumerate(zip(sizes, places, strict=False)):
+        pod = make_pod(f"p{number}").req(cpu=str(size)).label(app=f"a{number % 2}")
+        pod.owner("ReplicaSet", f"a{number % 2}", uid=f"a{number % 2}")
+        found.append(pod.with_spec(**({"nodeName": f"node-{place}"} if place < 2 else {})).body())
+    return found
+
+
+QUESTIONS = {
+    "pending": lambda cluster: cluster.why_pending(),
+    "why": lambda cluster: cluster.why("p0"),
+    "drain": lambda cluster: cluster.what_if("drain=node-0"),
+    "add": lambda cluster: cluster.what_if("add=1xnode-1"),
+    "each": lambda cluster: cluster.each("node"),
+    "capacity": lambda cluster: cluster.capacity("cpu=1"),
+}
+
+
+def answers(cluster, names):
+    return {name: msgspec.json.encode(QUESTIONS[name](cluster)) for name in names}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    SIZES, st.lists(st.integers(0, 3), min_size=8, max_size=8), st.randoms(use_true_random=False)
+)
+def test_questions_leave_no_trace(sizes, places, random):
+    bodies = objects(sizes, places)
+    origin = Cluster.from_objects(bodies).origin
+    alone = {}
+    for name in QUESTIONS:
+        alone |= answers(Cluster.from_objects(bodies, origin=origin), [name])
+    names = list(QUESTIONS) * 2
+    random.shuffle(names)
+
+    kept = Cluster.from_objects(bodies, origin=origin)
+
+    for name in names:
+        assert alone[name] == answers(kept, [name])[name], name
+
+
+def test_objects_that_cannot_be_are_named():
+    odd = make_pod("odd").req(cpu="1").body()
+    odd["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots"
+    odd["spec"]["nodeName"] = "node-0"
+    nodes = objects([], [])
+
+    with pytest.raises(InspectError, match=r'^pod "default/odd": spec.containers\[0\]'):
+        Cluster.from_objects([*nodes, odd]).capacity("cpu=1")
+    nameless = Cluster.from_objects([*nodes, {"kind": "Pod"}])
+    assert not nameless.pods
