@@ -5,6 +5,7 @@ Screenshots go to the folder that BAYPLAN_SCREENSHOTS names, else to pytest's ow
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -25,6 +26,9 @@ CHROMIUM = shutil.which("chromium")
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update",
         "--disable-sync"]  # fmt: skip
+
+ENGINE = 90_000
+"""Milliseconds that a busy machine may take to fill an engine with 100,000 pods."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -76,9 +80,27 @@ def small():
         yield found
 
 
+def many():
+    """A running cluster of 5,000 nodes and 100,000 pods, with a little past."""
+    items = list(cluster_objects(5000, 100_000, pending=400))
+    whole = Cluster.from_objects(items, origin=Origin("cluster of 5000"))
+
+    async def read():
+        return whole
+
+    source = Living("cluster of 5000", read, clock=itertools.count(1_794_000_000.0).__next__)
+    for item in items[:-400]:
+        source.board.put(item)
+    source.board.begin()
+    for item in items[-400:]:
+        source.board.put(item)
+    source.board.frame()
+    return source
+
+
 @pytest.fixture(scope="module")
 def large():
-    with served(lambda: picture(5000, 100_000, 400)) as found:
+    with served(many) as found:
         yield found
 
 
@@ -200,8 +222,11 @@ def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width, tmp_pa
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
 def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_path):
     here = tab(large, scheme=scheme, width=width, height=844 if width < 500 else 900)
-    for name in ("map", "node", "table", "queue"):
-        page = here.go(VIEWS[name])
+    board = large["source"].board
+    waits = board.key_of(min(board.waiting))
+    rack = "#/what-if?change=drain%3Drack%3Da-006"
+    for name, address in {**VIEWS, "pod": f"#/pod/{waits}", "what-if": rack}.items():
+        page = here.go(address)
         if name == "map":
             here.drawn()
             page.get_by_text("5,000 nodes · 100,000 pods").wait_for()
@@ -209,8 +234,18 @@ def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_pat
             page.locator(".vt-body .vt-row").first.wait_for()
             rows = page.locator(".vt-body .vt-row").count()
             assert 5 < rows < 80  # only those in sight exist
+        if name == "queue":
+            page.get_by_text("unschedulable").first.wait_for()
+        if name == "pod":
+            page.get_by_role("heading", name="Every node (5,000)").wait_for(timeout=ENGINE)
+            assert page.locator(".pod-table .vt-body .vt-row").count() < 80
+        if name == "what-if":
+            page.get_by_text("everything that runs").wait_for(timeout=ENGINE)
+        if name == "time":
+            page.locator(".one .facts").get_by_text("400 pending").wait_for()
+            page.get_by_role("button", name="Previous change").click()
+            page.locator(".one .facts").get_by_text("0 pending").wait_for()
         here.shot(f"5000-{name}-{scheme}-{width}", tmp_path)
-    page.get_by_text("unschedulable").first.wait_for()
 
 
 def test_the_map_is_walked_by_keys_and_told_to_a_screen_reader(tab, small):
