@@ -345,6 +345,15 @@ def test_a_priority_lets_a_pending_pod_in():
     assert cluster.what_if().still_pending == 1
 
 
+@pytest.mark.parametrize("change", ["uncordon=node-1", "add=1xnode-0", "delete=pod/low-0"])
+def test_room_lets_pods_in_that_waited(change):
+    objects = [*nodes(2), web(0, "node-0", name="low", owner="", cpu="4"), web(0, "", cpu="4")]
+    objects[1].setdefault("spec", {})["unschedulable"] = True
+    found = Cluster.from_objects([*objects, replica_set(1)]).what_if(change)
+
+    assert [s.pod for s in found.starts] == ["default/web-0"]
+
+
 def test_a_smaller_request_lets_pending_pods_in():
     objects = [*nodes(1), web(0, "node-0", cpu="3"), web(1, "", cpu="3"), replica_set(2)]
     objects.append(web(0, "", name="bare", owner="", cpu="8"))

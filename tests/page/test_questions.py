@@ -69,6 +69,33 @@ async def test_the_scheduler_is_changed_by_version_and_configuration():
     assert roomy["command"] == "bayplan whatif --config scheduler.yaml"
 
 
+def held():
+    """A pod with ways out of many kinds: cordon, taint, label, request, node, neighbour."""
+    big = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    return [
+        make_node("full").capacity(big).label(disk="ssd").build(),
+        make_node("shut").capacity(big).label(disk="ssd").cordon().build(),
+        make_node("taken").capacity(big).label(disk="ssd").taint("team").build(),
+        make_node("plain").capacity(big).build(),
+        make_pod("busy").node("full").req(cpu="3").build(),
+        make_pod("waits").req(cpu="2").node_selector({"disk": "ssd"}).build(),
+    ]
+
+
+async def test_everything_that_would_help_can_be_tried_and_helps():
+    questions = Questions(Picture(Cluster.from_objects(held())))
+    fixes = (await questions.why("default/waits"))["answer"]["fixes"]
+    for fix in fixes:
+        tried = await questions.what_if(Asked([f"help=default/waits={fix['change']}"]))
+        ends = [item["pod"] for item in tried["answer"]["starts"]]
+        assert "default/waits" in ends, fix["change"]
+        assert tried["answer"]["after"]["pending"] <= tried["answer"]["before"]["pending"]
+
+    assert len(fixes) >= 4
+    with pytest.raises(BayplanError, match="ask why again"):
+        await questions.what_if(Asked(["help=default/waits=pray"]))
+
+
 @pytest.mark.parametrize("change", ["config=profiles: 3", "config=- 1", "config={", "version=1.2"])
 async def test_a_scheduler_that_cannot_be_is_refused(change):
     with pytest.raises(BayplanError):

@@ -27,12 +27,15 @@ from bayplan.inspect.whatif import AnyChange, parse_change, what_if
 from bayplan.inspect.why import why_pod
 from bayplan.page.app import packed, problem
 from bayplan.page.sources import Json, Source
+from bayplan.page.trying import helping
 
 MOST_CHANGES = 20
 MAX_BODY = 64 * 1024
 VERBS = ("drain", "cordon", "uncordon", "remove", "add", "scale", "priority", "request", "delete")
 SCHEDULER = ("version", "config")
 """What changes the scheduler instead of the cluster: `version=1.36`, `config=TEXT`."""
+HELP = "help"
+"""`help=NAMESPACE/POD=CHANGE`: what `why` says would help that pod."""
 CONFIG_FILE = "scheduler.yaml"
 
 T = TypeVar("T")
@@ -74,22 +77,32 @@ class Questions:
             raise ConfigError(f"give one to {MOST_CHANGES} changes")
         changes: list[AnyChange] = []
         scheduler: dict[str, str] = {}
+        helps: list[str] = []
         for text in asked.changes:
             verb, _, value = text.partition("=")
             if verb in SCHEDULER:
                 scheduler[verb] = value
+            elif verb == HELP:
+                helps.append(value)
             elif verb in VERBS:
                 changes.append(parse_change(verb, value))
             else:
-                raise ConfigError(f'change "{text}": use one of {", ".join(VERBS + SCHEDULER)}')
+                raise ConfigError(
+                    f'change "{text}": use one of {", ".join((*VERBS, *SCHEDULER, HELP))}'
+                )
 
         def work(cluster: Cluster) -> Json:
             other = changed_scheduler(cluster.settings, **scheduler) if scheduler else None
-            found: Json = msgspec.to_builtins(what_if(cluster, changes, settings=other))
-            return found
+            commands = [command(asked.changes)] if changes or scheduler else []
+            for text in helps:
+                key, _, change = text.partition("=")
+                fix, more = helping(cluster, key, change)
+                changes.extend(more)
+                commands += fix.commands
+            answer = msgspec.to_builtins(what_if(cluster, changes, settings=other))
+            return {"answer": answer, "command": "\n".join(commands)}
 
-        answer = await self._ask(asked.run, asked.time, work)
-        return {"answer": answer, "command": command(asked.changes)}
+        return await self._ask(asked.run, asked.time, work)
 
     async def _ask(self, run: str, moment: float | None, work: Callable[[Cluster], T]) -> T:
         async with self._lock:
@@ -176,6 +189,8 @@ def command(changes: list[str]) -> str:
     words = []
     for change in changes:
         verb, _, value = change.partition("=")
+        if verb == HELP:
+            continue
         value = CONFIG_FILE if verb == "config" else value
         words.append(f"--{flags.get(verb, verb)} {shlex.quote(value)}")
     return f"bayplan whatif {' '.join(words)}"

@@ -15,7 +15,13 @@ from bayplan.inspect.objects import Budget, DaemonSet, Owner
 from bayplan.inspect.whatif import changes as c
 from bayplan.inspect.whatif.budgets import Budgets, PodCounter, is_healthy
 from bayplan.inspect.whatif.draining import Draining, cordoned
-from bayplan.inspect.whatif.making import daemon_pod, new_pod, with_priority, with_requests
+from bayplan.inspect.whatif.making import (
+    daemon_pod,
+    new_pod,
+    with_patch,
+    with_priority,
+    with_requests,
+)
 from bayplan.inspect.whatif.owners import Remake, ordinal, remake
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling
@@ -51,7 +57,8 @@ class Carrying:
             c.Delete: self._delete,
             c.Scale: lambda change: self.scale(self.owner(change), change.replicas),
             c.Priority: self._prioritise,
-            c.Request: self._request,
+            c.Request: lambda change: self._again(change, with_requests, change.requests),
+            c.Patch: lambda change: self._again(change, with_patch, change.patch),
         }
 
     def carry_out(self, change: c.AnyChange) -> None:
@@ -92,8 +99,11 @@ class Carrying:
             self.add_node(node)
 
     def add_node(self, node: Node) -> None:
-        """A node joins; every daemon set that wants it starts a pod there."""
+        """A node joins, and every daemon set that wants it starts a pod there; or it changes."""
+        known = any(item.name == node.name for item in self.trial.engine.cache.table.nodes)
         self.trial.put(node)
+        if known:
+            return
         for pod, template in self._daemons():
             self._start_daemon(pod, node.name, template=template)
 
@@ -132,7 +142,7 @@ class Carrying:
 
     # -- owners ---------------------------------------------------------------------------------
 
-    def owner(self, change: c.Delete | c.Scale | c.Priority | c.Request) -> Owner:
+    def owner(self, change: c.Delete | c.Scale | c.Priority | c.Request | c.Patch) -> Owner:
         where = change.namespace or self.cluster.origin.namespace
         for owner in self.owners.values():
             if owner.title == f"{change.kind}/{change.name}" and owner.namespace == where:
@@ -199,14 +209,14 @@ class Carrying:
         else:
             self.drop(pod)
 
-    def _pod(self, change: c.Delete | c.Request) -> Pod:
+    def _pod(self, change: c.Delete | c.Request | c.Patch) -> Pod:
         pod = self.cluster.pod(change.name, change.namespace)
         end = self.settling.ends.get(pod.uid)
         return pod if end is None else end.pod
 
-    def _request(self, change: c.Request) -> None:
+    def _again(self, change: c.Request | c.Patch, form: Callable[..., Pod], how: object) -> None:
         def changed(pod: Pod) -> Pod:
-            return with_requests(pod, change.requests)
+            return form(pod, how)
 
         if change.kind in PODS:
             self._made_again(self._pod(change), 0, changed, gone_first=True)

@@ -11,6 +11,7 @@
 | `scale=deployment/web=30` | another number of replicas |
 | `priority=deployment/web=CLASS or number` | the pods are made again with that priority |
 | `request=deployment/web=cpu=500m,memory=1Gi` | the pods are made again with these requests |
+| `patch=pod/web-0=[{"op": …}]` | the same with a JSON patch of the pod |
 
 Changes are carried out in the order in which they are given. Parsing needs no cluster; what a name
 stands for is looked up when the change is carried out, and an unknown one is an error with the
@@ -22,6 +23,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import jsonpatch
 import msgspec
 
 from bayplan.api.quantity import QuantityError, nanos
@@ -141,7 +143,20 @@ class Request(OfOwner, frozen=True, kw_only=True):
         return f"request of {self._what} to {amounts}"
 
 
-AnyChange = Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority | Request
+class Patch(OfOwner, frozen=True, kw_only=True):
+    """Make an owner's pods, or one pod, again with a JSON patch of the pod applied."""
+
+    patch: tuple[dict[str, Any], ...]
+
+    @property
+    def text(self) -> str:
+        paths = ", ".join(str(op.get("path", "")) for op in self.patch)
+        return f"patch {self._what} at {paths}"
+
+
+AnyChange = (
+    Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority | Request | Patch
+)
 
 _ADD = re.compile(r"^\s*(?:(\d+)\s*x\s*)?(?:like\s+(?:node\s+)?)?(\S.*?)\s*$")
 _EXAMPLES = {
@@ -149,6 +164,7 @@ _EXAMPLES = {
     "delete": "deployment/web or pod/web-0 (NAMESPACE/KIND/NAME for another namespace)",
     "scale": "deployment/web=30",
     "priority": "deployment/web=high-priority or deployment/web=1000",
+    "patch": 'pod/web-0=[{"op": "add", "path": "/spec/priority", "value": 10}]',
     "request": "deployment/web=cpu=500m,memory=1Gi or pod/web-0=cpu=2",
 }
 
@@ -176,6 +192,8 @@ def parse_change(verb: str, text: str) -> AnyChange:
         return Delete(**_named(verb, value))
     if verb == "request":
         return _request(value)
+    if verb == "patch":
+        return _patch(value)
     if verb in ("scale", "priority"):
         return _assigned(verb, value)
     known = ", ".join((*_NODES, *_EXAMPLES, "apply"))
@@ -220,6 +238,16 @@ def _request(value: str) -> Request:
     if not all(name and _is_amount(amount) for name, amount in amounts.items()):
         raise BadChange(f"--request {value}: write --request {_EXAMPLES['request']}")
     return Request(**_named("request", target), requests=amounts)
+
+
+def _patch(value: str) -> Patch:
+    target, _, given = value.partition("=")
+    try:
+        ops = msgspec.json.decode(given, type=tuple[dict[str, Any], ...])
+        jsonpatch.JsonPatch(list(ops))
+    except (msgspec.DecodeError, jsonpatch.InvalidJsonPatch) as problem:
+        raise BadChange(f"--patch {value}: {problem}; write {_EXAMPLES['patch']}") from problem
+    return Patch(**_named("patch", target), patch=ops)
 
 
 def _is_amount(text: str) -> bool:

@@ -7,7 +7,9 @@ the template is used where there is none, as the API server would admit it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import jsonpatch
 from msgspec.structs import replace
 
 from bayplan.api import (
@@ -31,11 +33,13 @@ from bayplan.api.quantity import nanos
 from bayplan.api.storage import Phase
 from bayplan.api.volumes import ClaimVolume
 from bayplan.api.workloads import SelectorSpec
+from bayplan.errors import DecodeError
 from bayplan.framework import ClusterObjects
 from bayplan.inspect.admitting import admitted
-from bayplan.inspect.errors import unknown
+from bayplan.inspect.errors import InspectError, unknown
 from bayplan.inspect.objects import Owner
 from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.inspect.why.step import patched
 
 HASH = "pod-template-hash"
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -156,6 +160,14 @@ def with_requests(pod: Pod, amounts: Mapping[str, str]) -> Pod:
     """
     containers = tuple(_asking(container, amounts) for container in pod.spec.containers)
     return replace(pod, spec=replace(pod.spec, containers=containers))
+
+
+def with_patch(pod: Pod, ops: tuple[dict[str, Any], ...]) -> Pod:
+    """The pod after a JSON patch."""
+    try:
+        return patched(pod, ops)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, DecodeError) as problem:
+        raise InspectError(f"patching pod {pod.key}: {problem}") from problem
 
 
 def _asking(container: Container, amounts: Mapping[str, str]) -> Container:

@@ -182,22 +182,7 @@ function fixes(answer, moment) {
     h("p", null, h("b", null, fix.change), " ", h("span", { class: "dim" }, `→ ${fix.node}`)),
     fix.removes?.length ? h("p", { class: "warn" }, `takes away ${fix.removes.join(", ")}`) : null,
     fix.commands?.length ? h("pre", null, fix.commands.join("\n")) : null,
-    tryIt(fix, moment)))));
-}
-
-/** A link to the what-if that does the same, where there is one. @param {Fix} fix @param {{run?: string, t?: string}} moment */
-function tryIt(fix, moment) {
-  const words = (fix.commands ?? []).join("\n");
-  const uncordon = /kubectl uncordon (\S+)/.exec(words);
-  const scale = /kubectl scale (\S+)\/(\S+) .*--replicas[= ](\d+)/.exec(words);
-  const remove = /kubectl delete pod (?:-n (\S+) )?(\S+)/.exec(words);
-  let change = "";
-  if (uncordon) change = `uncordon=${uncordon[1]}`;
-  else if (scale) change = `scale=${scale[1]}/${scale[2]}=${scale[3]}`;
-  else if (remove) change = `delete=pod/${remove[2]}`;
-  else if (fix.removes?.length) change = `delete=pod/${fix.removes[0]}`;
-  if (!change) return null;
-  return h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change }) }, "Try it");
+    h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change: `help=${answer.pod}=${fix.change}` }) }, "Try it")))));
 }
 
 /** Stacked bars of scores, the best first. @param {Answer} answer @param {"light" | "dark"} theme */

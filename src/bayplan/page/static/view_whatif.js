@@ -160,7 +160,7 @@ export class WhatIfView {
       h("p", { class: answer.ok ? "good verdict" : "bad verdict" }, answer.ok ? "✓ everything that runs still runs" : "✗ not everything that runs would still run"),
       h("p", null, `${count((answer.moves ?? []).length)} move · ${count((answer.stuck ?? []).length)} get no node · ${count((answer.starts ?? []).length)} start · ${count((answer.evictions ?? []).length)} evicted`),
       (answer.notes ?? []).map((note) => h("p", { class: "warn" }, note)),
-      h("p", { class: "command" }, h("code", null, command), " ", copy));
+      command ? h("p", { class: "command" }, h("code", null, command), " ", copy) : null);
     put(this.body, h("div", { class: "sides two" },
       h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "Before "), h("span", { class: "dim" }, side(answer.before))), this.left.root),
       h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "After "), h("span", { class: "dim" }, side(answer.after))), this.right.root)),
