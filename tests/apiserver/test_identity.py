@@ -12,6 +12,13 @@ GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
 REVIEWS = "/apis/authentication.k8s.io/v1"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+CSR = (
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHNk1HSUNBUUF3QURCWk1CTUdCeXFHU000OUFn"
+    "RUdDQ3FHU000OUF3RUhBMElBQk9oS245b0pNT0Y2bU9zUApkMTNDa2xhNjF0TnptbHJ2ZHppMjdneG11b1h0a0th"
+    "Qkk3L01hRGp3Z0dvSzRjWWhvQ014OGU2aHFPaFE2TzJCCmtGSFBoeitnQURBS0JnZ3Foa2pPUFFRREFnTklBREJG"
+    "QWlCVGhqejlPU0huSllXeVJBeTJlRzdlZkk5MitSWUQKNStkM1lXWVpkUW5RdGdJaEFQMjlKWkM2eHpBdi9sNHlU"
+    "YmRnVm9vNFhyK2IyU2llclJWTUh4K2EzWEliCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo="
+)
 APPLY = {"content-type": "application/apply-patch+yaml"}
 
 
@@ -420,3 +427,28 @@ async def test_others_can_verify_tokens(rbac):
     public.public_key().verify(der, f"{head}.{body}".encode(), ec.ECDSA(hashes.SHA256()))
     assert found["issuer"] == claims(f".{body}.")["iss"]
     assert found["jwks_uri"].endswith("/openid/v1/jwks")
+
+
+async def test_a_certificate_request_says_all_about_its_maker(rbac):
+    headers = {
+        "impersonate-user": "ann",
+        "impersonate-uid": "abc123",
+        "impersonate-extra-team": "blue",
+    }
+    body = {
+        "metadata": {"name": "csr"},
+        "spec": {
+            "request": CSR,
+            "signerName": "example.com/signer",
+            "usages": ["digital signature"],
+            "uid": "forged",
+        },
+    }
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    groups = {**headers, "impersonate-group": "system:masters"}
+
+    made = await rbac.call("POST", path, body, headers=groups)
+
+    assert 201 == made.status, made.body
+    assert ("ann", "abc123") == (made.body["spec"]["username"], made.body["spec"]["uid"])
+    assert {"team": ["blue"]} == made.body["spec"]["extra"]

@@ -6,6 +6,8 @@ Documents are built from the registry on demand and kept until it changes.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from hashlib import sha256
 from typing import Any
 
 from bayplan.apiserver.kinds import Kind, Registry, Subresource
@@ -164,7 +166,18 @@ def _resource(kind: Kind) -> Object:
         "kind": kind.kind,
         "verbs": list(kind.verbs),
         **_extras(kind),
+        **_stored_as(kind),
     }
+
+
+def _stored_as(kind: Kind) -> Object:
+    """Return the hash by which clients see that the stored version has changed."""
+    if not kind.stored:
+        return {}
+    group = kind.storage[0] if kind.storage[1] else kind.group
+    version = kind.storage_version or kind.version
+    digest = sha256(f"{group}/{version}/{kind.kind}".encode()).digest()
+    return {"storageVersionHash": b64encode(digest[:8]).decode()}
 
 
 def _subresource(kind: Kind, sub: Subresource) -> Object:

@@ -77,6 +77,8 @@ class Dispatcher:
         kind = request.kind
         if kind.key in DEPRECATED:
             request.warnings.append(DEPRECATED[kind.key])
+        if kind.deprecated:
+            request.warnings.append(kind.deprecated)
         if request.subresource:
             return await self._subresource(request)
         if not kind.stored:

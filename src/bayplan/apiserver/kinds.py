@@ -49,6 +49,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     storage_version: str = ""
     stored: bool = True
     custom: bool = False
+    deprecated: str = ""  # the warning of a version that is
 
     @property
     def api_version(self) -> str:

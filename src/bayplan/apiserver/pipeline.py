@@ -135,7 +135,12 @@ def _name_requester(request: Request, obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.pop("uid", None)
     spec.pop("extra", None)
-    spec["username"], spec["groups"] = request.user.name, list(request.user.groups)
+    user = request.user
+    spec["username"], spec["groups"] = user.name, list(user.groups)
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.extra:
+        spec["extra"] = {name: list(values) for name, values in user.extra}
 
 
 def fill_metadata(backend: Backend, request: Request, obj: Object) -> None:

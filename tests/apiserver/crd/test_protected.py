@@ -65,3 +65,17 @@ async def test_a_definition_without_objects_goes_at_once(api):
     await api.ok("DELETE", f"{DEFINITIONS}/things.example.com")
 
     assert 404 == (await api.call("GET", f"{DEFINITIONS}/things.example.com")).status
+
+
+async def test_a_deprecated_version_warns_and_tells_its_storage(api):
+    made = definition({})
+    made["spec"]["versions"][0] |= {"deprecated": True}
+    await api.ok("POST", DEFINITIONS, made)
+
+    answer = await api.call("GET", THINGS)
+    core = await api.ok("GET", "/api/v1")
+
+    kind, version = made["spec"]["names"]["kind"], made["spec"]["versions"][0]["name"]
+    assert f"example.com/{version} {kind} is deprecated" in answer.headers["warning"]
+    hashes = {item["name"]: item.get("storageVersionHash") for item in core["resources"]}
+    assert ("xPOwRZ+Yhw8=", None) == (hashes["pods"], hashes["pods/status"])

@@ -67,6 +67,7 @@ def _kind(
         storage=(spec["group"], names["plural"]),
         storage_version=storage["name"],
         custom=True,
+        deprecated=_deprecation(spec["group"], version, names["kind"]),
         schema=schema,
         type=custom_resource(schema, names["kind"]),
         printer_columns=list(version.get("additionalPrinterColumns") or ()),
@@ -75,6 +76,13 @@ def _kind(
         list_kind=names.get("listKind") or f"{names['kind']}List",
         stored_schema=_schema(storage) if storage is not version else None,
     )
+
+
+def _deprecation(group: str, version: Mapping[str, Any], kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    default = f"{group}/{version['name']} {kind} is deprecated"
+    return str(version.get("deprecationWarning") or default)
 
 
 def _rules(schema: Mapping[str, Any]) -> Any:
