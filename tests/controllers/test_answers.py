@@ -111,6 +111,25 @@ async def test_exec_runs_what_is_understood_and_says_so_of_the_rest() -> None:
 
 
 @virtual
+async def test_what_exec_does_to_files_is_seen_by_probes() -> None:
+    async with cluster() as made:
+        made.server.backend.containers = made.manager.containers()
+        probe = {"httpGet": {"path": "/index.html", "port": 80}, "periodSeconds": 1}
+        probe["failureThreshold"] = 1
+        container = {"name": "c", "image": "httpd:2", "readinessProbe": probe}
+        body = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+        await made.create(PODS, body)
+        await made.settle(5)
+        words = ["mv", "-v", "/usr/local/apache2/htdocs/index.html", "/tmp/", "||", "true"]
+        query = "&".join(f"command={word}" for word in ("/bin/sh", "-x", "-c", "+".join(words)))
+        received = await talk(made, "p/exec", query, "v5.channel.k8s.io")
+        assert b"-> '/tmp/index.html'" in channel(received, 1)
+        await made.settle(5)
+
+        assert not (await made.get(PODS, "p"))["status"]["containerStatuses"][0]["ready"]
+
+
+@virtual
 async def test_other_streams_are_refused_in_words() -> None:
     async with cluster() as made:
         await start(made, "p")

@@ -105,7 +105,8 @@ class Dispatcher:
 
     async def _unstored(self, request: Request) -> Answer | Stream:
         kind = request.kind
-        if kind.namespaced and not request.namespace and request.verb != "list":
+        everywhere = request.verb == "list" and "list" in kind.verbs
+        if kind.namespaced and not request.namespace and not everywhere:
             raise path_not_found()
         if request.verb not in kind.verbs:
             raise method_not_allowed(request.verb, kind.group, kind.resource)

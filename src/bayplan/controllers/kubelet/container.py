@@ -23,6 +23,7 @@ IMAGE_FILES: dict[str, tuple[Volume, str]] = {
         {"usr/local/apache2/htdocs/index.html": b"<html><body><h1>It works!</h1></body></html>\n"},
         "/usr/local/apache2/htdocs",
     ),
+    "agnhost test-webserver": ({"localhost.crt": b"", "localhost.key": b""}, "/"),
 }
 
 
@@ -103,7 +104,9 @@ class Container:
         job: bool,
     ) -> None:
         """Begin to run; `job`: a command that nobody understands ends after a second."""
-        own, self._root = IMAGE_FILES.get(image_name(self.spec.get("image", "")), ({}, ""))
+        image = image_name(self.spec.get("image", ""))
+        first = (self.spec.get("args") or [""])[0]
+        own, self._root = IMAGE_FILES.get(f"{image} {first}".strip(), ({}, ""))
         if self.files is None or self.state == "ended":
             self.variables = inputs.environment(self.spec)
             self.files = inputs.files(self.spec, hosts, dict(own))

@@ -157,6 +157,7 @@ class Inputs:
             fixed = bool(mount.get("readOnly")) or bool({*_KINDS, "projected"} & set(volume))
             mounts.append((mount.get("mountPath", ""), content, sub.strip("/"), fixed))
         name = variables["HOSTNAME"]
+        own.setdefault("tmp/", b"")
         own.setdefault("etc/hostname", f"{name}\n".encode())
         own.setdefault("etc/hosts", f"127.0.0.1\tlocalhost\n{self._address}\t{name}\n".encode())
         return Files(mounts, own)

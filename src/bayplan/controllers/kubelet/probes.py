@@ -94,7 +94,7 @@ def _answers(
             return None
         return lambda now: _run(command, variables, files, now, limit)
     if root and (page := spec.get("httpGet")):
-        path = f"{root}/{str(page.get('path', '')).lstrip('/') or 'index.html'}"
+        path = f"{root.rstrip('/')}/{str(page.get('path', '')).lstrip('/') or 'index.html'}"
         return lambda now: files.exists(path)
     return None
 

@@ -87,12 +87,7 @@ class Process:
     ) -> Process:
         """Return one that does what a command says. Raises NotUnderstoodError."""
         made = cls(started)
-        shell = words[0] in _SHELLS and len(words) >= 3 and words[1].startswith("-")
-        if shell and "c" not in words[1]:
-            raise NotUnderstoodError("a shell that reads its input")
-        text = words[-1] if shell and len(words) == 3 else shlex.join(words)
-        if shell and "e" in words[1]:
-            text = f"set -e\n{text}"
+        text = _script_of(words) if words[0] in _SHELLS else shlex.join(words)
         made._shell = Shell(
             text, variables, files, lambda data: log.write(made._due, data), lambda: made._due
         )
@@ -138,3 +133,16 @@ class Process:
         self.code = code
         self.ended = self._due
         self._run = None
+
+
+def _script_of(words: list[str]) -> str:
+    """Return what a shell is told to run. Raises NotUnderstoodError."""
+    options = ""
+    for number, word in enumerate(words[1:], 1):
+        if not word.startswith("-"):
+            break
+        options += word[1:]
+        if "c" in word and number + 1 < len(words):
+            strict = "set -e\n" if "e" in options else ""
+            return strict + words[number + 1]
+    raise NotUnderstoodError("it is a shell that reads its input")
