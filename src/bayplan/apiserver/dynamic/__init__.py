@@ -40,7 +40,7 @@ class DynamicAdmission:
         self._disabled = frozenset(disabled)
         self._caller: Caller | None = None
         self._watcher: Watcher | None = None
-        self._seen: object = None
+        self._looked_at = -1  # the store's revision when it was last looked
         self._mutating: list[Webhook] = []
         self._validating: list[Webhook] = []
         self._policies: Pairs = []
@@ -62,6 +62,10 @@ class DynamicAdmission:
 
     def _refresh(self) -> None:
         """Read the configurations again if they have changed."""
+        revision = self._backend.store.revision
+        if revision == self._looked_at:
+            return
+        self._looked_at = revision
         watcher = self._watcher
         if watcher is not None:
             try:
