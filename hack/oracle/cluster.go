@@ -95,7 +95,12 @@ func (c *cluster) newClient() *fake.Clientset {
 		case clienttesting.PatchAction:
 			c.wrote.add(write{verb: "patch", key: action.GetNamespace() + "/" + action.GetName(), body: action.GetPatch()}, action)
 		case clienttesting.CreateAction: // an update is one, too
-			return true, c.wrote.addObject(action), nil
+			object, body := c.wrote.addObject(action)
+			if action.GetVerb() == "create" && body != nil {
+				// a binding cycle may wait until it sees the claim that it made
+				return true, object, c.factory.put(action.GetResource().Resource, body)
+			}
+			return true, object, nil
 		}
 		return true, nil, nil
 	})

@@ -33,16 +33,17 @@ func (w *writes) add(one write, action clienttesting.Action) {
 	w.found = append(w.found, one)
 }
 
-// addObject keeps an object that is created or updated and returns it as an API server would.
-func (w *writes) addObject(action clienttesting.CreateAction) runtime.Object {
+// addObject keeps an object that is created or updated and returns it as an API server would, and as
+// JSON unless it is a binding.
+func (w *writes) addObject(action clienttesting.CreateAction) (runtime.Object, json.RawMessage) {
 	object := action.GetObject().DeepCopyObject()
 	if binding, ok := object.(*v1.Binding); ok {
 		w.add(write{verb: "create", key: binding.Namespace + "/" + binding.Name, node: binding.Target.Name}, action)
-		return object
+		return object, nil
 	}
 	named, ok := object.(metav1.Object)
 	if !ok {
-		return object
+		return object, nil
 	}
 	w.mu.Lock()
 	w.version++
@@ -56,7 +57,7 @@ func (w *writes) addObject(action clienttesting.CreateAction) runtime.Object {
 	}
 	body, _ := json.Marshal(object)
 	w.add(write{verb: action.GetVerb(), key: named.GetNamespace() + "/" + named.GetName(), body: body}, action)
-	return object
+	return object, body
 }
 
 // take returns the writes and forgets them.

@@ -6,20 +6,24 @@ before the next one, as an API server would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from bayplan.api import KINDS, Object, Pod, convert, to_builtins
+from bayplan.api import KINDS, Object, Pod, ResourceClaim, convert, to_builtins
 from bayplan.config import FeatureGates, default_config, from_data
 from bayplan.conformance.compare import differences
 from bayplan.conformance.fuzz import Difference
 from bayplan.conformance.oracle import Oracle
 from bayplan.engine.loop import Scheduler
 from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, PatchPod, RecordEvent
-from bayplan.engine.loop.inputs import BindDone, Evicted
+from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted
+from bayplan.framework.contract.results import ApiCall
 from bayplan.plugins import in_tree_registry
 
 Body = dict[str, Any]
+_CHANCE = ("shareID", "allocationTimestamp")
+_MADE = re.compile("-extended-resources-.*")
 _STABLE = ("type", "status", "reason", "message")
 """Of a condition what does not depend on the clock."""
 
@@ -77,11 +81,23 @@ class Run:
                     self._scheduler.delete(gone, self._now)
                 case RecordEvent(pod=pod, reason=reason, note=note):
                     step.setdefault("events", {}).setdefault(pod.key, {})[reason] = note
-                case CallApi(calls=calls):
+                case CallApi(work=work, calls=calls):
                     for call in calls:
-                        key = f"{call.namespace}/{call.name}"
-                        if call.resource.startswith("podgroups."):
-                            self._patch("PodGroup", "podgroups", key, call.body, step)
+                        self._call(call, step)
+                    if work:
+                        self._scheduler.handle(CallsDone(work, ""), self._now)
+
+    def _call(self, call: ApiCall, step: Body) -> None:
+        key = f"{call.namespace}/{call.name}"
+        part = call.resource.partition(".")[0]
+        kind = {"podgroups": "PodGroup", "resourceclaims": "ResourceClaim"}.get(part)
+        if kind == "ResourceClaim" and call.verb == "create":
+            body = {**(call.body or {}), "status": {}}
+            self._put(convert(ResourceClaim, body))
+        elif kind is not None and call.verb == "patch" and (call.body or {}).get("status"):
+            self._patch(kind, part, key, call.body, step)
+            if kind == "ResourceClaim":
+                step[part][key] = to_builtins(self._known[kind, key])["status"]
 
     def _patch(self, kind: str, part: str, key: str, change: Any, step: Body) -> None:
         known = self._known.get((kind, key))
@@ -94,7 +110,9 @@ class Run:
         conditions = {item["type"]: item for item in status.get("conditions") or ()}
         for item in changed.get("conditions", ()):
             conditions[item["type"]] = {**conditions.get(item["type"], {}), **item}
-        status.update(changed, conditions=list(conditions.values()))
+        status.update(changed)
+        if conditions:
+            status["conditions"] = list(conditions.values())
         self._put(convert(type(known), body))
 
 
@@ -141,10 +159,21 @@ def comparable(steps: Sequence[Body]) -> list[Body]:
             }
             if about:
                 plain[part] = about
+        if claims := plain.pop("resourceclaims", None):
+            plain["resourceclaims"] = {
+                _MADE.sub("-extended-resources-made", key): _without(_CHANCE, status)
+                for key, status in claims.items()
+            }
         if "deleted" in plain:
             plain["deleted"] = sorted(plain["deleted"])
         found.append(plain)
     return found
+
+
+def _without(names: Collection[str], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without(names, v) for k, v in value.items() if k not in names}
+    return [_without(names, item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(status: Body) -> Body:

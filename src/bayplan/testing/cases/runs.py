@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bayplan.api.defaults.registry import apply_defaults
+from bayplan.testing.cases.devices import devices, use_devices
 from bayplan.testing.cases.draw import Body, Draw
 from bayplan.testing.cases.nodes import nodes
 from bayplan.testing.cases.pods import pod, running
@@ -17,6 +19,10 @@ _TRAITS = {
     "required podAntiAffinity": 0.1,
     "preferred podAffinity": 0.1,
     "hard spread": 0.1,
+    "prioritized": 0.2,
+    "admin access": 0.1,
+    "consumable": 0.2,
+    "device resource": 0.2,
 }
 
 
@@ -30,12 +36,20 @@ def run_case(seed: object) -> Body:
     for body in placed:
         body["spec"]["priority"] = draw.pick((0, 0, 5))
     waiting = [member for group in groups for member in _members(draw, group, names)]
-    waiting += [pod(draw, f"w{i}", names) for i in range(draw.number(0, 3))]
+    waiting += [pod(draw, f"w{i}", names, "default") for i in range(draw.number(0, 3))]
     for number, body in enumerate(draw.some(waiting, least=len(waiting))):
         body["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
     waiting.sort(key=lambda body: str(body["metadata"]["creationTimestamp"]))
-    objects = {"nodes": found, "namespaces": namespaces(), "podGroups": groups}
+    objects: Body = {"nodes": found, "namespaces": namespaces(), "podGroups": groups}
     objects["pods"] = placed + waiting
+    if draw.chance(0.4):
+        objects |= devices(draw, names)
+        for key in ("resourceClaims", "resourceSlices"):
+            for body in objects[key]:
+                apply_defaults("resource.k8s.io", "v1", key.lower(), body)
+        for body in waiting:
+            if "schedulingGroup" not in body["spec"] and draw.chance(0.7):
+                use_devices(draw, body)
     return {"id": f"run-{seed}", "family": "run", "objects": objects, "gates": GATES}
 
 
