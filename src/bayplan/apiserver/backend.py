@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from bayplan.apiserver.admission import Chain
+from bayplan.apiserver.admission import OPTIONAL, Chain
 from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
 from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.containers import Containers
@@ -56,7 +56,7 @@ class Backend:
         check_capacity: bool = False,
         track_managers: bool = True,
         rbac: bool = False,
-        disabled_plugins: Iterable[str] = (),
+        disabled_plugins: Iterable[str] = OPTIONAL,
     ) -> None:
         self.store = store
         self.registry = Registry()
@@ -81,7 +81,7 @@ class Backend:
         self.reader = CachedReader(store, self.codec_of)
         self.turns = Turns(self.reader)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
-        self.admission = Chain(disabled_plugins)
+        self.admission = Chain(disabled_plugins, suffix)
         self.dynamic = DynamicAdmission(self, disabled_plugins)
 
     @property

@@ -24,6 +24,7 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan.apiserver import bootstrap, bootstrap_rbac
+from bayplan.apiserver.admission import OPTIONAL
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
@@ -108,7 +109,7 @@ class ApiServer:
         max_body: int = MAX_BODY,
         max_reads: int = MAX_READS,
         max_writes: int = MAX_WRITES,
-        disabled_plugins: Iterable[str] = (),
+        disabled_plugins: Iterable[str] = OPTIONAL,
     ) -> None:
         self.backend = Backend(
             store,

@@ -259,3 +259,47 @@ def test_plugins_are_switched_off_by_name():
 def test_wrong_names_of_plugins_are_refused(enabled, disabled, message):
     with pytest.raises(ConfigError, match=message):
         disabled_plugins(enabled, disabled)
+
+
+def account(**more):
+    return ("", "serviceaccounts", {"metadata": {"name": "default", "namespace": "d"}, **more})
+
+
+def with_account(obj, *objects):
+    chain = Chain(disabled_plugins(["ServiceAccount"], []), lambda: "abcde")
+    attrs = Attributes(CREATE, "", "v1", "pods", namespace="d", name="p", obj=obj)
+    chain.admit(attrs, Objects(*objects))
+    return attrs.obj["spec"]
+
+
+def test_a_pod_gets_an_account_its_secrets_and_a_token():
+    spec = with_account(pod(), account(imagePullSecrets=[{"name": "pull"}]))
+
+    assert ("default", "default") == (spec["serviceAccountName"], spec["serviceAccount"])
+    assert [{"name": "pull"}] == spec["imagePullSecrets"]
+    (volume,) = spec["volumes"]
+    assert "kube-api-access-abcde" == volume["name"]
+    assert ["serviceAccountToken", "configMap", "downwardAPI"] == [
+        next(iter(source)) for source in volume["projected"]["sources"]
+    ]
+    (mount,) = spec["containers"][0]["volumeMounts"]
+    assert ("kube-api-access-abcde", True) == (mount["name"], mount["readOnly"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "of_account", "mounted"),
+    [
+        ({"automountServiceAccountToken": False}, {}, False),
+        ({}, {"automountServiceAccountToken": False}, False),
+        ({"automountServiceAccountToken": True}, {"automountServiceAccountToken": False}, True),
+    ],
+)
+def test_the_pod_says_before_its_account_whether_a_token_is_mounted(spec, of_account, mounted):
+    found = with_account(pod(**spec), account(**of_account))
+
+    assert mounted is bool(found.get("volumes"))
+
+
+def test_a_pod_without_its_account_is_refused():
+    with pytest.raises(AdmissionError, match='serviceaccount "default" not found'):
+        with_account(pod())

@@ -15,7 +15,7 @@ Webhooks and policies of users are in `bayplan.apiserver.dynamic`.
 
 from __future__ import annotations
 
-from bayplan.apiserver.admission.chain import CHAIN, Chain, disabled_plugins
+from bayplan.apiserver.admission.chain import CHAIN, OPTIONAL, Chain, disabled_plugins
 from bayplan.apiserver.admission.types import (
     CREATE,
     DELETE,
@@ -29,6 +29,7 @@ __all__ = [
     "CHAIN",
     "CREATE",
     "DELETE",
+    "OPTIONAL",
     "UPDATE",
     "AdmissionError",
     "Attributes",

@@ -17,6 +17,7 @@ from bayplan.apiserver.admission import (
     quota,
     storage,
 )
+from bayplan.apiserver.admission.accounts import ServiceAccounts
 from bayplan.apiserver.admission.services import ServiceAddresses
 from bayplan.apiserver.admission.types import Attributes, Reader
 from bayplan.errors import ConfigError
@@ -59,16 +60,16 @@ ACCEPTED = (
     "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
     "PodTolerationRestriction",
-    "ServiceAccount",
     "TaintNodesByCondition",
 )
 _INTERNAL = ("ServiceAddresses",)
+OPTIONAL = ("ServiceAccount",)  # switched on by name only
 
 
 def disabled_plugins(enabled: Iterable[str], disabled: Iterable[str]) -> list[str]:
     """Which plugins to leave out; raises ConfigError for a name that nobody knows."""
     given, off = list(enabled), list(disabled)
-    known = {*CHAIN, *DYNAMIC, *ACCEPTED} - set(_INTERNAL)
+    known = {*CHAIN, *OPTIONAL, *DYNAMIC, *ACCEPTED} - set(_INTERNAL)
     for flag, names in (("enable", given), ("disable", off)):
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -82,7 +83,7 @@ def disabled_plugins(enabled: Iterable[str], disabled: Iterable[str]) -> list[st
             f"{', '.join(both)} in --enable-admission-plugins and --disable-admission-plugins "
             "overlapped; name each in one of them"
         )
-    return off
+    return [*off, *(name for name in OPTIONAL if name not in given and name not in off)]
 
 
 # What counts and hands out comes when nobody can refuse any more.
@@ -92,8 +93,12 @@ _LAST = ("ResourceQuota", "ServiceAddresses")
 class Chain:
     """The plugins that are switched on."""
 
-    def __init__(self, disabled: Iterable[str] = ()) -> None:
-        steps = {name: step for name, step in CHAIN.items() if name not in frozenset(disabled)}
+    def __init__(
+        self, disabled: Iterable[str] = OPTIONAL, suffix: Callable[[], str] = lambda: "00000"
+    ) -> None:
+        off = frozenset(disabled)
+        every = {**CHAIN, "ServiceAccount": (ServiceAccounts(suffix).mount, None)}
+        steps = {name: step for name, step in every.items() if name not in off}
         self._mutate = [mutate for mutate, _ in steps.values() if mutate is not None]
         self._check = [c for name, (_, c) in steps.items() if c is not None and name not in _LAST]
         self._settle = [c for name, (_, c) in steps.items() if c is not None and name in _LAST]
