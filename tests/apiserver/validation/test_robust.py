@@ -6,12 +6,15 @@ import random
 from bayplan.api.defaults import apply_defaults
 from bayplan.api.schema import FieldTypeError, decode, type_for
 from bayplan.apiserver import validation
-from bayplan.apiserver.admission import CREATE, AdmissionError, Attributes, admit, validate
+from bayplan.apiserver.admission import CREATE, AdmissionError, Attributes, Chain
 from tests.conformance.api.validation_cases.build import CLUSTER, GROUPS
 from tests.conformance.api.validation_suite import steps
 from tests.kube.mutations import mutated
 
 ROUNDS = 4000
+
+
+CHAIN = Chain()
 
 
 class Empty:
@@ -29,13 +32,14 @@ def go_through(group, resource, obj, old):
     apply_defaults(group, "v1", resource, obj)
     attrs = Attributes(CREATE, group, "v1", resource, namespace="d", name="it", obj=obj)
     try:
-        admit(attrs, Empty())
+        CHAIN.admit(attrs, Empty())
         validation.prepare_for_create(group, resource, obj)
         causes = validation.validate_create(group, resource, obj)
         validation.warnings_on_create(group, resource, obj)
         if not causes:
             validation.canonicalize(group, resource, obj)
-            validate(attrs, Empty())
+            CHAIN.validate(attrs, Empty())
+            CHAIN.settle(attrs, Empty())
     except AdmissionError:
         return False
     if old is not None:
