@@ -399,7 +399,18 @@ class Scheduler:
         events = {name: profile.events() for name, profile in self.engine.profiles.items()}
         plugins = [p for item in self.engine.profiles.values() for p in item.plugins.values()]
         promised = {plugin.name for plugin in plugins if getattr(plugin, "class_hint", False)}
-        return HintIndex(events, extenders=bool(self.engine.extenders), class_hints=promised)
+        selectors = {
+            (name, plugin.name): plugin.hint_selectors
+            for name, profile in self.engine.profiles.items()
+            for plugin in profile.plugins.values()
+            if hasattr(plugin, "hint_selectors")
+        }
+        return HintIndex(
+            events,
+            extenders=bool(self.engine.extenders),
+            class_hints=promised,
+            selectors=selectors,
+        )
 
     def _pre_enqueue(self) -> dict[str, list[Gate]]:
         return {

@@ -7,8 +7,10 @@ ask. Answers are kept by the event's resource and action, of which there are a f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from bayplan.api import Pod
+from bayplan.api.labels import Selector
 from bayplan.framework.contract.events import (
     ActionType,
     ClusterEvent,
@@ -26,6 +28,7 @@ CLASS_RESOURCES = frozenset({Resource.NODE, Resource.ASSIGNED_POD})
 
 Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
 """Plugin to the events that it waits for; `Profile.events()` gives it."""
+HintSelectors = Callable[[Pod], Sequence[Selector] | None]
 Hints = tuple[tuple[str, HintFn | None], ...]
 
 
@@ -48,11 +51,14 @@ class HintIndex:
         *,
         extenders: bool = False,
         class_hints: Collection[str] = (),
+        selectors: Mapping[tuple[str, str], HintSelectors] | None = None,
     ) -> None:
         """`extenders` adds them as one more plugin that waits for everything.
 
-        `class_hints` names the plugins that have said so of themselves.
+        `class_hints` names the plugins that have said so of themselves; `selectors` has the
+        `hint_selectors` of those with one, by profile and plugin.
         """
+        self._selectors = dict(selectors or {})
         self.class_hints = frozenset(class_hints)
         more = {EXTENDER: ALL_EVENTS} if extenders else {}
         self._profiles: dict[str, dict[str, Sequence[ClusterEventWithHint]]] = {
@@ -60,6 +66,11 @@ class HintIndex:
         }
         self._matches: dict[tuple[str, int], Match] = {}
         self._gates: dict[tuple[str, str, str, int], bool] = {}
+
+    def selectors_of(self, plugin: str, pod: Pod) -> Sequence[Selector] | None:
+        """Which labels an assigned pod must have to matter to a pod that a plugin rejected."""
+        ask = self._selectors.get((pod.spec.scheduler_name, plugin))
+        return None if ask is None else ask(pod)
 
     def match(self, event: ClusterEvent) -> Match:
         """Who waits for the event."""

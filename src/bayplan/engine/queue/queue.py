@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from bayplan.api import Object, Pod
+from bayplan.api.labels import Selector
 from bayplan.engine.queue.backoff import Backoff
 from bayplan.engine.queue.changes import (
     UNSCHEDULED_POD_ADD,
@@ -104,11 +105,14 @@ class SchedulingQueue:
         self._active = PodHeap(Place.ACTIVE, sort_key)
         self._backoff = PodHeap(Place.BACKOFF, self._backoff_key)
         self._error_backoff = PodHeap(Place.ERROR_BACKOFF, self.backoff.expiration)
-        self._waiting = WaitingRoom()
+        self._waiting = WaitingRoom(self._selectors_of)
         self._in_flight = InFlight()
         self._time_gates: TimeGates | None = None
         self._gatings = 0
         self._next_leftover = -math.inf
+
+    def _selectors_of(self, plugin: str, pod: Pod) -> Sequence[Selector] | None:
+        return self._requeuing.hints.selectors_of(plugin, pod)
 
     # --- what is where ---
 

@@ -7,7 +7,7 @@ now says Queue brings the pod back at once; any other Queue brings it back after
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from bayplan.engine.queue.hints import CLASS_RESOURCES, HintIndex, Match
 from bayplan.engine.queue.in_flight import SeenEvent
 from bayplan.engine.queue.pods import QueuedPod
 from bayplan.engine.queue.waiting_room import WaitingRoom
-from bayplan.framework.contract.events import ClusterEvent, HintFn, QueueingHint
+from bayplan.framework.contract.events import ClusterEvent, HintFn, QueueingHint, Resource
 
 SAMPLE = 10
 HintObserver = Callable[[str, tuple[str, ...], float], None]
@@ -123,7 +123,7 @@ class Requeuing:
         """The waiting pods that the event might help; whole groups are ruled out by one pod."""
         by_group = incoming.event.resource in CLASS_RESOURCES
         result: list[QueuedPod] = []
-        for group in room.rejected_by(incoming.match.plugins):
+        for group in room.rejected_by(incoming.match.plugins, _labels(incoming)):
             pods = group.pods.values()
             if len(pods) > 1 and by_group and group.rejectors <= self.hints.class_hints:
                 first = next(iter(pods))
@@ -131,3 +131,19 @@ class Requeuing:
                     continue
             result += pods
         return result
+
+
+def _labels(incoming: Incoming) -> list[Mapping[str, str]] | None:
+    """The labels by which waiting pods may be found; None if any may be concerned."""
+    if incoming.event.resource != Resource.ASSIGNED_POD:
+        return None
+    pods = [item for item in (incoming.old, incoming.new) if isinstance(item, Pod)]
+    if not pods or any(_keeps_others_away(pod) for pod in pods):
+        return None
+    return [pod.metadata.labels for pod in pods]
+
+
+def _keeps_others_away(pod: Pod) -> bool:
+    """Whether a pod's own anti-affinity may be what a waiting pod waits for."""
+    affinity = pod.spec.affinity
+    return affinity is not None and affinity.pod_anti_affinity is not None

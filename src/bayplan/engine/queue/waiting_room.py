@@ -2,15 +2,23 @@
 
 An event concerns the plugins that registered it. Only groups rejected by one of those are looked
 at, so an event that cannot help anybody costs a few dictionary look-ups however many pods wait.
+Where a plugin says which labels a pod must have to matter (`hint_selectors`), groups are found by
+these labels, so that a pod of one app does not have all waiting apps looked at.
 Pods of one group agree in everything that scheduling reads but their names and status, and were
 rejected by the same plugins: whoever asks about a group by its first pod gets the answer for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from bayplan.api import Pod
+from bayplan.api.labels import Selector
+from bayplan.cluster.anchors import Anchored
 from bayplan.engine.queue.pods import Place, QueuedPod
+
+SelectorsOf = Callable[[str, Pod], Sequence[Selector] | None]
+"""Plugin and waiting pod to the selectors of which one must match; None: any pod may matter."""
 
 _GroupKey = tuple[bytes | str, frozenset[str], frozenset[str], str]
 
@@ -26,15 +34,56 @@ class Group:
         self.pods: dict[str, QueuedPod] = {}
 
 
+class Rejected:
+    """The groups that one plugin rejected."""
+
+    __slots__ = ("_anchored", "_selectors", "_unbound", "groups")
+
+    def __init__(self) -> None:
+        self.groups: dict[_GroupKey, Group] = {}
+        self._selectors: dict[Group, Sequence[Selector]] = {}
+        self._anchored: Anchored[tuple[Group, int]] = Anchored()
+        self._unbound: dict[_GroupKey, Group] = {}
+        """Groups that any pod may matter to."""
+
+    def add(self, group: Group, selectors: Sequence[Selector] | None) -> None:
+        self.groups[group.key] = group
+        if selectors is None:
+            self._unbound[group.key] = group
+            return
+        self._selectors[group] = selectors
+        for number, selector in enumerate(selectors):
+            self._anchored.add((group, number), selector)
+
+    def remove(self, group: Group) -> None:
+        del self.groups[group.key]
+        self._unbound.pop(group.key, None)
+        for number, selector in enumerate(self._selectors.pop(group, ())):
+            self._anchored.remove((group, number), selector)
+
+    def by_labels(self, labels: Iterable[Mapping[str, str]]) -> dict[_GroupKey, Group]:
+        """The groups that pods with such labels may matter to."""
+        found = dict(self._unbound)
+        for some in labels:
+            for group, _ in self._anchored.candidates(some):
+                found[group.key] = group
+        return found
+
+
+def _any_pod(plugin: str, pod: Pod) -> Sequence[Selector] | None:
+    return None
+
+
 class WaitingRoom:
     """The unschedulable pods, gated ones included, in order of arrival."""
 
-    __slots__ = ("_by_plugin", "_groups", "_listed", "_pods", "gated")
+    __slots__ = ("_by_plugin", "_groups", "_listed", "_pods", "_selectors_of", "gated")
 
-    def __init__(self) -> None:
+    def __init__(self, selectors_of: SelectorsOf = _any_pod) -> None:
+        self._selectors_of = selectors_of
         self._pods: dict[str, QueuedPod] = {}
         self._groups: dict[_GroupKey, Group] = {}
-        self._by_plugin: dict[str, dict[_GroupKey, Group]] = {}
+        self._by_plugin: dict[str, Rejected] = {}
         self._listed: dict[str, tuple[Group, bool]] = {}
         """How each pod was indexed; its plugin sets may have changed since."""
         self.gated = 0
@@ -70,7 +119,8 @@ class WaitingRoom:
         if group is None:
             group = self._groups[key] = Group(key)
             for plugin in group.rejectors:
-                self._by_plugin.setdefault(plugin, {})[key] = group
+                rejected = self._by_plugin.setdefault(plugin, Rejected())
+                rejected.add(group, self._selectors_of(plugin, item.pod))
         group.pods[item.key] = item
         self._listed[item.key] = (group, item.gated)
         self.gated += item.gated
@@ -82,17 +132,21 @@ class WaitingRoom:
         if not group.pods:
             del self._groups[group.key]
             for plugin in group.rejectors:
-                del self._by_plugin[plugin][group.key]
+                self._by_plugin[plugin].remove(group)
 
-    def rejected_by(self, plugins: Iterable[str]) -> list[Group]:
-        """Groups that one of the plugins rejected, each once."""
-        found = [groups for name in plugins if (groups := self._by_plugin.get(name))]
-        if not found:
-            return []
-        merged = (
-            found[0] if len(found) == 1 else {k: g for groups in found for k, g in groups.items()}
-        )
-        return list(merged.values())
+    def rejected_by(
+        self, plugins: Iterable[str], labels: Sequence[Mapping[str, str]] | None = None
+    ) -> list[Group]:
+        """Groups that one of the plugins rejected, each once.
+
+        With `labels`, those of a pod before and after an event, only groups that it may matter to.
+        """
+        found: dict[_GroupKey, Group] = {}
+        for name in plugins:
+            rejected = self._by_plugin.get(name)
+            if rejected is not None:
+                found.update(rejected.groups if labels is None else rejected.by_labels(labels))
+        return list(found.values())
 
     def validate(self) -> None:
         """Raise AssertionError unless the index agrees with the pods."""
@@ -104,9 +158,9 @@ class WaitingRoom:
             assert group.pods[key] is item
             assert self._groups[group.key] is group
             for plugin in item.rejectors:
-                assert self._by_plugin[plugin][group.key] is group
+                assert self._by_plugin[plugin].groups[group.key] is group
         assert sum(len(group.pods) for group in self._groups.values()) == len(self._pods)
-        listed = sum(len(groups) for groups in self._by_plugin.values())
+        listed = sum(len(rejected.groups) for rejected in self._by_plugin.values())
         assert listed == sum(len(group.rejectors) for group in self._groups.values())
         assert self.gated == sum(gated for _, gated in self._listed.values())
 

@@ -136,6 +136,10 @@ class EnqueueExtensions(Plugin, Protocol):
 
     With `class_hint = True` the plugin promises that its hints for nodes and assigned pods look
     only at what pods of one template share; one pod is then asked for all of them.
+
+    With `hint_selectors(pod)` it tells selectors of which one must match the labels that an
+    assigned pod has, or had before it changed, for a hint about that pod not to be Skip; None if
+    there are no such. Only then is it asked. Pods with anti-affinity are always asked about.
     """
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

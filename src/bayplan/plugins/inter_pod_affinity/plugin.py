@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
+from bayplan.api.labels import Selector
 from bayplan.config import InterPodAffinityArgs
 from bayplan.framework import (
     MAX_SCORE,
@@ -161,6 +162,10 @@ class InterPodAffinity:
             percent = _percent(np.arange(most + 1, dtype=np.int64), most)
             known = self._known_shares = percent.astype(np.uint8)
         return known
+
+    def hint_selectors(self, pod: Pod) -> Sequence[Selector]:
+        traits = self._handle.info(pod).traits
+        return [t.selector for t in traits.required_affinity + traits.required_anti_affinity]
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()

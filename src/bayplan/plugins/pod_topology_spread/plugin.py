@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
-from bayplan.api.labels import SelectorError
+from bayplan.api.labels import Selector, SelectorError
 from bayplan.config import PodTopologySpreadArgs
 from bayplan.framework import (
     SKIP,
@@ -141,6 +141,14 @@ class PodTopologySpread:
         self, state: CycleState, pod: Pod, scores: IntArray, feasible: BoolArray
     ) -> IntArray | npt.NDArray[np.uint8]:
         return state.read(_SOFT, SoftState).normalize(scores, feasible)
+
+    def hint_selectors(self, pod: Pod) -> Sequence[Selector] | None:
+        if not pod.spec.topology_spread_constraints:  # defaults change with services
+            return None
+        try:
+            return [item.selector for item in self._constraints(pod).hard]
+        except SelectorError:
+            return None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
