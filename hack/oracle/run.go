@@ -154,8 +154,10 @@ func describeWrites(wrote []write, events []map[string]string) answer {
 		case one.resource == "resourceclaims":
 			var claim struct{ Status answer }
 			_ = json.Unmarshal(one.body, &claim)
+			about := under(one.resource, one.key) // also of a claim that lost everything
+			clear(about)
 			for field, value := range claim.Status {
-				under(one.resource, one.key)[field] = value
+				about[field] = value
 			}
 		}
 	}
