@@ -402,6 +402,40 @@ def test_a_scenarios_report_goes_back_in_time_without_a_server(tab, chromium, st
         assert other.locator(".one .facts").inner_text() != latest
 
 
+def test_a_moment_is_asked_why_and_led_back_to(tab, story):
+    page = tab(story).go("#/time?t=30&node=node-1")
+    page.get_by_role("table", name="Pods of the node").get_by_role("link").first.click()
+    page.get_by_text("As it was at 30s").wait_for()
+    page.get_by_role("heading", name="Every node").wait_for()
+    page.get_by_role("link", name="Back to that moment").click()
+    page.locator(".moment").get_by_text("30s").wait_for()
+
+    assert "passed" in page.locator(".outcome summary").inner_text()
+
+
+def test_the_scheduler_is_changed_in_the_form(tab, small):
+    page = tab(small).go("#/what-if")
+    page.get_by_label("Change", exact=True).select_option("config")
+    page.get_by_label("Configuration").fill("profiles:\n- schedulerName: default-scheduler")
+    page.get_by_role("button", name="Try").click()
+    page.get_by_text("bayplan whatif --config scheduler.yaml").wait_for()
+
+
+@pytest.mark.parametrize("view", ["queue", "pod", "what-if"])
+def test_every_view_has_a_way_in_for_keys_and_readers(tab, small, view):
+    page = tab(small).go(VIEWS[view])
+    page.get_by_role("table").first.wait_for()
+    page.keyboard.press("Tab")
+    skip = page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    reached = page.evaluate("document.activeElement.id")
+    names = [item.get_attribute("aria-label") for item in page.get_by_role("table").all()]
+
+    assert skip == "Skip to the view"
+    assert reached == "main"
+    assert all(names)
+
+
 def test_a_server_that_is_gone_is_told(tab, chromium):
     with served(living) as where:
         here = tab(where)
