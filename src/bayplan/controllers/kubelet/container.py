@@ -68,7 +68,7 @@ class Container:
         self.spec = spec
         self.role = role
         self.state = "waiting"
-        self.reason = "PodInitializing" if role == "main" else "ContainerCreating"
+        self.reason = "ContainerCreating"
         self.message = ""
         self.id = ""
         self.started = self.ended = 0.0

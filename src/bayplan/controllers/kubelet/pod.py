@@ -49,9 +49,9 @@ class PodRun:
         self.containers += [
             Container(one, "main", self.stamp) for one in pod.spec.get("containers") or []
         ]
-        if not any(c.role in ("init", "sidecar") for c in self.containers):
-            for container in self.containers:
-                container.reason = "ContainerCreating"
+        first = any(c.role in ("init", "sidecar") for c in self.containers)
+        for container in self.containers:
+            container.reason = "PodInitializing" if first else "ContainerCreating"
 
     def stamp(self, moment: float) -> str:
         return timestamp(moment + self.wall)
