@@ -1,13 +1,16 @@
 """Puts a second and CPU a put of each store, with many writers at once.
 
-Run: python bench/store.py [--puts N] [--writers N] [--bytes N] [memory|sqlite|etcd ...]
-CPU is this process's; for etcd its server's is given beside it.
+Run: python bench/store.py [--puts N] [--writers N] [--bytes N] [--json FILE] [memory|sqlite|etcd ...]
+CPU is this process's; for etcd its server's is given beside it. The figures of docs/design/store.md are in
+docs/results/store.json, which `--json` writes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -59,7 +62,8 @@ async def load(store: Store, puts: int, writers: int, value: bytes, verb: str) -
     await asyncio.gather(*(writer(first) for first in range(writers)))
 
 
-async def measure(kind: str, puts: int, writers: int, size: int) -> None:
+async def measure(kind: str, puts: int, writers: int, size: int) -> dict[str, str]:
+    figures = {}
     value = b'{"kind":"Pod","spec":"' + b"x" * size + b'"}'
     async with opened(kind) as (store, pid):
         for verb in ("create", "update", "delete"):
@@ -68,7 +72,11 @@ async def measure(kind: str, puts: int, writers: int, size: int) -> None:
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             server = cpu_of(pid) - server
             beside = f"  server {server / puts * 1e6:6.1f} µs" if pid else ""
+            figures[f"{kind} {verb}"] = f"{cpu / puts * 1e6:.1f} µs"
+            if pid:
+                figures[f"{kind} server {verb}"] = f"{server / puts * 1e6:.0f} µs"
             print(f"{kind:7} {verb:7} {puts / wall:9.0f}/s  CPU {cpu / puts * 1e6:6.1f} µs{beside}")
+    return figures
 
 
 def main() -> None:
@@ -77,10 +85,17 @@ def main() -> None:
     parser.add_argument("--puts", type=int, default=20_000)
     parser.add_argument("--writers", type=int, default=64)
     parser.add_argument("--bytes", type=int, default=1500)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
+    figures: dict[str, str] = {}
     print(f"{options.puts} keys, {options.writers} writers, values of {options.bytes} bytes")
     for kind in options.kinds:
-        asyncio.run(measure(kind, options.puts, options.writers, options.bytes))
+        figures |= asyncio.run(measure(kind, options.puts, options.writers, options.bytes))
+    if options.json:
+        facts = {"puts": options.puts, "writers": options.writers, "bytes": options.bytes}
+        facts |= {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+        text = json.dumps({"command": "bench/store.py", **facts, "figures": figures}, indent=1)
+        options.json.write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ every worker: those that could not be are refused here, `hack/check-test-names` 
 """
 
 import os
+import random
 import re
 
 import pytest
@@ -29,7 +30,33 @@ if (assets := kube_assets()) is not None:
     os.environ["PATH"] = f"{assets}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--order-seed", type=int, help="run in a random order; 0 draws a seed")
+
+
+def pytest_report_header(config):
+    if config.option.order_seed is not None:
+        config.option.order_seed = config.option.order_seed or random.randrange(1, 1 << 30)
+        return f"order: --order-seed {config.option.order_seed}"
+    return None
+
+
+def in_random_order(items, seed):
+    """Shuffle modules, and tests within each; a module's fixtures are still made once."""
+    rng = random.Random(seed)
+    modules = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    places = sorted(modules)
+    rng.shuffle(places)
+    for place in places:
+        rng.shuffle(modules[place])
+    return [item for place in places for item in modules[place]]
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.option.order_seed:
+        items[:] = in_random_order(items, config.option.order_seed)
     unfit = sorted({item.nodeid for item in items if UNFIT_NAME.search(item.nodeid)})
     if unfit:
         raise pytest.UsageError(f"give these cases an id of plain text: {', '.join(unfit)}")

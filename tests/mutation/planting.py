@@ -1,7 +1,8 @@
 """Puts a mutant into running code, and into the programs that tests start.
 
-A live function is given the changed body; whatever refers to the function then runs it. Programs
-started later read `BAYPLAN_MUTANT` in `site/sitecustomize.py` and load the changed source.
+A live function is given the changed body; whatever refers to the function then runs it. A module
+that is only loaded while a test runs is changed as it is loaded. Programs started later read
+`BAYPLAN_MUTANT` in `site/sitecustomize.py` and load the changed source.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ def plant(path: Path, index: int) -> int:
                 item.__code__ = body
                 count += 1
     _tell_programs(path, index)
+    if not any(getattr(m, "__file__", None) == str(path) for m in list(sys.modules.values())):
+        sys.meta_path.insert(0, _Finder(str(path), index))  # loaded later, and then changed
+        count += 1
     return count
 
 

@@ -25,8 +25,10 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.planting import ROOT, plant
 
 KILLED, SURVIVED, LATE, NOT_RUN = "killed", "survived", "late", "not run"
+NOT_PLANTED = "not planted"  # nothing that is loaded has the function: a fault of this tool
+SURVIVAL, ABSENT = 101, 102  # exit codes of a child
 LIMIT_CPU = 10.0  # seconds that a child may compute beyond what its tests need
-LIMIT = 90.0  # seconds that a child may take at all, on a busy machine
+LIMIT = 40.0  # seconds that a child may take at all, and ten times what its tests compute
 BUDGET = 40.0  # seconds of tests for one mutant
 
 
@@ -108,12 +110,16 @@ class _Run:
             return NOT_RUN
 
         def test() -> int:
-            plant(ROOT / mutant["path"], mutant["index"])
+            if not plant(ROOT / mutant["path"], mutant["index"]):
+                return ABSENT
             items = [*(self.items[name] for name in names), None]
-            return int(all(_passes(item, following) for item, following in pairwise(items)))
+            alive = all(_passes(item, following) for item, following in pairwise(items))
+            return SURVIVAL if alive else 0
 
-        code = _child(test, cpu=LIMIT_CPU + 4 * seconds, wall=LIMIT + 6 * seconds)
-        return LATE if code is None else SURVIVED if code == 1 else KILLED
+        code = _child(test, cpu=LIMIT_CPU + 4 * seconds, wall=LIMIT + 10 * seconds)
+        if code is None:
+            return LATE
+        return {SURVIVAL: SURVIVED, ABSENT: NOT_PLANTED}.get(code, KILLED)
 
 
 def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
