@@ -1,8 +1,8 @@
 """Puts a second and CPU a put of each store, with many writers at once.
 
-Run: python bench/store.py [--puts N] [--writers N] [--bytes N] [--json FILE] [memory|sqlite|etcd ...]
-CPU is this process's; for etcd its server's is given beside it. The figures of docs/design/store.md are in
-docs/results/store.json, which `--json` writes.
+Run: python bench/store.py [--puts N] [--writers N] [--bytes N] [memory|sqlite|etcd ...]
+CPU is this process's; for etcd its server's is given beside it. `--json docs/results/store.json`
+writes the figures of docs/design/store.md.
 """
 
 from __future__ import annotations

@@ -266,3 +266,13 @@ def test_a_late_handler_gets_the_whole_copy():
             return late
 
     assert ["ADDED"] == run_virtual(main())
+
+
+def test_an_informer_is_synced_after_its_first_list_and_not_before():
+    async def main():
+        watched = Watched()
+        before = watched.informer.has_synced
+        async with watched:
+            return before, watched.informer.has_synced
+
+    assert (False, True) == run_virtual(main())
