@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import sys
 import textwrap
 
 import pytest
@@ -59,6 +60,7 @@ def test_a_planted_fault_runs_in_what_is_loaded_already(file, monkeypatch):
     spec = importlib.util.spec_from_file_location("subject", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "subject", module)
     kept = module.allowed
     chosen = next(m for m in mutants(file, file.parent) if m.fault == "Lt to LtE")
 
