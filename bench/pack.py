@@ -1,7 +1,7 @@
 """Packing at size: `python bench/pack.py [small|large|huge]...` prints what is found as JSON.
 
 Pods are of many templates, a tenth of them with anti-affinity by node and a tenth spread over
-zones; the engine places them with its default configuration, then they are packed.
+zones; they are strewn over all nodes, as a scheduler that spreads would do, then packed.
 """
 
 import json
@@ -34,27 +34,49 @@ def nodes(count):
         yield node.capacity(cpu=cpu, memory=f"{memory}Gi", pods=110).build()
 
 
-def pods(count, templates, seed):
+class Room:
+    """What is left on nodes while pods are strewn over them."""
+
+    def __init__(self, count):
+        kinds = SHAPES if count > 100 else SHAPES[:1]
+        self.left = [
+            [cpu * 1000, memory * 1024] for cpu, memory in kinds * (count // len(kinds) + 1)
+        ]
+        self.left = self.left[:count]
+        self.taken = set()
+
+    def take(self, start, number, cpu, memory):
+        """A node of the same zone with room and without this template, from `start` on."""
+        row = start
+        while self.left[row][0] < cpu or self.left[row][1] < memory or (row, number) in self.taken:
+            row = (row + 3) % (len(self.left) // 3 * 3)
+        self.taken.add((row, number))
+        self.left[row][0] -= cpu
+        self.left[row][1] -= memory
+        return row
+
+
+def pods(count, nodes, templates, seed):
+    """Pods strewn over all nodes, every template evenly over zones and never twice on a node."""
     chance = random.Random(seed)
     kinds = [(chance.choice(CPU), chance.choice(MEMORY), chance.random()) for _ in range(templates)]
+    room, usable = Room(nodes), nodes // 3 * 3
     for i in range(count):
-        number = i % templates
+        number, turn = i % templates, i // templates
         cpu, memory, rule = kinds[number]
+        row = room.take((turn + number * (nodes // templates + 1)) % usable, number, cpu, memory)
         pod = make_pod(f"app{number}-{i}").req(cpu=f"{cpu}m", memory=f"{memory}Mi")
         pod.label(app=f"app{number}").owner("ReplicaSet", f"app{number}", uid=f"rs{number}")
         if rule < 0.1:
             pod.apart(f"app=app{number}")
         elif rule < 0.2:
             pod.spread(1, ZONE, f"app=app{number}")
-        yield pod.build()
+        yield pod.node(f"node-{row:05}").build()
 
 
 def cluster(count, pod_count, templates, seed):
-    """Pods where the engine puts them one after the other."""
-    found = Cluster.from_objects(nodes(count))
-    for pod in pods(pod_count, templates, seed):
-        found.engine.place(pod, 0.0)
-    return found
+    objects = [*nodes(count), *pods(pod_count, count, templates, seed)]
+    return Cluster.from_objects(objects)
 
 
 def run(name, slow=1.0, seed=1):
@@ -74,6 +96,7 @@ def run(name, slow=1.0, seed=1):
         "moves": found.moves,
         "seconds": round(time.monotonic() - wall, 1),
         "cpuSeconds": round(time.process_time() - cpu, 1),
+        "stay": found.stay,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 
