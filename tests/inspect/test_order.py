@@ -1,12 +1,14 @@
-"""Answers hang on the cluster alone: not on the questions that were asked before."""
+"""Answers hang on the cluster alone: not on questions before them, nor on the order of objects."""
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayplan.api import to_builtins
 from bayplan.inspect import Cluster, InspectError
 from bayplan.testing.builders import make_node, make_pod
+from bayplan.testing.strategies import clusters, pods
 
 PLACES = st.lists(st.integers(0, 3), min_size=8, max_size=8)
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=8)
@@ -30,6 +32,7 @@ QUESTIONS = {
     "why": lambda cluster: cluster.why("p0"),
     "drain": lambda cluster: cluster.what_if("drain=node-0"),
     "add": lambda cluster: cluster.what_if("add=1xnode-1"),
+    "remove": lambda cluster: cluster.what_if("remove=node-1"),
     "each": lambda cluster: cluster.each("node"),
     "capacity": lambda cluster: cluster.capacity("cpu=1"),
 }
@@ -40,9 +43,7 @@ def answers(cluster, names):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    SIZES, st.lists(st.integers(0, 3), min_size=8, max_size=8), st.randoms(use_true_random=False)
-)
+@given(SIZES, PLACES, st.randoms(use_true_random=False))
 def test_questions_leave_no_trace(sizes, places, random):
     bodies = objects(sizes, places)
     origin = Cluster.from_objects(bodies).origin
@@ -56,6 +57,36 @@ def test_questions_leave_no_trace(sizes, places, random):
 
     for name in names:
         assert alone[name] == answers(kept, [name])[name], name
+
+
+WAITING = st.tuples(*(pods(f"w{number}", namespace="default") for number in range(3)))
+CLASSES = [
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+     "value": value}
+    for name, value in (("low", 5), ("high", 50), ("highest", 50))
+]  # fmt: skip
+ANY_ORDER = {
+    "pending": lambda cluster: cluster.why_pending(),
+    "why": lambda cluster: cluster.why("w0"),
+    "bound": lambda cluster: [cluster.why(key) for key in sorted(cluster.pods)[:2]],
+    "drain": lambda cluster: cluster.what_if("drain=n0"),
+    "remove": lambda cluster: cluster.what_if("remove=n0"),
+    "each": lambda cluster: cluster.each("zone"),
+    "capacity": lambda cluster: cluster.capacity("cpu=1"),
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(clusters(), WAITING, st.randoms(use_true_random=False))
+def test_the_order_of_objects_does_not_matter(drawn, waiting, random):
+    found = [*drawn.nodes, *drawn.pods, *drawn.services, *drawn.namespaces, *drawn.budgets]
+    bodies = [to_builtins(item) for item in (*found, *waiting)] + CLASSES
+    first = Cluster.from_objects(bodies)
+    mixed = random.sample(bodies, len(bodies))
+    second = Cluster.from_objects(mixed, origin=first.origin)
+
+    for name, ask in ANY_ORDER.items():
+        assert msgspec.json.encode(ask(first)) == msgspec.json.encode(ask(second)), name
 
 
 def test_objects_that_cannot_be_are_named():

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 
 Objects = dict[type[Object], dict[str, Any]]
-"""Objects of each struct by key."""
+"""Objects of each struct by key; in a `Cluster` in the order of their keys."""
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class Cluster:
     def __init__(
         self, objects: Objects, *, origin: Origin | None = None, settings: Settings | None = None
     ) -> None:
-        self.objects = objects
+        self.objects = in_order(objects)
         self.origin = origin or Origin(taken=time.time())
         version = version_for(self.origin.version)
         self.settings = settings or load_settings(emulated_version=version)
@@ -303,11 +303,21 @@ class Cluster:
         return diff(self, self.settings, other)
 
 
+def in_order(objects: Objects) -> Objects:
+    """Each kind by key, as a server lists it, so that no answer hangs on the order of a source."""
+    found: Objects = {}
+    for kind in sorted(objects, key=lambda kind: kind.__name__):
+        items = objects[kind]
+        keys = sorted(items)
+        found[kind] = items if keys == list(items) else {key: items[key] for key in keys}
+    return found
+
+
 def fill(cache: Cache, objects: Objects) -> None:
-    """Feed a cache: nodes first, in the order of their names as a server lists them."""
-    for name in sorted(objects.get(Node, {})):
-        with naming(objects[Node][name]):
-            cache.add_node(objects[Node][name])
+    """Feed a cache: nodes first."""
+    for node in objects.get(Node, {}).values():
+        with naming(node):
+            cache.add_node(node)
     for kind, items in objects.items():
         if kind is not Node and kind is not Pod and cache.objects.of_kind(kind.KIND) is not None:
             for item in items.values():
