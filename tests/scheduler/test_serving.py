@@ -8,6 +8,9 @@ import pytest
 
 from bayplan.client import AsgiTransport, Client
 from bayplan.errors import ConfigError
+from bayplan.inspect import Cluster
+from bayplan.inspect.http import PREFIX as INSPECT
+from bayplan.inspect.http import Questions
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.certificates import self_signed, server_context
 from bayplan.scheduler.delegated import Gatekeeper
@@ -15,15 +18,21 @@ from bayplan.scheduler.serving import Endpoints, Server, configz_page, metrics_p
 
 
 async def reviews(scope, receive, send):
-    """An API server that knows the token `good` of user alice, who may read metrics only."""
+    """An API server that knows the token `good` of alice, who may get metrics and questions."""
     spec = json.loads((await receive())["body"])["spec"]
     if scope["path"].endswith("tokenreviews"):
         known = spec["token"] == "good"
         status = {"authenticated": known, "user": {"username": "alice" if known else ""}}
     else:
-        status = {"allowed": spec["nonResourceAttributes"]["path"] == "/metrics"}
+        asked = spec["nonResourceAttributes"]
+        may = asked["path"] in ("/metrics", f"{INSPECT}cluster") and asked["verb"] == "get"
+        status = {"allowed": may}
     await send({"type": "http.response.start", "status": 201, "headers": []})
     await send({"type": "http.response.body", "body": json.dumps({"status": status}).encode()})
+
+
+async def empty():
+    return Cluster.from_objects([])
 
 
 @pytest.fixture
@@ -40,6 +49,7 @@ async def serving():
             "/metrics": metrics_page(metrics.exposition),
             "/configz": configz_page(lambda: {"parallelism": 16}),
         },
+        inspect=Questions(empty),
     )
     client = Client(AsgiTransport(reviews))
     server = Server(endpoints, Gatekeeper(client, client, local_token="local"))
@@ -47,11 +57,11 @@ async def serving():
     plain = await server.listen("127.0.0.1", 0, None)
     async with aiohttp.ClientSession() as session:
 
-        async def get(path, token="", port=secure):
+        async def get(path, token="", port=secure, method="GET"):
             scheme = "https" if port == secure else "http"
             headers = {"authorization": f"Bearer {token}"} if token else {}
             url = f"{scheme}://127.0.0.1:{port}{path}"
-            async with session.get(url, headers=headers, ssl=False) as answer:
+            async with session.request(method, url, headers=headers, ssl=False) as answer:
                 return answer.status, await answer.text()
 
         get.plain, get.problems = plain, problems
@@ -95,6 +105,14 @@ async def test_a_failing_check_is_named_and_can_be_excluded(serving):
 )
 async def test_pages_ask_who_reads_them(serving, path, token, code):
     assert code == (await serving(path, token))[0]
+
+
+async def test_questions_by_post_need_the_verb_post(serving):
+    assert (await serving(f"{INSPECT}cluster", "good"))[0] == 200
+    code, text = await serving(f"{INSPECT}cluster", "good", method="POST")
+
+    assert (code, text) == (403, f'forbidden: cannot post "{INSPECT}cluster"\n')
+    assert (await serving(f"{INSPECT}cluster", "local", method="POST"))[0] == 200
 
 
 async def test_metrics_carry_upstreams_names(serving):

@@ -1,8 +1,8 @@
 """Who may read metrics: authentication and authorisation delegated to the API server.
 
 A bearer token is shown to the API server in a TokenReview, a client certificate was checked by TLS;
-then a SubjectAccessReview asks whether that user may GET the path. Both answers are kept for a
-short time. A token given to this process itself (`--metrics-token-file`) passes unasked.
+then a SubjectAccessReview asks whether that user may `get` (or `post` to) the path. Answers are
+kept for a short time. A token given to this process itself (`--metrics-token-file`) passes unasked.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ class Gatekeeper:
         self._authorization = authorization
         self._local_token = local_token
         self._always_allow = tuple(always_allow)
-        self._cache: dict[tuple[str, str], tuple[float, int]] = {}
+        self._cache: dict[tuple[str, str, str], tuple[float, int]] = {}
 
-    async def check(self, path: str, token: str, user: User | None = None) -> int:
+    async def check(
+        self, path: str, token: str, user: User | None = None, *, verb: str = "get"
+    ) -> int:
         """Return 200 when the request may pass, else 401 or 403."""
         if self._open(path):
             return 200
@@ -80,11 +82,11 @@ class Gatekeeper:
         if not token and user is None:
             return 401
         now = asyncio.get_running_loop().time()
-        key = (token or f"cert:{user}", path)
+        key = (token or f"cert:{user}", path, verb)
         known = self._cache.get(key)
         if known is not None and known[0] > now:
             return known[1]
-        verdict = await self._ask(path, token, user)
+        verdict = await self._ask(path, verb, token, user)
         if len(self._cache) > CACHE_LIMIT:
             self._cache.clear()
         self._cache[key] = (now + TTL, verdict)
@@ -96,13 +98,13 @@ class Gatekeeper:
             for allowed in self._always_allow
         )
 
-    async def _ask(self, path: str, token: str, user: User | None) -> int:
+    async def _ask(self, path: str, verb: str, token: str, user: User | None) -> int:
         try:
             if token:
                 user = await self._who(token)
             if user is None:
                 return 401
-            return 200 if await self._may(user, path) else 403
+            return 200 if await self._may(user, path, verb) else 403
         except ClientError as problem:
             log.warning("asking the API server about a request failed", err=str(problem))
             return 401 if user is None else 403
@@ -121,7 +123,7 @@ class Gatekeeper:
             return None
         return User(status.user.username, status.user.uid, status.user.groups)
 
-    async def _may(self, user: User, path: str) -> bool:
+    async def _may(self, user: User, path: str, verb: str) -> bool:
         if self._authorization is None:
             return False
         review = {
@@ -131,7 +133,7 @@ class Gatekeeper:
                 "user": user.name,
                 "uid": user.uid,
                 "groups": user.groups,
-                "nonResourceAttributes": {"path": path, "verb": "get"},
+                "nonResourceAttributes": {"path": path, "verb": verb},
             },
         }
         raw = await self._authorization.create(SUBJECT_ACCESS_REVIEWS, review)

@@ -90,9 +90,11 @@ class Server:
     async def _secure(self, request: web.Request) -> web.Response:
         header = request.headers.get("authorization", "")
         token = header[7:].strip() if header[:7].lower() == "bearer " else ""
-        verdict = await self._gatekeeper.check(request.path, token, _certificate_user(request))
+        user, verb = _certificate_user(request), request.method.lower()
+        verdict = await self._gatekeeper.check(request.path, token, user, verb=verb)
         if verdict != 200:
-            text = "Unauthorized" if verdict == 401 else f'forbidden: cannot get "{request.path}"'
+            forbidden = f'forbidden: cannot {verb} "{request.path}"'
+            text = "Unauthorized" if verdict == 401 else forbidden
             return web.Response(status=verdict, text=f"{text}\n")
         if self._endpoints.inspect is not None and request.path.startswith(INSPECT):
             path = request.path.removeprefix(INSPECT)
