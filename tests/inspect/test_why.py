@@ -235,6 +235,15 @@ def condition(message):
     return {"conditions": [{**item, "message": message}]}
 
 
+def test_a_device_that_is_asked_for_without_a_limit_is_lowered():
+    few = node("a").capacity({"example.com/gpu": 1}).body()
+    cluster = Cluster.from_objects([few, asks(**{"example.com/gpu": 2})])
+
+    changes = [fix.change for fix in cluster.why("waits").fixes]
+
+    assert changes == ['lower the example.com/gpu request of container "c0" from 2 to 1']
+
+
 def test_the_answer_proves_itself():
     body = asks(cpu="64")
     message = Cluster.from_objects([node("a").body(), body]).why("waits").message

@@ -95,7 +95,8 @@ def steps(case: Case, row: int) -> list[Step]:
         section, number, container, amount = place
         target = amount - (asks - free)
         whole = name not in ("cpu", "memory", "ephemeral-storage")
-        for part in ("requests", "limits") if whole else ("requests",):
+        both = whole and name in container.resources.limits
+        for part in ("requests", "limits") if both else ("requests",):
             path = ("spec", section, number, "resources", part, name)
             ops.append(set_to(exact(name, target), *path))
         texts.append(
