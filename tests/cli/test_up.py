@@ -10,7 +10,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bayplan.cli.nodes import command as nodes_command
 from bayplan.cli.nodes import parse_labels, parse_taints
 from bayplan.client import load_kubeconfig
 from bayplan.errors import ConfigError
@@ -155,3 +157,18 @@ def test_labels_and_taints_are_read_as_kubectl_does():
     ] == parse_taints(("k=v:NoSchedule", "k:NoExecute"))
     with pytest.raises(ConfigError, match="EFFECT"):
         parse_taints(("k=v",))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cpu", "lots"), '--cpu "lots" is no quantity'),
+        (("--memory", "-1Gi"), '--memory "-1Gi" is no quantity'),
+        (("--resource", "example.com/x=many"), '--resource example.com/x= "many" is no quantity'),
+    ],
+)
+def test_an_amount_that_is_none_is_named_before_anything_is_asked(words, message):
+    result = CliRunner().invoke(nodes_command, ["add", "1", *words])
+
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)

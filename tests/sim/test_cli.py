@@ -134,7 +134,7 @@ def test_the_example_runs():
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("none.yaml", None, "does not exist"),
+        ("none.yaml", None, "does not exist; give a file or a name of `bayplan scenario list`"),
         ("a.py", "x = 1", "has no `scenario`"),
         ("b.py", "1 / 0", "division by zero"),
         ("c.yaml", "kind: x", "c.yaml:1: "),

@@ -224,6 +224,8 @@ def remove(names: tuple[str, ...], everything: bool, kubeconfig: str) -> None:
 def _shape(name: str, cpu: str, memory: str, pods: str, extra: dict[str, str]) -> Shape:
     if name not in SHAPES:
         raise ConfigError(f'--shape "{name}" is not known; use one of {", ".join(SHAPES)}')
+    for flag, amount in (("cpu", cpu), ("memory", memory), ("pods", pods), *extra.items()):
+        _check_amount(flag, amount)
     base = SHAPES[name]
     return Shape(
         cpu=cpu or base.cpu,
@@ -232,6 +234,18 @@ def _shape(name: str, cpu: str, memory: str, pods: str, extra: dict[str, str]) -
         storage=base.storage,
         extra=(*base.extra, *extra.items()),
     )
+
+
+def _check_amount(name: str, amount: str) -> None:
+    from bayplan.api.quantity import QuantityError, parse
+
+    option = f"--{name}" if name in ("cpu", "memory", "pods") else f"--resource {name}="
+    try:
+        bad = bool(amount) and parse(amount).nanos < 0
+    except QuantityError:
+        bad = True
+    if bad:
+        raise ConfigError(f'{option} "{amount}" is no quantity; use for example 4, 500m or 16Gi')
 
 
 async def _add(kubeconfig: str, nodes: list[dict[str, object]]) -> list[str]:

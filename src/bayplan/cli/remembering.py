@@ -55,7 +55,7 @@ async def _ask(connection: Connection, pod: str) -> bytes:
 
 
 def _lines(found: Explanation) -> list[str]:
-    lines = [f"{found.place}, {found.attempts} attempts"]
+    lines = [f"{found.place}, {found.attempts} attempt{'s' * (found.attempts != 1)}"]
     if found.waits_for:
         lines.append(f"waits for events of {', '.join(found.waits_for)}")
     if found.backoff_until:

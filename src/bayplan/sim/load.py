@@ -18,7 +18,9 @@ REPLAY_LIMIT = 52 * LIMIT
 def load_scenario(path: Path) -> Script:
     """Read a scenario of any form; raises ScenarioError that names the file."""
     if not path.is_file():
-        raise ScenarioError(f"scenario {path} does not exist")
+        raise ScenarioError(
+            f"scenario {path} does not exist; give a file or a name of `bayplan scenario list`"
+        )
     if path.suffix == ".jsonl":
         replay = Replay(load_recording(path))
         return Script(path.stem, "a recording", Settings(), REPLAY_LIMIT, replay, str(path))

@@ -39,6 +39,7 @@ def test_placed_pod_shows_its_scores():
     told = world.scheduler.explain("default/p", world.now)
 
     assert told.node == "b"
+    assert told.place == "bound to b"
     assert told.attempt.verdicts[0].result == "fits"
     best = told.attempt.scores[0]
     assert best.node == "b"

@@ -106,7 +106,7 @@ def explain(scheduler: Scheduler, key: str, now: float, best: int = 10) -> Expla
     return Explanation(
         pod=key,
         scheduler=pod.spec.scheduler_name if pod is not None else "",
-        place=scheduler.place_of(key),
+        place=_place(scheduler, key, pod),
         node=pod.spec.node_name if pod is not None else "",
         attempts=item.attempts if item is not None else len(records),
         waits_for=tuple(sorted(item.rejectors)) if item is not None else (),
@@ -115,6 +115,12 @@ def explain(scheduler: Scheduler, key: str, now: float, best: int = 10) -> Expla
         attempt=attempt,
         changed=_changed(scheduler, pod, records[-1], now) if waiting and pod else (),
     )
+
+
+def _place(scheduler: Scheduler, key: str, pod: Pod | None) -> str:
+    if pod is None:
+        return "gone"
+    return f"bound to {pod.spec.node_name}" if pod.spec.node_name else scheduler.place_of(key)
 
 
 def _attempt(record: AttemptRecord, best: int) -> Attempt:

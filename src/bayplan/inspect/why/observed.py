@@ -74,7 +74,8 @@ def _difference(cluster: Cluster, message: str, said: str, event: str | None) ->
     if not message:
         return (
             "something changed since: the pod would be placed now; the scheduler tries again when "
-            "an event wakes the pod, or after five minutes"
+            "an event wakes the pod, or after five minutes (or it has an extender or a plugin that "
+            "was not asked here)"
         )
     before, now = _NODES.match(said or event or ""), _NODES.match(message)
     if before and now and before[1] != now[1]:
