@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from bayplan.errors import CannotListen
 from bayplan.inspect import Cluster
 from bayplan.inspect.http import MAX_BODY, PREFIX, Questions, openapi
 from bayplan.inspect.http_questions import QUESTIONS
@@ -150,3 +151,8 @@ async def test_a_picture_is_read_again_when_it_is_old():
         await questions.answer("cluster", {})
 
     assert [0.0, 6.0] == reads
+
+
+async def test_a_port_that_is_taken_is_told_in_a_sentence(server):
+    with pytest.raises(CannotListen, match="choose another --port"):
+        await InspectServer(Questions(cluster)).start("127.0.0.1", server.port)

@@ -6,6 +6,7 @@ import secrets
 
 from aiohttp import web
 
+from bayplan.errors import CannotListen
 from bayplan.inspect.http import MAX_BODY, PREFIX, Questions
 
 
@@ -25,7 +26,11 @@ class InspectServer:
         app.router.add_post(PREFIX + "{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as problem:
+            await self.stop()
+            raise CannotListen(f"{host}:{port}", "--port", problem) from problem
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
