@@ -69,6 +69,10 @@ ANY_ORDER = {
     "pending": lambda cluster: cluster.why_pending(),
     "why": lambda cluster: cluster.why("w0"),
     "bound": lambda cluster: [cluster.why(key) for key in sorted(cluster.pods)[:2]],
+    "drain": lambda cluster: cluster.what_if("drain=n0"),
+    "remove": lambda cluster: cluster.what_if("remove=n0"),
+    "each": lambda cluster: cluster.each("node"),
+    "capacity": lambda cluster: cluster.capacity("cpu=1"),
 }
 
 

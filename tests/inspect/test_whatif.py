@@ -515,3 +515,14 @@ def test_the_command_keeps_the_order_and_tells_by_its_exit_code(tmp_path):
     assert [m["to"] for m in body["moves"]] == ["node-1"] * 4
     junit = run(command, ["--from", str(file), "--each", "node", "-o", "junit"])
     assert '<testsuite name="whatif: each node" tests="2" failures="0">' in junit.output
+
+
+def test_a_victim_that_was_told_to_go_before_is_waited_for():
+    """It was proposed again in every round, and the question never ended."""
+    old = web(0, "node-0", cpu="3")
+    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    bodies = [*nodes(1), old, web(1, "", cpu="3", owner="", name="new", priority=10)]
+
+    found = Cluster.from_objects(bodies).what_if("cordon=node-0")
+
+    assert ["default/new-1"] == [item.pod for item in found.anyway]

@@ -73,7 +73,8 @@ class Settling:
         """Pods that nobody makes again, by uid of the chain's first."""
         self._queue: list[tuple[int, int, Waiting]] = []
         self._failed: dict[str, Waiting] = {}
-        self._going: list[tuple[PodInfo, Pod]] = []
+        self._going: dict[str, tuple[PodInfo, Pod]] = {}
+        """Pods whose grace period runs, with the first of their chain, by uid."""
         self._to_make: list[tuple[Pod, Pod]] = []
         self._refusals: dict[bytes, tuple[int, str]] = {}
         self._rested_at = -1
@@ -100,8 +101,7 @@ class Settling:
         """A pod is told to go, with its grace period; True if that violates a budget."""
         first = self._first(info)
         violated = self.budgets.gone(info.pod, self.trial)
-        going = self.trial.terminate(info)
-        self._going.append((going, first))
+        self._going[info.uid] = self.trial.terminate(info), first
         if remake(info.pod) is Remake.AT_ONCE:
             self._make(info.pod, first)
         elif remake(info.pod) is not Remake.WHEN_GONE:
@@ -211,13 +211,17 @@ class Settling:
         victims = decision.victims
         for victim in () if victims is None else victims.pods:
             info = cache.pod(victim.uid)
-            if info is not None and not info.terminating:
-                violates = self.evict(info)
-                self.preempted.append(Preempted(info.pod, node, pod, violates))
+            if info is None:
+                continue
+            if info.terminating:  # told to go before all this, or a moment ago: it is waited for
+                self._going.setdefault(info.uid, (info, self._first(info)))
+                continue
+            violates = self.evict(info)
+            self.preempted.append(Preempted(info.pod, node, pod, violates))
 
     def _end_grace(self) -> None:
-        going, self._going = self._going, []
-        for info, first in going:
+        going, self._going = self._going, {}
+        for info, first in going.values():
             self.trial.take(info)
             self._gone(info.pod, first, at_once=True)
 
