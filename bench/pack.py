@@ -26,10 +26,14 @@ CPU = (100, 250, 500, 750, 1000, 1500, 2000, 3000, 4000)
 MEMORY = (256, 512, 1024, 2048, 3072, 4096, 8192)
 
 
+def shape(i, count):
+    """Every zone has nodes of every shape; a small cluster has one."""
+    return SHAPES[i // 3 % len(SHAPES)] if count > 100 else SHAPES[0]
+
+
 def nodes(count):
-    kinds = SHAPES if count > 100 else SHAPES[:1]
     for i in range(count):
-        cpu, memory = kinds[i % len(kinds)]
+        cpu, memory = shape(i, count)
         node = make_node(f"node-{i:05}").zone(f"z{i % 3}").label({HOSTNAME: f"node-{i:05}"})
         yield node.capacity(cpu=cpu, memory=f"{memory}Gi", pods=110).build()
 
@@ -38,18 +42,21 @@ class Room:
     """What is left on nodes while pods are strewn over them."""
 
     def __init__(self, count):
-        kinds = SHAPES if count > 100 else SHAPES[:1]
-        self.left = [
-            [cpu * 1000, memory * 1024] for cpu, memory in kinds * (count // len(kinds) + 1)
-        ]
-        self.left = self.left[:count]
+        shapes = (shape(i, count) for i in range(count))
+        self.left = [[cpu * 1000, memory * 1024] for cpu, memory in shapes]
         self.taken = set()
 
     def take(self, start, number, cpu, memory):
         """A node of the same zone with room and without this template, from `start` on."""
-        row = start
-        while self.left[row][0] < cpu or self.left[row][1] < memory or (row, number) in self.taken:
-            row = (row + 3) % (len(self.left) // 3 * 3)
+        usable = len(self.left) // 3 * 3
+        rows = ((start + step) % usable for step in range(0, usable, 3))
+        row = next(
+            row
+            for row in rows
+            if self.left[row][0] >= cpu
+            and self.left[row][1] >= memory
+            and (row, number) not in self.taken
+        )
         self.taken.add((row, number))
         self.left[row][0] -= cpu
         self.left[row][1] -= memory
