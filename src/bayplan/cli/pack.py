@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -61,22 +62,28 @@ def _ask(asking: Asking) -> Packing:
     """Ask in a thread, so that Ctrl-C reaches the search and not the solver."""
     answers: list[Packing] = []
     problems: list[BaseException] = []
+    done = threading.Event()
 
     def work() -> None:
         try:
             answers.append(asking.run())
         except BaseException as problem:  # told in the thread that waits
             problems.append(problem)
+        finally:
+            done.set()
 
-    thread = threading.Thread(target=work, name="pack", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        try:
-            thread.join(0.2)
-        except KeyboardInterrupt:
-            if asking.stopped:
-                raise
-            asking.stop()
+    def pressed(*_: object) -> None:
+        if asking.stopped:
+            raise KeyboardInterrupt
+        asking.stop()
+
+    before = signal.signal(signal.SIGINT, pressed)
+    try:
+        threading.Thread(target=work, name="pack", daemon=True).start()
+        while not done.wait(0.2):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
     if sys.stderr.isatty():
         click.echo("\r\x1b[K", nl=False, err=True)
     if problems:
