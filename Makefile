@@ -6,22 +6,27 @@ RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 SECONDS_EACH ?= 60
 SEED ?= 1
+SEEDS ?= 1000
+FIRST ?= 0
+KILLS ?= 1000
+REQUESTS ?= 100000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube test-pack test-names mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz kept clean
+.PHONY: help setup demo start test test-kube test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz dst attack kept clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(STAMP) ## make .venv with bayplan and all that tests need
 
-$(RUNTIME): pyproject.toml constraints.txt # only what running needs, so that the first minute is short
-	@$(PYTHON) -c 'import sys; sys.exit("bayplan needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
-	@test -x $(BIN)/python || { echo "setting up $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+# Only what running needs, so that the first minute is short: no pip of its own where the one of
+# $(PYTHON) can install into it, nothing built, nothing compiled that is not used.
+$(RUNTIME): pyproject.toml constraints.txt hack/install-runtime
+	@$(PYTHON) hack/install-runtime $(VENV)
 	@touch $@
 
 $(STAMP): $(RUNTIME)
+	$(BIN)/python -m ensurepip
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
@@ -48,6 +53,12 @@ test-pack: $(STAMP) ## compare packing with trying everything (2,000 cases) and 
 	BAYPLAN_PACK_CASES=2000 BAYPLAN_PACK_HARD=500 BAYPLAN_PACK_SECONDS=1 \
 	$(BIN)/python -m pytest -s --timeout 7200 tests/pack
 
+test-pythons: $(STAMP) ## run the demo and quick tests under every Python 3.11 to 3.14 at hand (PYTHONS names more)
+	$(BIN)/python hack/test-pythons $(ARGS)
+
+test-rules: ## try the alert rules with Prometheus' promtool, which is built first
+	cd deploy/monitoring && tool="$$(../../hack/promtool)" && "$$tool" check rules alerts.yaml && "$$tool" test rules alerts_test.yaml
+
 kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
 	hack/kube-assets
 
@@ -60,13 +71,25 @@ oracle: ## build the real scheduler that answers decision cases (KUBE_VERSION=1.
 fuzz: $(STAMP) ## compare random cases with the real scheduler for a while (SECONDS_EACH=60, SEED=1, KUBE_VERSION)
 	$(BIN)/bayplan conformance fuzz --oracle "$$(hack/build-oracle)" --cases 1000000 --seconds $(SECONDS_EACH) --seed $(SEED)
 
+dst: $(STAMP) ## run the whole system on virtual time while everything fails (SEEDS=1000, FIRST=0)
+	$(BIN)/bayplan-dst --seeds $(SEEDS) --first $(FIRST)
+
+attack: $(STAMP) ## SIGKILLs, fuzzed requests, watchers and idle connections in volume (KILLS=1000, REQUESTS=100000)
+	BAYPLAN_KILLS=$(KILLS) $(BIN)/python -m pytest -q --timeout 7200 tests/apiserver/test_crash.py tests/store/test_crash.py
+	BAYPLAN_SCHEDULER_KILLS=300 KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -q --timeout 7200 -m kube tests/kube/test_ha.py
+	$(BIN)/python -m tests.apiserver.fuzz --requests $(REQUESTS)
+	$(BIN)/python -m tests.apiserver.fuzz_schema
+	BAYPLAN_FUZZ=10000 BAYPLAN_FUZZ_EXTENDER=100000 $(BIN)/python -m pytest -q --timeout 7200 tests/global_scheduler/test_fuzz.py tests/extender/test_fuzz.py
+	$(BIN)/python bench/load.py --seconds 1800
+	$(BIN)/python bench/load.py --idle 5000
+
 kept: $(STAMP) ## 20,000 random decisions of an engine that keeps answers, against one that keeps nothing (SEED=1)
 	$(BIN)/bayplan conformance kept --decisions 20000 --seed $(SEED)
 
 test-conformance: $(STAMP) ## run Kubernetes' own suites (make kube-suites) on bayplan up
 	$(BIN)/python hack/test-conformance $(ARGS)
 
-lint: $(STAMP) ## ruff, mypy strict, import contracts
+lint: $(STAMP) ## ruff, mypy strict, import contracts, types and style of the page (hack/lint-page --install)
 	$(BIN)/ruff check src tests bench
 	$(BIN)/ruff format --check src tests bench
 	$(BIN)/mypy

@@ -3,6 +3,7 @@
     python bench/e2e.py [--workloads basic,affinity] [--nodes 5000] [--pods 1000] [--json]
     python bench/e2e.py --server embedded
     python bench/e2e.py --latency-only
+    python bench/e2e.py --figures docs/results/e2e.json    (the table of README.md)
 
 Pods are created first, then a scheduler is started on them; when all are bound and their events
 are written it is stopped, the pods are deleted, and the next scheduler gets the same. Both read the
@@ -408,6 +409,25 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def figures(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """What the table of README.md shows."""
+    found = {}
+    for pair in ratios(rows):
+        name = pair["workload"]
+        for row in (row for row in rows if row["workload"] == name):
+            found[f"{name} {row['scheduler']} speed"] = f"{row['pods_per_s']:,.0f} pods/s"
+            found[f"{name} {row['scheduler']} cpu"] = f"{row['cpu_ms_per_pod']:.2f} ms"
+        found[f"{name} speed"] = f"{pair['speed']:.1f} ×"
+        found[f"{name} cpu"] = f"1/{pair['cpu']:.1f}"
+    return found
+
+
+def write_figures(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Keep what was measured for the documentation."""
+    body = {"command": "bench/e2e.py", "load": round(os.getloadavg()[0], 1)}
+    path.write_text(json.dumps(body | {"figures": figures(rows)}, indent=1) + "\n", "utf-8")
+
+
 _COLUMNS = (
     ("workload", "workload", "{:<14}"),
     ("scheduler", "scheduler", "{:<15}"),
@@ -468,7 +488,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--server", choices=["kube", "embedded"], default="kube")
-    parser.add_argument("--workloads", default=",".join(WORKLOADS), help="some of the five")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS), help="some of them")
     parser.add_argument("--schedulers", default=",".join(SCHEDULERS), help="one or both")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=0, help="for every workload; 0 = as named")
@@ -478,6 +498,7 @@ def main() -> None:
     parser.add_argument("--latency-only", action="store_true")
     parser.add_argument("--profile", default="", help="write Bayplan's cProfile here (slows it)")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--figures", type=Path, help="write the figures of README.md to this file")
     options = parser.parse_args()
     options.workloads = options.workloads.split(",")
     options.schedulers = options.schedulers.split(",")
@@ -497,6 +518,8 @@ def main() -> None:
         with start(Path(folder)) as cluster:
             rows = asyncio.run(measure(cluster, options))
     found = ratios(rows)
+    if options.figures:
+        write_figures(options.figures, rows)
     if options.json:
         print(json.dumps({"rows": rows, "ratios": found}, indent=1))
         return

@@ -4,6 +4,7 @@ import pytest
 
 from bayplan.api import Pod, convert
 from bayplan.api.requests import (
+    has_own_status,
     is_extended,
     is_scalar,
     limits_to_requests,
@@ -127,6 +128,35 @@ def test_a_resized_pod_uses_the_most_of_spec_and_status():
 
     assert resources.used == {"cpu": 3000}
     assert resources.fit == {"cpu": 3000}
+
+
+@pytest.mark.parametrize(
+    ("given", "allocated", "own"),
+    [
+        ({"cpu": "3"}, {"cpu": "3"}, False),
+        ({"cpu": "3"}, None, False),
+        (None, {"cpu": "3"}, False),
+        (None, None, False),
+        ({"cpu": "4"}, {"cpu": "3"}, True),
+        ({"cpu": "3"}, {"cpu": "2"}, True),
+        ({"cpu": "3", "memory": "1"}, {"cpu": "3"}, True),
+    ],
+)
+def test_a_status_that_says_what_was_asked_for_changes_nothing(given, allocated, own):
+    status = {"name": "c0"}
+    if given is not None:
+        status["resources"] = {"requests": given}
+    if allocated is not None:
+        status["allocatedResources"] = allocated
+    plain = pod([{"cpu": "3"}])
+    running = pod([{"cpu": "3"}], status={"containerStatuses": [status], "phase": "Running"})
+
+    assert has_own_status(running) is own
+    for by_container in (False, True):
+        same = pod_resources(running, by_container=by_container) == pod_resources(
+            plain, by_container=by_container
+        )
+        assert same or own
 
 
 def test_an_infeasible_resize_leaves_the_spec_out():

@@ -19,7 +19,7 @@ APPLY = {"content-type": "application/apply-patch+yaml"}
 YAML = {"content-type": "application/yaml"}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
-SECONDS = 1.5  # minutes before; the bound of 50 ms is watched in test_loop.py
+SECONDS = 1.5  # minutes before; the bound of 50 ms is kept by test_watchdog.py
 
 
 @pytest.fixture(autouse=True)
@@ -233,3 +233,13 @@ async def test_an_integer_without_end_breaks_no_later_read(api, digits):
     assert (201 if digits < 300 else 400) == made.status
     await api.ok("GET", THINGS)
     await api.ok("GET", PODS)
+
+
+async def test_an_applied_autoscaler_of_another_shape_is_the_caller_s_fault(api):
+    body = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": "x"}
+    path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers/x?fieldManager=m"
+    media = {"content-type": "application/apply-patch+yaml"}
+
+    answer = await api.call("PATCH", path, json.dumps(body).encode(), headers=media)
+
+    assert 400 == answer.status

@@ -1,5 +1,7 @@
 """The server is killed at random moments under load, fifty times, and loses nothing.
 
+`BAYPLAN_KILLS=1000` kills it more often (`make attack`).
+
 Four writers create, change and delete objects; a watcher follows and resumes from the last version
 that it saw. At the end every acknowledged write is there, no version went back, and the watcher has
 seen each change once, in order.
@@ -19,7 +21,7 @@ import pytest
 
 from bayplan.testing.servers import free_port
 
-KILLS = 50
+KILLS = int(os.environ.get("BAYPLAN_KILLS", "50"))
 WRITERS = 4
 LIVES = (0.05, 0.35)  # seconds between a server's start and its end
 COLLECTION = "/api/v1/namespaces/default/configmaps"

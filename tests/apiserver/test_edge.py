@@ -195,7 +195,7 @@ async def test_on_a_full_disk_objects_can_be_deleted_and_nothing_is_created(tmp_
     store = await SqliteStore.open(tmp_path)
     api = await Api.start(store)
     await api.ok("POST", CONFIGMAPS, configmap("x"))
-    disk = FullDisk(store._writer._file)
+    disk = FullDisk(store._writer._commits.file)
     monkeypatch.setattr(disk.file, "_write", disk.write_now)
     monkeypatch.setattr(disk.file._reserve, "restore", disk.restore_now)
 

@@ -120,6 +120,10 @@ async def test_a_page_of_a_past_that_is_gone_gives_410():
     answer = await api.call("GET", f"{CONFIGMAPS}?limit=1&continue={token}")
 
     assert (410, "Expired") == (answer.status, answer.body["reason"])
+    later = answer.body["metadata"]["continue"]  # goes on with what there is now
+    rest = await api.ok("GET", f"{CONFIGMAPS}?limit=5&continue={later}")
+    names = [item["metadata"]["name"] for item in rest["items"]]
+    assert ["c1", "c2", "kube-root-ca.crt", "later"] == sorted({*names, "kube-root-ca.crt"})
     await api.close()
 
 
@@ -165,3 +169,32 @@ async def test_a_deleted_definition_takes_its_objects_along(api):
     assert 404 == (await api.call("GET", boats)).status
     await api.ok("POST", definitions, definition)
     assert [] == (await api.ok("GET", boats))["items"]
+
+
+STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "text"),
+    [
+        ({"metadata": {"labels": "no"}}, "cannot restore map from string"),
+        ({"metadata": {"finalizers": 3}}, "cannot restore slice from int64"),
+        ({"spec": {"securityContext": []}}, "cannot restore struct from: slice"),
+    ],
+)
+async def test_a_strategic_patch_that_does_not_fit_says_what_it_cannot_restore(api, patch, text):
+    await api.ok("POST", PODS, pod("p"))
+
+    answer = await api.call("PATCH", f"{PODS}/p", patch, headers=STRATEGIC)
+
+    assert 422 == answer.status
+    assert answer.body["message"].endswith(text)
+
+
+async def test_a_body_that_cannot_be_read_says_what_was_expected(api):
+    answer = await api.call("POST", "/api/v1/namespaces", b"kind: Pod")
+
+    assert 400 == answer.status
+    said = answer.body["message"]
+    assert said.startswith("the object provided is unrecognized (must be of type Namespace): ")
+    assert said.endswith(f"({b'kind: Pod'.hex()})")

@@ -1,12 +1,18 @@
 """Steps that hold the event loop are seen, and large YAML is not one of them."""
 
 import asyncio
+import json
+import pkgutil
+import threading
 import time
+
+import pytest
 
 from bayplan.api import yaml
 from bayplan.apiserver import bodies
 from bayplan.apiserver.watchdog import Watchdog
 from tests.apiserver.api import CONFIGMAPS, configmap
+from tests.apiserver.test_bombs import DEFINITIONS, THINGS, definition, thing
 
 YAML = {"content-type": "application/yaml"}
 
@@ -44,3 +50,69 @@ async def test_a_large_yaml_body_is_read_beside_the_loop(api, monkeypatch):
 
     assert 2000 == len(found["data"])
     assert ["application/yaml"] == read, "once"
+
+
+HEAVY = {
+    "strategic merge": "bayplan.apiserver.verbs.patch.apply_strategic_merge",
+    "merge patch": "bayplan.apiserver.verbs.patch.apply_merge_patch",
+    "apply": "bayplan.apiserver.verbs.apply.server_side_apply",
+    "validation": "bayplan.apiserver.validation.validate_update",
+    "who owns what": "bayplan.apiserver.managed.track_update",
+}
+MEDIA = {"apply": "application/apply-patch+yaml", "merge patch": "application/merge-patch+json"}
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@pytest.mark.parametrize("work", sorted(HEAVY))
+@pytest.mark.parametrize(("keys", "beside"), [(3, False), (4000, True)], ids=["small", "large"])
+async def test_work_on_large_objects_is_done_beside_the_loop(api, monkeypatch, work, keys, beside):
+    await api.ok("POST", CONFIGMAPS, configmap("x"))
+    threads = spy(monkeypatch, HEAVY[work])
+    body = {"apiVersion": "v1", "kind": "ConfigMap"} | configmap("x")
+    body["data"] = {f"k{n}": "v" * 20 for n in range(keys)}
+    query = "?fieldManager=me&force=true" if work == "apply" else ""
+
+    media = {"content-type": MEDIA.get(work, STRATEGIC)}
+    await api.ok("PATCH", f"{CONFIGMAPS}/x{query}", json.dumps(body).encode(), headers=media)
+
+    assert {beside} == {thread != threading.get_ident() for thread in threads}
+
+
+async def test_rules_of_users_run_beside_the_loop(api, monkeypatch):
+    numbers = {"type": "array", "maxItems": 5, "items": {"type": "integer"}}
+    numbers["x-kubernetes-validations"] = [{"rule": "self.all(a, a > 0)"}]
+    await api.ok("POST", DEFINITIONS, definition({"numbers": numbers}))
+    threads = spy(monkeypatch, "bayplan.apiserver.crd.validate_create")
+
+    await api.ok("POST", THINGS, thing(numbers=[1, 2]))
+    refused = await api.call("POST", THINGS, thing(numbers=[0]))
+
+    assert 422 == refused.status
+    assert [True, True] == [thread != threading.get_ident() for thread in threads]
+
+
+@pytest.mark.parametrize(("count", "beside"), [(2, False), (120, True)], ids=["short", "long"])
+async def test_long_tables_are_made_beside_the_loop(api, monkeypatch, count, beside):
+    for n in range(count):
+        await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
+    threads = spy(monkeypatch, "bayplan.apiserver.responses.tables.render")
+
+    accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    found = await api.ok("GET", CONFIGMAPS, headers=accept)
+
+    assert len(found["rows"]) >= count
+    assert [beside] == [thread != threading.get_ident() for thread in threads]
+
+
+def spy(monkeypatch, path):
+    """Note the thread of each call."""
+    place, _, name = path.rpartition(".")
+    owner = pkgutil.resolve_name(place)
+    real, threads = getattr(owner, name), []
+
+    def noted(*given, **named):
+        threads.append(threading.get_ident())
+        return real(*given, **named)
+
+    monkeypatch.setattr(owner, name, noted)
+    return threads

@@ -12,6 +12,7 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -21,6 +22,8 @@ from bayplan.page.serving import serving
 from bayplan.page.sources import Living, Picture
 from bayplan.testing import make_node, make_pod
 from bayplan.testing.clusters import cluster_objects
+from bayplan.testing.servers import Process, bayplan_command
+from tests.cli.test_up import Up
 
 CHROMIUM = shutil.which("chromium")
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -214,12 +217,14 @@ def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width, tmp_pa
         here.shot(f"6-{name}-{scheme}-{width}", tmp_path)
     there = tab(story, scheme=scheme, width=width, height=844 if width < 500 else 900)
     there.go("#/time?with=seed+7").locator(".one").get_by_text("seed 7").wait_for()
+    there.page.get_by_text("the same load on every node").wait_for()
     there.shot(f"6-time-{scheme}-{width}", tmp_path)
 
     assert here.page.evaluate("document.documentElement.dataset.theme") == scheme
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_path):
     here = tab(large, scheme=scheme, width=width, height=844 if width < 500 else 900)
     board = large["source"].board
@@ -246,6 +251,60 @@ def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_pat
             page.get_by_role("slider", name="Moment").press("Home")
             page.locator(".one .facts").get_by_text("· 0 pending").wait_for()
         here.shot(f"5000-{name}-{scheme}-{width}", tmp_path)
+
+
+@pytest.mark.parametrize("width", [390, 768, 1100, 1280, 3840])
+def test_a_window_of_any_width_is_used_well(tab, small, width, tmp_path):
+    here = tab(small, width=width, height=2160 if width > 2000 else 800)
+    for name in ("map", "queue", "pod", "what-if"):
+        page = here.go(VIEWS[name])
+        ends = page.evaluate("document.documentElement.scrollWidth")
+        tops = page.locator(".brand, header > button").evaluate_all(
+            "items => items.map(item => { const box = item.getBoundingClientRect();"
+            " return Math.abs(box.top + box.height / 2 - 20); })"
+        )
+
+        assert ends <= width, name
+        assert max(tops) < 12, f"{name}: the header's first line is broken"
+    here.shot(f"6-what-if-wide-{width}", tmp_path)
+
+
+def nothing():
+    async def read():
+        return Cluster.from_objects([])
+
+    return Living("nothing", read)
+
+
+def test_views_of_an_empty_cluster_say_so(tab):
+    with served(nothing) as where:
+        here = tab(where)
+        for view, text in {
+            "map": "This cluster has no nodes yet",
+            "queue": "Nothing waits",
+            "what-if": "Ask what would happen",
+            "time": "0 nodes · 0 pods",
+        }.items():
+            here.go(f"#/{view}").locator("main").get_by_text(text).first.wait_for()
+        here.page.goto("about:blank")
+
+
+def test_loading_and_failing_are_told_and_can_be_tried_again(tab, small):
+    here = tab(small)
+    page = here.page
+    page.route("**/api/cluster", lambda route: None)
+    page.reload()
+    page.get_by_role("status", name="Loading the cluster").wait_for()
+    page.unroute("**/api/cluster")
+    page.route("**/api/cluster", lambda route: route.abort())
+    page.reload()
+    page.get_by_text("The cluster could not be loaded").wait_for()
+    page.unroute("**/api/cluster")
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_text("6 nodes · 40 pods").wait_for()
+    here.go("#/pod/default/nobody").get_by_text("is not in namespace").wait_for()
+    here.go("#/map?node=gone&colour=none&group=none").get_by_text("6 nodes").first.wait_for()
+    here.wrong.clear()  # the browser itself tells of every answer that is an error
 
 
 def test_the_map_is_walked_by_keys_and_told_to_a_screen_reader(tab, small):
@@ -341,6 +400,71 @@ def test_changes_appear_and_time_goes_back(tab, chromium):
         assert "live" in page.locator(".status").inner_text()
 
 
+def test_changes_leave_alone_what_somebody_uses(tab):
+    with served(living) as where:
+        put = where["source"].board.put
+        loop = where["loop"]
+
+        def pod(number):
+            return make_pod(f"web-{number}").req(cpu=f"{number}m").node("n1").build()
+
+        loop.call_soon_threadsafe(put, pod(900))
+        here = tab(where)
+        page = here.go("#/map?node=n1")
+        page.get_by_text("4 nodes · 1 pod").wait_for()
+        page.get_by_text("Labels").click()
+        link = page.get_by_role("link", name="web-900")
+        link.focus()
+        link.evaluate("item => { window.held = item; }")
+        for number in range(100, 104):
+            loop.call_soon_threadsafe(put, pod(number))
+        page.get_by_text("4 nodes · 5 pods").wait_for()
+        page.get_by_role("region", name="Node").get_by_text("5 / 9").wait_for()
+
+        assert page.locator(".panel details").evaluate("item => item.open")
+        assert page.evaluate("document.activeElement === window.held && held.isConnected")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="default/web-900").wait_for()
+        page.get_by_text("No answer").wait_for()  # this cluster cannot be asked
+        here.wrong.clear()
+
+
+def test_the_past_of_a_running_cluster_is_asked_why(tab, tmp_path):
+    up = Up(tmp_path, "--nodes=2", "--ui-bind=")
+    ui = Process(bayplan_command("ui", f"--kubeconfig={up.kubeconfig}"), tmp_path / "ui.log")
+    try:
+        ui.wait_until(lambda: "the page is at" in ui.last_words())
+        url = re.search(r"http://\S+", ui.last_words())[0]
+        spec = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "image": "nginx"}]}
+        pod = {"metadata": {"name": "picky"}, "spec": spec}
+        here = tab({"url": url})
+        page = here.go("#/time")
+        page.get_by_text("2 nodes · 0 pods · 0 pending").first.wait_for()
+        up.call("POST", "/api/v1/namespaces/default/pods", pod)
+        page.get_by_text("1 pending").first.wait_for()
+        pending = page.get_by_role("region", name="Pending pods")
+        pending.get_by_text("node affinity").wait_for()
+        page.get_by_role("button", name="Previous change").click()
+        page.get_by_role("button", name="Next change").click()
+        pending.get_by_text("node affinity").wait_for()
+        bookmark = page.url
+        [first, _] = up.names("/api/v1/nodes")
+        node = up.call("GET", f"/api/v1/nodes/{first}")
+        node["metadata"]["labels"]["disk"] = "ssd"
+        up.call("PUT", f"/api/v1/nodes/{first}", node)
+        here.go("#/time").get_by_text("1 pod · 0 pending").first.wait_for()
+        page.goto(bookmark)
+        pending.get_by_role("link", name="picky").click()
+        page.get_by_text("no node of 2 fits").wait_for()
+        page.get_by_text("As it was at").wait_for()
+        page.goto(here.base + "#/pod/default/picky")
+        page.get_by_text(f"on {first}").first.wait_for()
+        page.goto("about:blank")
+    finally:
+        ui.stop()
+        up.stop()
+
+
 def test_a_what_if_is_asked_in_the_form_and_kept_in_the_address(tab, small):
     here = tab(small)
     page = here.go("#/what-if")
@@ -411,6 +535,39 @@ def test_a_moment_is_asked_why_and_led_back_to(tab, story):
     page.locator(".moment").get_by_text("30s").wait_for()
 
     assert "passed" in page.locator(".outcome summary").inner_text()
+
+
+def test_a_view_can_be_left_while_time_plays(tab, story):
+    page = tab(story).go("#/time?t=0")
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function("!location.hash.endsWith('t=0')")
+    page.get_by_role("link", name="Map").click()
+    page.locator(".time-view").wait_for(state="detached")
+
+    assert "#/map" in page.url
+
+
+@pytest.mark.parametrize("t", ["abc", "1e9", "-5"])
+def test_a_moment_outside_of_the_history_is_its_nearest(tab, story, t):
+    page = tab(story).go(f"#/time?t={t}")
+    shown = page.locator(".moment")
+    shown.wait_for()
+
+    assert "NaN" not in shown.inner_text()
+    assert "-" not in shown.inner_text()
+    assert "277777" not in shown.inner_text()
+
+
+def test_new_nodes_and_lost_ones_are_on_the_map_afterwards(tab, small):
+    here = tab(small)
+    page = here.go("#/what-if?change=add%3D2xnode-0001%0A%0Aremove%3Dnode-0002&colour=state")
+    page.get_by_role("img", name=re.compile("Before: 6 nodes")).wait_for()
+    page.get_by_role("img", name=re.compile("After: 8 nodes")).wait_for()
+    page.get_by_text("7 usable nodes").wait_for()
+    page.get_by_label("Group").select_option("pool")
+    page.wait_for_function("location.hash.includes('group=pool')")
+
+    assert "add=2xnode-0001" in unquote(page.url)
 
 
 def test_the_scheduler_is_changed_in_the_form(tab, small):

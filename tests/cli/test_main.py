@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+from click.testing import CliRunner
+
 from bayplan import lessons
 from bayplan.cli.main import COMMANDS, bayplan
 
@@ -45,3 +47,10 @@ def test_the_package_itself_is_the_command():
     )
 
     assert shown.stdout.startswith("bayplan, version ")
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest():
+    found = CliRunner().invoke(bayplan, ["wy", "web-0"])
+
+    assert 2 == found.exit_code
+    assert "No such command 'wy'. Did you mean why?" in found.output

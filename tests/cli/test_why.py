@@ -1,10 +1,12 @@
 """`bayplan why`, asked of a running cluster and of files, through the command line."""
 
 import asyncio
+import io
 import json
 
 import msgspec
 import pytest
+import structlog
 import yaml
 from click.testing import CliRunner
 
@@ -14,6 +16,7 @@ from bayplan.cli.why import command
 from bayplan.client.resources import NODES, PODS
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config
+from bayplan.observe import logs
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
 from bayplan.testing.builders import make_node, make_pod
@@ -29,13 +32,32 @@ def pod(name, cpu):
     return {"metadata": {"name": name}, "spec": {"containers": [container]}}
 
 
+POSTED = {
+    "why": {"pod": {**pod("new", "100m"), "apiVersion": "v1", "kind": "Pod"}},
+    "whatif": {"changes": ["uncordon=closed"]},
+    "pending": {},
+    "capacity": {"templates": ["cpu=500m"]},
+    "diff": {"emulatedVersion": "1.36"},
+}
+"""What is asked with a body: the parameters, and manifests where there are any."""
+
+
 async def until(client, name, condition):
     async with asyncio.timeout(20):
         while not condition(msgspec.json.decode(await client.get(PODS, name, "default"))):
             await asyncio.sleep(0.05)
 
 
-async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path):
+@pytest.fixture
+def quiet():
+    """What the scheduler logs meanwhile, in the same process, is not part of an answer."""
+    before = structlog.get_config()
+    logs.configure(0, stream=io.StringIO())
+    yield
+    structlog.configure(**before)
+
+
+async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path, quiet):
     kubeconfig = tmp_path / "kubeconfig"
     settings = Settings(store="memory", kubeconfig_out=kubeconfig)
 
@@ -63,6 +85,10 @@ async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path):
         near = await why("bigg")
         all_pending = await why("--pending", "-o", "json")
         over_http = await client.request("GET", "/inspect/v1/why", query={"pod": "default/big"})
+        posted = {
+            name: json.loads(await client.request("POST", f"/inspect/v1/{name}", body=body))
+            for name, body in POSTED.items()
+        }
 
     assert 0 == pending.exit_code, pending.output
     assert "= identical to what your scheduler says" in pending.output
@@ -75,6 +101,11 @@ async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path):
     assert yaml.safe_load(as_yaml.output)["identical"] is True
     assert "did you mean big?" in str(near.exception)
     assert json.loads(over_http)["identical"] is True
+    assert "would be placed on" in posted["why"]["summary"]
+    assert ["default/big"] == [item["pod"] for item in posted["whatif"]["starts"]]
+    assert 1 == posted["pending"]["count"]
+    assert 3 == posted["capacity"]["sets"]
+    assert [] == posted["diff"]["changed"]
     grouped = json.loads(all_pending.output)
     assert [1, 1] == [len(grouped["pods"]), len(grouped["groups"])]
 
@@ -155,6 +186,7 @@ def test_a_snapshot_says_the_same_as_its_source(saved, tmp_path):
 
     assert "2 nodes, 1 pods" in made.output
     assert "pending  1 pods" in shown.output
+    assert "Owner" not in shown.output
     before = json.loads(ask("--pending", "--from", saved, "-o", "json").output)
     after = json.loads(ask("--pending", "--from", other, "-o", "json").output)
     assert before["pods"][0]["message"] == after["pods"][0]["message"]

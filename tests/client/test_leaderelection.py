@@ -3,7 +3,9 @@
 import asyncio
 import json
 
-from bayplan.client import AsgiTransport, Client, LeaderElector
+import pytest
+
+from bayplan.client import AsgiTransport, Client, LeaderElector, TransportError
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
@@ -146,3 +148,47 @@ def test_work_that_ends_after_the_lease_went_to_another_leaves_it_alone():
         return kept, api.objects[LEASE]["spec"]["holderIdentity"]
 
     assert (True, "b") == run_virtual(main())
+
+
+class LateAnswers(AsgiTransport):
+    """Takes requests at once and answers writes late; then nothing passes any more."""
+
+    late, cut = 0.0, False
+
+    async def request(self, method, target, headers, body, timeout):
+        if self.cut:
+            raise TransportError("cut off")
+        answer = await super().request(method, target, headers, body, timeout)
+        if method in ("PUT", "POST"):
+            await asyncio.sleep(self.late)
+        if self.cut:
+            raise TransportError("cut off")
+        return answer
+
+
+@pytest.mark.parametrize("late", [6.0, 8.0, 12.0, 18.0])
+def test_a_renewal_counts_from_when_it_was_sent(late):
+    """The standby counts from the write, which may be long before its answer."""
+
+    async def main():
+        api = FakeApi()
+        slow = LateAnswers(api)
+        leader, standby = LeaderElector(Client(slow), "a"), candidate(api, "b")
+        tasks = [asyncio.create_task(leader.run(forever))]
+        await asyncio.sleep(1)
+        tasks.append(asyncio.create_task(standby.run(forever)))
+        slow.late = late
+        both = False
+        for step in range(600):
+            await asyncio.sleep(0.1)
+            both = both or (leader.is_leader and standby.is_leader)
+            slow.cut = slow.cut or step > 10 * (late + 2)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return both, standby.is_leader or api.objects[LEASE]["spec"]["leaseTransitions"] > 0
+
+    both, taken_over = run_virtual(main())
+
+    assert not both
+    assert taken_over

@@ -19,10 +19,11 @@ from bayplan.client import (
     TransportError,
     connect,
 )
-from bayplan.client.errors import RequestTimeout, error_from
+from bayplan.client.errors import RequestTimeout, ServerFault, error_from
 from bayplan.client.http1 import Http1Pool
 from bayplan.client.resources import DEPLOYMENTS, NODES, PODS
 from bayplan.client.rest import BROKEN_READ_RETRIES, is_retriable
+from bayplan.client.transport import Response
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
@@ -380,3 +381,12 @@ async def test_watch_refused_with_410():
             async for _ in client.watch(PODS):
                 pass
         await client.close()
+
+
+async def test_an_error_that_is_no_text_is_an_error_all_the_same():
+    class Odd(AsgiTransport):
+        async def request(self, *given):
+            return Response(503, {}, b'{"message\xed":"x","reason":"\xff"}')
+
+    with pytest.raises(ServerFault):
+        await Client(Odd(None)).get(PODS, "p", "default")

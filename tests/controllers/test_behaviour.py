@@ -278,3 +278,92 @@ async def test_a_pod_ends_as_its_command_says_and_events_tell_of_it() -> None:
         assert 7 == status["containerStatuses"][0]["state"]["terminated"]["exitCode"]
         reasons = {event["reason"] for event in await made.list(CORE_EVENTS)}
         assert {"Pulled", "Created", "Started"} <= reasons
+
+
+@virtual
+async def test_a_rule_for_an_image_says_that_it_cannot_be_pulled() -> None:
+    async with cluster() as made:
+        data = {"image": "b/* *:missing", "image-pull": "fail"}
+        labels = {"bayplan.dev/behaviour": "pods"}
+        await made.create(
+            CONFIG_MAPS, {"metadata": {"name": "none", "labels": labels}, "data": data}
+        )
+        await made.settle(2)
+        for name, image in (("good", "a/i:1"), ("bad", "a/i:missing")):
+            await pod(made, name, containers=[{"name": "c", "image": image}])
+        await made.settle(30)
+
+        assert "ImagePullBackOff" == (await container(made, "bad"))["state"]["waiting"]["reason"]
+        assert await ready(made, "good")
+
+
+@virtual
+async def test_a_container_without_a_limit_is_told_what_the_node_has() -> None:
+    async with cluster() as made:
+        limit = {"resourceFieldRef": {"resource": "limits.cpu"}}
+        one = {
+            "name": "c",
+            "image": "i",
+            "command": ["sh", "-c", "exit $CPUS"],
+            "env": [{"name": "CPUS", "valueFrom": limit}],
+        }
+        await pod(made, "p", restartPolicy="Never", containers=[one])
+        await made.settle(10)
+
+        assert 8 == (await container(made, "p"))["state"]["terminated"]["exitCode"]
+
+
+@virtual
+async def test_a_pod_bound_to_a_node_whose_port_is_taken_is_refused() -> None:
+    async with cluster(options={"events": True}) as made:
+        one = {"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}
+        node = (await made.list(NODES))[0]["metadata"]["name"]
+        await pod(made, "first", containers=[one], nodeName=node)
+        await made.settle(5)
+        await pod(made, "second", containers=[one], nodeName=node)
+        await made.settle(5)
+
+        assert await ready(made, "first")
+        status = (await made.get(PODS, "second"))["status"]
+        assert ("Failed", "NodePorts") == (status["phase"], status["reason"])
+        assert status["message"].startswith("Pod was rejected: Predicate NodePorts failed")
+        await made.delete(PODS, "first")
+        await made.delete(PODS, "second")
+        await made.settle(40)
+        await pod(made, "third", containers=[one], nodeName=node)
+        await made.settle(5)
+        assert await ready(made, "third")
+
+
+@virtual
+async def test_a_part_of_a_volume_that_cannot_be_named_keeps_the_pod_waiting() -> None:
+    async with cluster() as made:
+        for name, part in (("up", "a/.."), ("root", "/a"), ("good", "a"), ("none", "")):
+            mount = {"name": "v", "mountPath": "/v", "subPathExpr": "$(PART)"}
+            whole = {"name": "v", "mountPath": "/whole"}
+            one = {"name": "c", "image": "i", "volumeMounts": [mount, whole]}
+            one["command"] = ["sh", "-c", "test -d /whole/$PART && sleep 1000"]
+            one["env"] = [{"name": "PART", "value": part}]
+            await pod(made, name, containers=[one], volumes=[{"name": "v", "emptyDir": {}}])
+        await made.settle(10)
+
+        assert await ready(made, "good")
+        expected = {"up": "must not contain '..'", "root": "absolute path", "none": "for PART"}
+        for name, text in expected.items():
+            waiting = (await container(made, name))["state"]["waiting"]
+            assert "CreateContainerConfigError" == waiting["reason"]
+            assert text in waiting["message"]
+
+
+@virtual
+async def test_a_web_server_shows_its_folders_and_the_pages_that_it_has() -> None:
+    async with cluster() as made:
+        wanted = {"root": "/", "page": "/index.html", "other": "/missing.html"}
+        for name, path in wanted.items():
+            probe = {"httpGet": {"path": path, "port": 80}, "periodSeconds": 1}
+            await pod(
+                made, name, containers=[{"name": "c", "image": "httpd", "readinessProbe": probe}]
+            )
+        await made.settle(10)
+
+        assert [True, True, False] == [await ready(made, name) for name in wanted]

@@ -104,3 +104,24 @@ async def test_pods_that_are_refused_are_told_of_until_they_are_not() -> None:
 
         assert {} == await condition(made, "ReplicaFailure")
         assert "NewReplicaSetAvailable" == (await condition(made, "Progressing"))["reason"]
+
+
+@virtual
+async def test_a_set_rolled_back_to_keeps_its_earlier_numbers_and_the_annotations() -> None:
+    async with cluster() as made:
+        await made.create(DEPLOYMENTS, workload("web", 1, image="one"))
+        await made.settle(30)
+        for image in ("two", "one", "two", "one"):
+            container = {"name": "c", "image": image}
+            template = {"spec": {"containers": [container]}}
+            metadata = {"annotations": {"kubernetes.io/change-cause": f"to {image}"}}
+            await made.patch(
+                DEPLOYMENTS, "web", {"metadata": metadata, "spec": {"template": template}}
+            )
+            await made.settle(30)
+
+        found = {s["metadata"]["annotations"][REVISION]: s for s in await made.list(REPLICA_SETS)}
+        newest, before = (found[number]["metadata"]["annotations"] for number in ("5", "4"))
+        assert "1,3" == newest[f"{REVISION}-history"]
+        assert "2" == before[f"{REVISION}-history"]
+        assert "to one" == newest["kubernetes.io/change-cause"]

@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from bayplan.client.errors import ServerFault
 from bayplan.client.resources import LEASES, NODES, PODS, REPLICA_SETS
 from bayplan.controllers import manager as manager_module
 from bayplan.controllers.manager import CONTROLLERS, ControllerManager, select
 from bayplan.controllers.runtime import Kit, Worker, WorkQueue
 from bayplan.errors import ConfigError
+from bayplan.store import StoreError
 from tests.controllers.cluster import (
     EPOCH,
     Cluster,
@@ -273,3 +275,53 @@ async def test_a_key_added_while_at_work_is_looked_at_again() -> None:
     start = asyncio.get_running_loop().time()
     assert "b" == await queue.get()
     assert 2 == asyncio.get_running_loop().time() - start
+
+
+@virtual
+async def test_a_node_that_never_says_anything_becomes_unknown() -> None:
+    async with cluster() as made:
+        await made.node("mute", simulated="false")
+        await made.settle(50)
+        assert "conditions" not in (await made.get(NODES, "mute"))["status"]
+        await made.settle(20)
+
+        found = await made.get(NODES, "mute")
+        told = {c["type"]: (c["status"], c["reason"]) for c in found["status"]["conditions"]}
+        unknown = ("Unknown", "NodeStatusNeverUpdated")
+        types = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+        assert dict.fromkeys(types, unknown) == told
+        assert {"NoSchedule", "NoExecute"} == {t["effect"] for t in found["spec"]["taints"]}
+
+
+@virtual
+async def test_a_pod_on_no_node_whose_deletion_failed_halfway_goes_in_the_end():
+    """It was marked, and then the store failed: there is no kubelet to finish it."""
+    async with cluster("podgc", nodes=0) as world:
+        await pod(world, "p")
+        store = world.server.store
+        delete = store.delete
+
+        async def fail(key, *, expect=None):
+            raise StoreError("disk I/O error")
+
+        store.delete = fail
+        with pytest.raises(ServerFault):
+            await world.client.delete(PODS, "p", "default")
+        store.delete = delete
+        left = await world.get(PODS, "p")
+        await asyncio.sleep(60)
+
+        assert left["metadata"]["deletionTimestamp"]
+        assert [] == await world.list(PODS)
+
+
+@virtual
+async def test_a_resource_that_a_node_gets_later_is_offered_to_pods() -> None:
+    async with cluster() as made:
+        await made.settle(5)
+        name = (await made.list(NODES))[0]["metadata"]["name"]
+        body = {"status": {"capacity": {"example.com/thing": "3"}}}
+        await made.client.patch(NODES, name, body, "", subresource="status")
+        await made.settle(5)
+
+        assert "3" == (await made.get(NODES, name))["status"]["allocatable"]["example.com/thing"]

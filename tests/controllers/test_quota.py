@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bayplan.client import ClientError, Resource
-from bayplan.client.resources import PODS, REPLICA_SETS
+from bayplan.client.resources import PODS, REPLICA_SETS, SERVICES
 from bayplan.controllers.resourcequota import RESOURCE_QUOTAS
 from tests.controllers.cluster import Json, cluster, virtual, workload
 
@@ -95,3 +95,30 @@ async def test_creates_at_the_same_time_do_not_exceed_a_quota_together() -> None
         results = await asyncio.gather(*calls, return_exceptions=True)
 
     assert 4 == sum(isinstance(result, ClientError) for result in results)
+
+
+@virtual
+async def test_a_change_that_uses_more_than_the_quota_allows_is_refused() -> None:
+    async with cluster() as made:
+        hard = {"services.nodeports": "1", "requests.cpu": "1"}
+        await made.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+        await made.settle()
+        for name, type_ in (("one", "NodePort"), ("two", "ClusterIP")):
+            spec = {"type": type_, "ports": [{"port": 80}]}
+            await made.create(SERVICES, {"metadata": {"name": name}, "spec": spec})
+        await made.create(PODS, pod("a"))
+
+        with pytest.raises(ClientError, match=r"exceeded quota: q, requested: services.nodeports"):
+            await made.patch(SERVICES, "two", {"spec": {"type": "NodePort"}})
+        await made.patch(SERVICES, "one", {"spec": {"type": "ClusterIP"}})
+        await made.patch(SERVICES, "two", {"spec": {"type": "NodePort"}})
+
+        for cpu, fits in (("900m", True), ("1100m", False)):
+            resources = {"requests": {"cpu": cpu}}
+            body = {"spec": {"containers": [{"name": "c", "image": "i:1", "resources": resources}]}}
+            resize = made.client.patch(PODS, "a", body, "default", subresource="resize")
+            if fits:
+                await resize
+            else:
+                with pytest.raises(ClientError, match=r"exceeded quota: q, .* requests.cpu="):
+                    await resize

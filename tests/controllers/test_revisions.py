@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from bayplan.client.resources import DAEMON_SETS, PODS, STATEFUL_SETS
@@ -33,6 +34,9 @@ async def test_a_template_that_comes_back_gets_the_highest_number() -> None:
         await made.settle(60)
 
         assert [(2, "i:2"), (3, "i")] == await _history(made)
+        for revision in await made.list(CONTROLLER_REVISIONS):  # upstream compares them as text
+            text = json.dumps(revision["data"])
+            assert text == json.dumps(revision["data"], sort_keys=True)
 
 
 @virtual

@@ -235,6 +235,22 @@ async def test_a_stateful_set_starts_in_order_and_stops_in_reverse() -> None:
 
 
 @virtual
+async def test_a_stateful_set_whose_pods_do_not_work_stops_shrinking() -> None:
+    async with cluster() as made:
+        told = {"bayplan.dev/readiness": "fail@60"}
+        body = workload("db", 3, serviceName="db")
+        body["spec"]["template"]["metadata"]["annotations"] = told
+        probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 1}
+        body["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = probe
+        await made.create(STATEFUL_SETS, body)
+        await made.settle(90)
+        await made.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 0}})
+        await made.settle(60)
+
+        assert 3 == len(await made.list(PODS))
+
+
+@virtual
 async def test_a_stateful_set_updates_from_the_end_down_to_its_partition() -> None:
     async with cluster() as made:
         strategy = {"rollingUpdate": {"partition": 1}}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bayplan.cli.conformance_decisions import differences
 from bayplan.cluster.limits import Limits
 from bayplan.config.gates import FeatureGates
+from bayplan.conformance.kept import FEW
 from bayplan.engine.cache import Cache
 from bayplan.engine.replay import describe
 from bayplan.testing.strategies import clusters, nodes, pods
@@ -79,11 +80,6 @@ def test_scoring_strategies_agree_with_the_reference(strategy, cluster, pod):
 
     expected = decide(world_for(cluster), pod, config).body()
     assert [] == differences(expected, describe(engine, decision))
-
-
-FEW = Limits(
-    journal=3, queries=1, signatures=2, plans=2, answer_bytes=1, changes=2, dry_runs=1, terms=1
-)
 
 
 @pytest.mark.parametrize("limits", [Limits(), FEW], ids=["roomy", "single digits"])

@@ -1,5 +1,7 @@
 """What is kept between attempts is never stale, whatever was forgotten or failed in between."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,17 @@ from tests.engine.clusters import make_engine, plugin_config
 
 HOST = "kubernetes.io/hostname"
 FEW = Limits(
-    journal=2, queries=2, signatures=2, plans=2, answer_bytes=1, changes=2, dry_runs=1, terms=2
+    journal=2,
+    queries=2,
+    signatures=2,
+    plans=2,
+    answer_bytes=1,
+    alike=2,
+    domains=3,
+    own_scores=2,
+    changes=2,
+    dry_runs=1,
+    terms=2,
 )
 
 
@@ -273,3 +285,34 @@ def test_random_events_leave_nothing_stale(limits):
         run = Run(f"test-{seed}", limits)
         for _ in range(12):
             assert "" == run.step()
+
+
+def test_an_answer_is_about_a_facet_not_about_the_pod_that_was_asked_about_last():
+    engine = make_engine([node("a").build(), node("b").build()])
+    engine.schedule(make_pod("web").label(app="web").build(), 0)
+    # From now on a placed pod's term means pods like the first; they have another facet.
+    engine.place(make_pod("alone").apart("app=web", HOST).build(), 0)
+
+    engine.validate()
+    assert 1 == engine.schedule(make_pod("web-2").label(app="web").build(), 0).feasible_nodes
+
+
+@pytest.mark.parametrize("domains", [0, 64])
+def test_anti_affinity_by_host_follows_pods_row_by_row(domains):
+    """With many domains only the rows that changed are asked, and all agree with asking anew."""
+    rng = random.Random(domains)
+    nodes = [node(f"n{number}").build() for number in range(24)]
+    engine = make_engine(nodes, cache=Cache(Limits(domains=domains)))
+    placed = []
+    for step in range(40):
+        body = make_pod(f"p{step}").label(app="web").req({"cpu": "1"}).apart("app=web", HOST)
+        decision = engine.place(body.build(), 0)
+        if decision.placed:
+            placed.append(decision.info.pod)
+        elif placed:
+            engine.cache.remove_pod(placed.pop(rng.randrange(len(placed))))
+        if placed and rng.random() < 0.3:
+            engine.cache.remove_pod(placed.pop(rng.randrange(len(placed))))
+        engine.validate()
+        taken = {info.node_name for info in engine.cache.table.all_pods()}
+        assert len(taken) == len(placed)

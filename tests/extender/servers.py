@@ -11,26 +11,29 @@ import uvicorn
 
 from bayplan.extender import Extender
 from bayplan.extender.serve import Listen, uvicorn_config
+from bayplan.listening import listen as open_socket
 
 
 @contextlib.contextmanager
 def serving(app: Extender, **listen: object) -> Iterator[str]:
     """Serve an extender; yields its URL."""
-    config = uvicorn_config(app, Listen(port=0, **listen))
+    config = uvicorn_config(app, Listen(**listen))
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
+    listener = open_socket("127.0.0.1", 0, "--bind")
+    port = listener.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     deadline = time.monotonic() + 10
     while not server.started:
         assert time.monotonic() < deadline, "the extender did not start"
         time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
     scheme = "https" if config.is_ssl else "http"
     try:
         yield f"{scheme}://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         thread.join(10)
+        listener.close()
 
 
 Answer = Callable[[str, dict], tuple[int, bytes]]

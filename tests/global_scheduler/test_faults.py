@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from bayplan.global_scheduler.ledger import COMMITTED
-from bayplan.global_scheduler.service import NotFoundError, UnavailableError
+from bayplan.global_scheduler.service import NotFoundError
 from bayplan.global_scheduler.supervise import keep
+from bayplan.global_scheduler.writer import UnavailableError
 from bayplan.store import Compacted, MemoryStore
 from bayplan.store.errors import Unavailable
 from tests.global_scheduler.sites import ask
@@ -19,6 +20,7 @@ class Flaky(MemoryStore):
     def __init__(self):
         super().__init__()
         self.lose = 0
+        self.followed = lambda: True
         self.gate = None
         self.entered = asyncio.Event()
 
@@ -29,7 +31,8 @@ class Flaky(MemoryStore):
         done = await super().transact(ops)
         if self.lose:
             self.lose -= 1
-            await asyncio.sleep(0.05)  # the watch is faster than the failure
+            while not self.followed():  # the watch is faster than the failure
+                await asyncio.sleep(0)
             raise Unavailable("the connection broke")
         return done
 
@@ -64,7 +67,9 @@ async def test_the_sweeper_leaves_what_was_committed_while_it_waited():
     clock.now += 9.7
     await asyncio.sleep(0)
     clock.now += 1
-    await asyncio.sleep(0.6)  # the sweeper looks every half second, and queues up behind
+    async with asyncio.timeout(10):
+        while service.writer.waiting < 2:  # the sweeper looks every half second, and queues up
+            await asyncio.sleep(0.01)
     store.gate.set()
 
     assert COMMITTED == (await commit).state
@@ -82,6 +87,7 @@ async def test_a_release_whose_answer_is_lost_is_not_charged_for_ever():
     before = snapshot(service.table)
     record = await service.create(with_id(ask(1, count=1)))
     store.lose = 1
+    store.followed = lambda: not service.ledger.records
 
     with pytest.raises(UnavailableError):
         await service.release(record.id)

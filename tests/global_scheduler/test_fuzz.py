@@ -1,6 +1,7 @@
 """Whatever the OpenAPI document allows, or does not, is answered; never with a 500."""
 
 import asyncio
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import Allocations
 from bayplan.store import MemoryStore
 
+EXAMPLES = int(os.environ.get("BAYPLAN_FUZZ", "25"))  # of each operation
 SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
 schema = schemathesis.openapi.from_dict(document())
 schema.config.phases.update(phases=["fuzzing"])
@@ -59,7 +61,7 @@ def url():
 
 
 @schema.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_is_answered_with_500(case, url):
     answer = case.call(base_url=url, timeout=10)
 

@@ -10,8 +10,9 @@ import pytest
 
 from bayplan.errors import CannotListen
 from bayplan.inspect import Cluster
-from bayplan.inspect.http import MAX_BODY, PREFIX, Questions, openapi
+from bayplan.inspect.http import Questions, openapi
 from bayplan.inspect.http_questions import QUESTIONS
+from bayplan.inspect.paths import MAX_BODY, PREFIX
 from bayplan.inspect.serving import InspectServer
 from bayplan.testing.builders import make_node, make_pod
 
@@ -154,5 +155,5 @@ async def test_a_picture_is_read_again_when_it_is_old():
 
 
 async def test_a_port_that_is_taken_is_told_in_a_sentence(server):
-    with pytest.raises(CannotListen, match="choose another --port"):
+    with pytest.raises(CannotListen, match="choose another --bind"):
         await InspectServer(Questions(cluster)).start("127.0.0.1", server.port)

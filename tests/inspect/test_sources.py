@@ -6,9 +6,10 @@ import json
 import pytest
 import yaml
 
-from bayplan.api import Node, Pod
+from bayplan.api import Node, PersistentVolumeClaim, Pod, StorageClass
 from bayplan.inspect import Cluster, Origin, SourceError, UnknownObject
 from bayplan.inspect.objects import Deployment, Event
+from bayplan.inspect.sources.scrub import scrubbed
 from bayplan.inspect.sources.snapshot import write_snapshot
 from bayplan.testing.builders import make_node, make_pod
 
@@ -27,7 +28,10 @@ def bodies():
         "metadata": {"name": "web", "namespace": "default", "annotations": {"a": SECRET}},
         "spec": {
             "replicas": 2,
-            "template": {"spec": {"containers": [{"name": "c", "env": [{"value": SECRET}]}]}},
+            "template": {
+                "metadata": {"annotations": {"a": SECRET}},
+                "spec": {"containers": [{"name": "c", "env": [{"value": SECRET}]}]},
+            },
         },
     }
     secret = {
@@ -152,7 +156,7 @@ def test_a_snapshot_that_was_cut_off_is_refused(tmp_path):
     path.write_bytes(whole[: len(whole) // 2])
     short.write_bytes(gzip.compress(b"".join(lines[:-1])))
     damaged.write_bytes(gzip.compress(b"".join([lines[0], b'{"struct":"Pod","items":[{]}\n'])))
-    newer.write_bytes(lines[0].replace(b'"bayplanSnapshot":1', b'"bayplanSnapshot":99'))
+    newer.write_bytes(lines[0].replace(b'"bayplanSnapshot":2', b'"bayplanSnapshot":99'))
 
     for file, text in (
         (path, "damaged or cut off"),
@@ -195,6 +199,8 @@ def test_near_names_are_given():
         cluster.pod("web-2")
     with pytest.raises(UnknownObject, match="did you mean default/web-1"):
         cluster.pod("other/web-1")
+    with pytest.raises(UnknownObject, match="did you mean default/web"):
+        cluster.owner("deploy", "web", "other")
     with pytest.raises(UnknownObject, match='deployment "wob"'):
         cluster.owner("deploy", "wob")
 
@@ -220,3 +226,33 @@ def test_the_version_of_the_server_decides_the_defaults(server, version):
     cluster = Cluster.from_objects(bodies(), origin=origin)
 
     assert version == cluster.settings.gates.version
+
+
+def test_scrubbing_keeps_what_volumes_say_about_themselves():
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data",
+            "namespace": "shop",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes", "note": SECRET},
+        },
+        "spec": {"volumeName": "disk-7"},
+    }
+    class_ = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "fast",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "disks.example",
+    }
+
+    found = scrubbed(Cluster.from_objects([claim, class_]))
+
+    [kept] = found.objects[PersistentVolumeClaim].values()
+    assert kept.metadata.annotations == {"pv.kubernetes.io/bind-completed": "yes"}
+    assert (kept.metadata.name, kept.metadata.namespace) != ("data", "shop")
+    [default] = found.objects[StorageClass].values()
+    assert default.metadata.annotations == {"storageclass.kubernetes.io/is-default-class": "true"}

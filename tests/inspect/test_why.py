@@ -235,6 +235,14 @@ def condition(message):
     return {"conditions": [{**item, "message": message}]}
 
 
+def test_asking_twice_says_the_same():
+    cluster = Cluster.from_objects([node("a").body(), waits(nodeSelector={"disk": "tape"})])
+    first, second = cluster.why("waits"), cluster.why("waits")
+
+    assert "label a with disk=tape" in [fix.change for fix in first.fixes]
+    assert first == second
+
+
 def test_a_device_that_is_asked_for_without_a_limit_is_lowered():
     few = node("a").capacity({"example.com/gpu": 1}).body()
     cluster = Cluster.from_objects([few, asks(**{"example.com/gpu": 2})])
@@ -363,3 +371,15 @@ def test_what_keeps_pods_from_being_made_is_taken_away_together():
         """'{"spec": {"hard": {"requests.cpu": "2500m"}}}'""",
     ) == fix.commands
     assert "a" == fix.node
+
+
+def test_a_pair_of_changes_says_how_to_make_both():
+    """One of the pod and one of the cluster: each has its command."""
+    closed = make_node("closed").capacity(cpu=8, pods=9).with_spec(unschedulable=True)
+    body = waits(nodeSelector={"disk": "ssd"})
+
+    fixes = Cluster.from_objects([closed.body(), body]).why("waits").fixes
+
+    both = next(fix for fix in fixes if fix.side == "both")
+    assert any("kubectl uncordon closed" in command for command in both.commands)
+    assert any("nodeSelector" in command for command in both.commands)

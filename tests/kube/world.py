@@ -18,7 +18,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bayplan.api import yaml
-from bayplan.client import AlreadyExists, Client, NotFound, Resource, connect, load_kubeconfig
+from bayplan.client import (
+    AlreadyExists,
+    Client,
+    Forbidden,
+    NotFound,
+    Resource,
+    connect,
+    load_kubeconfig,
+)
 from bayplan.client.resources import (
     EVENTS,
     NAMESPACES,
@@ -145,7 +153,19 @@ class World:
 
     async def pods(self, *bodies: Json) -> None:
         """Create pods, several at a time."""
-        await each(bodies, lambda body: self.client.create(PODS, body, self.namespace))
+        await each(bodies, self._create_pod)
+
+    async def _create_pod(self, body: Json) -> None:
+        """Admission learns of a new PriorityClass by a watch: first tries may be too early."""
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await self.client.create(PODS, body, self.namespace)
+                    return
+                except Forbidden as refused:
+                    if "no PriorityClass with name" not in str(refused):
+                        raise
+                    await asyncio.sleep(0.05)
 
     async def get(self, name: str, resource: Resource = PODS) -> Json:
         """Read one object."""

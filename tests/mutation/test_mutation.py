@@ -5,9 +5,11 @@ import importlib.util
 import json
 import sys
 import textwrap
+import time
 
 import pytest
 
+from tests.mutation import plugin
 from tests.mutation.__main__ import FOLDERS, SCORES, equivalents
 from tests.mutation.operators import mutants, mutated, sample
 from tests.mutation.planting import plant
@@ -95,3 +97,13 @@ def test_what_is_recorded_speaks_of_known_folders_and_gives_reasons():
         for score in scores.values()
     )
     assert all(len(reason) > 10 for reason in equivalents().values())
+
+
+def test_a_mutant_that_only_waits_is_late():
+    assert plugin._child(lambda: time.sleep(60) or 0, cpu=5, wall=0.1) is None
+
+
+def test_time_without_a_processor_is_not_held_against_a_mutant(monkeypatch):
+    monkeypatch.setattr(plugin, "_kept_waiting", lambda session: 60.0)
+
+    assert plugin._child(lambda: time.sleep(0.3) or 7, cpu=5, wall=0.2) == 7

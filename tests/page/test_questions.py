@@ -12,6 +12,16 @@ from bayplan.inspect import Cluster
 from bayplan.page.modules import STATIC
 from bayplan.page.questions import Asked, Questions
 from bayplan.page.report import report
+from bayplan.page.rows import (
+    BOUND,
+    CORDONED,
+    GHOST,
+    NODE_FIELDS,
+    PLACE,
+    POD_FIELDS,
+    READY,
+    UNSCHEDULABLE,
+)
 from bayplan.page.sources import Picture
 from bayplan.testing import make_node, make_pod
 from bayplan.testing.clusters import cluster_objects
@@ -19,12 +29,12 @@ from tests.inspect.shapes import missing_driver
 from tests.page.test_serving import get, serving
 
 
-def source():
+def source(*more):
     big = {"cpu": "4", "memory": "8Gi", "pods": "10"}
     return Picture(Cluster.from_objects([
         make_node("n1").capacity(big).build(), make_node("n2").capacity(big).cordon().build(),
         make_pod("here").node("n1").req(cpu="1").build(),
-        make_pod("small").req(cpu="1").build(), make_pod("large").req(cpu="16").build(),
+        make_pod("small").req(cpu="1").build(), make_pod("large").req(cpu="16").build(), *more,
     ]))  # fmt: skip
 
 
@@ -43,7 +53,18 @@ async def test_a_pod_that_fits_gets_scores_for_the_nodes_that_fit():
 
     assert [row[0] for row in nodes["scored"]] == ["n1"]
     assert nodes["scored"][0][1] == sum(nodes["scored"][0][2:])
-    assert [name for name, _ in nodes["rejected"]] == ["n2"]
+    [[name, reason]] = nodes["rejected"]
+    assert name == "n2"
+    assert nodes["reasons"][reason] == "NodeUnschedulable: node(s) were unschedulable"
+
+
+async def test_the_command_asks_the_same_source():
+    asked = Asked(["drain=n1"])
+    dump = await Questions(source(), where="--from 'a b.yaml'").what_if(asked)
+    scenario = await Questions(source(), where=None).what_if(asked)
+
+    assert dump["command"] == "bayplan whatif --from 'a b.yaml' --drain n1"
+    assert scenario["command"] == ""
 
 
 async def test_asking_changes_nothing():
@@ -100,6 +121,26 @@ async def test_everything_that_would_help_can_be_tried_and_helps():
 async def test_a_scheduler_that_cannot_be_is_refused(change):
     with pytest.raises(BayplanError):
         await Questions(source()).what_if(Asked([change]))
+
+
+async def test_after_a_what_if_the_map_is_what_the_engine_holds():
+    owned = make_pod("owned").node("n1").req(cpu="1").owner("ReplicaSet", "web").build()
+    questions = Questions(source(owned))
+    after = (await questions.what_if(Asked(["add=2xn1", "drain=n1", "uncordon=n2"])))["after"]
+    nodes = {row[0]: dict(zip(NODE_FIELDS, row, strict=True)) for row in after["nodes"]}
+    pods = {key: row and (row[POD_FIELDS.index("node")], row[PLACE]) for key, row in after["pods"]}
+    lost = (await questions.what_if(Asked(["remove=n1"])))["after"]
+    waits = dict(lost["pods"])["default/owned"]
+
+    assert len(nodes) == 4
+    assert nodes["n1"]["flags"] == READY | CORDONED
+    assert nodes["n2"]["flags"] == READY
+    assert [node["cpu"] for node in nodes.values()] == [4000] * 4
+    assert pods["default/owned"][0] in set(nodes) - {"n1"}
+    assert pods["default/owned"][1] == BOUND
+    assert pods["default/here"] is None  # nobody makes it again
+    assert [row[NODE_FIELDS.index("flags")] for row in lost["nodes"]] == [GHOST]
+    assert (waits[POD_FIELDS.index("node")], waits[PLACE]) == ("", UNSCHEDULABLE)
 
 
 async def test_a_what_if_comes_with_its_command():

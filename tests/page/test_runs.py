@@ -56,7 +56,7 @@ def test_the_evictions_of_a_drain_are_told():
 
 def test_a_report_holds_the_runs_and_how_they_ended():
     script = load_scenario(runs.find("01-first-pod"))
-    body = runs.report_of([script.run(faithful=True), script.run(seed=7, faithful=True)])
+    body = runs.report_of([script.run(), script.run(seed=7)])
     parts = dict(re.findall(r'data-part="([^"]*)"[^>]*>([^<]*)<', body))
     head = json.loads(zlib.decompress(base64.b64decode(parts["cluster"]), 31).partition(b"\n")[0])
 
@@ -64,6 +64,32 @@ def test_a_report_holds_the_runs_and_how_they_ended():
     assert all(run["outcome"]["ok"] for run in head["runs"])
     assert head["runs"][0]["outcome"]["checks"]
     assert {"history ", f"history {head['runs'][1]['name']}"} <= set(parts)
+
+
+def test_both_lanes_tell_the_same_story():
+    script = load_scenario(runs.find("06-priorities"))
+    fast, faithful = (runs.story(script.run(faithful=lane)).board for lane in (False, True))
+
+    def told(board):
+        return [
+            (frame.time, table, row and (row[0], row[PLACE], row[-1]))
+            for frame in board.frames for table, _, row in frame.changes
+        ]  # fmt: skip
+
+    assert told(fast) == told(faithful)
+
+
+def test_a_scenario_that_needs_the_api_server_gets_it(tmp_path):
+    whole = runs.find("19-api-trouble").read_text()
+    for name, text in {
+        "within": whole.replace("faithful: true\n", ""),
+        "before": whole.replace("faithful: true\n", "elect: true\n"),
+    }.items():
+        file = tmp_path / f"{name}.scenario.yaml"
+        file.write_text(text)
+        [run] = runs.played(file, [runs.Variant("")]).about()["runs"]
+
+        assert run["outcome"]["ok"], run["outcome"]["failures"]
 
 
 def test_a_story_forgets_nothing_however_long():

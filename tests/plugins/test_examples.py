@@ -206,7 +206,7 @@ HIGH, MID, LOW, NEGATIVE = 100, 10, 1, -10
     ],
 )
 def test_the_node_that_loses_least_is_chosen(candidates, winner):
-    assert winner == pick_node(candidates, now=2e9)
+    assert winner == pick_node(candidates, 2e9, {})
 
 
 def test_budgets_are_spent_in_order_of_importance():

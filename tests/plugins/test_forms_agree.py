@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bayplan.engine.answers.domains import DomainShare
 from bayplan.framework import Code, CycleState, Handle, Status
 from bayplan.framework.runtime.filtering import call_filter, call_filter_node, call_pre_filter
 from bayplan.framework.runtime.profile import Profile
@@ -137,3 +138,19 @@ def test_scores_agree(name, cluster, pod, data):
     final = call_normalize(profile, plugin, state, pod, raw, feasible)
     assert not isinstance(final, Status)
     assert scalar.normalize(wanted) == {n: int(final[rows[n]]) for n in wanted}
+    if hasattr(plugin, "score_domains"):
+        by_domain = domain_scores(plugin, state, pod, table, feasible)
+        assert by_domain is None or by_domain == {n: int(final[rows[n]]) for n in wanted}
+
+
+def domain_scores(plugin, state, pod, table, feasible):
+    """What feasible nodes score as told by domain; None if the plugin cannot tell it so."""
+    told = plugin.score_domains(state, pod, table)
+    if told is None:
+        return None
+    domains = table.label_column(told.key).domains(table.count)
+    counts = np.bincount(domains.codes[feasible], minlength=len(domains.sizes)).tolist()
+    share = DomainShare(domains, told.worth, told.own, feasible, counts)
+    share.normalize(plugin.normalize_domains(state, pod, share.scores()))
+    values = share.record().array()
+    return {table.name_of(row): int(values[row]) for row in np.flatnonzero(feasible).tolist()}

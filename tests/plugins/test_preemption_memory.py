@@ -2,7 +2,10 @@
 
 import random
 
+import msgspec
+
 from bayplan.plugins.default_preemption.memory import Memories
+from bayplan.plugins.default_preemption.sums import Sums
 from bayplan.testing import make_budget, make_node, make_pod
 from tests.engine.clusters import make_engine
 
@@ -91,3 +94,35 @@ def test_pods_with_affinity_are_not_remembered():
 
     assert ["default/v"] == told(engine.schedule(pod, NOW))[2]
     assert {} == plugin._memories._known
+
+
+def test_rows_of_one_shape_lose_the_pods_that_each_would_lose_alone(monkeypatch):
+    """Few kinds of nodes and pods, so that many rows have one shape."""
+    preempted = 0
+    for seed in range(15):
+        rng = random.Random(seed)
+        engine = make_engine([node(f"n{i}", "4") for i in range(16)])
+        kinds = [victim(rng, "kind", "n0") for _ in range(3)]
+        for number in range(48):
+            body = make_pod(f"p{number}").node(f"n{number % 16}").build()
+            like = rng.choice(kinds[: 1 + seed % 3])
+            meta = msgspec.structs.replace(body.metadata, labels=like.metadata.labels)
+            spec = msgspec.structs.replace(like.spec, node_name=body.spec.node_name)
+            engine.cache.put(
+                msgspec.structs.replace(body, metadata=meta, spec=spec, status=like.status)
+            )
+        if rng.random() < 0.7:
+            budget = make_budget("b", f"app={rng.choice('ab')}", rng.randrange(3)).build()
+            engine.cache.put(budget)
+        pod = preemptor("x", rng.choice(["3", "4"]))
+        plugin, found = plugin_of(engine), []
+        for alone in (False, True):
+            plugin._memories = Memories(8)
+            with monkeypatch.context() as patch:
+                if alone:
+                    patch.setattr(Sums, "shape", lambda *_: None)
+                found.append(told(engine.schedule(pod, NOW)))
+
+        assert found[0] == found[1], seed
+        preempted += bool(found[0][2])
+    assert preempted >= 5

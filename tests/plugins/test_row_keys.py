@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.framework import ClusterObjects, NodeTable, PodInfos
+from bayplan.plugins.attached_volumes import AttachedVolumes, VolumeNames
 from bayplan.plugins.row_keys import RowKeys
 from bayplan.testing import make_claim, make_node, make_pod
 
@@ -64,3 +65,16 @@ def test_a_lister_says_when_it_has_forgotten():
 
     assert claims.changes_since(0) is None
     assert 10 == len(claims.changes_since(claims.revision - 10))
+
+
+def test_a_node_that_came_and_went_leaves_no_row_of_attached_volumes():
+    table, objects = NodeTable(), ClusterObjects()
+    table.add_node(make_node("stays").build())
+    attached = AttachedVolumes(objects, VolumeNames(objects))
+    attached.refresh(table)
+
+    table.add_node(make_node("passes").build())
+    table.remove_node("passes")
+    attached.refresh(table)
+
+    assert 1 == len(attached.count("any"))

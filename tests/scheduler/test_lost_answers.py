@@ -1,6 +1,6 @@
 """A binding whose answer was lost is only given up when the API server says that it did not happen.
 
-Found by seed 362 of the storm: one odd answer to the question made the scheduler forget a pod that
+Found by a seed of a random run: one odd answer to the question made the scheduler forget a pod that
 was bound, and give its room to others.
 """
 

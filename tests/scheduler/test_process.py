@@ -135,10 +135,11 @@ def test_endpoints_over_https_and_an_orderly_end(cluster, tmp_path):
         "endpoints.log",
     )
 
-    def get(path: str, bearer: str = ""):
+    def get(path: str, bearer: str = "", body: object = None):
         request = urllib.request.Request(
             f"https://127.0.0.1:{port}{path}",
             headers={"Authorization": f"Bearer {bearer}"} if bearer else {},
+            data=None if body is None else json.dumps(body).encode(),
         )
         try:
             with urllib.request.urlopen(request, timeout=5, context=INSECURE) as answer:
@@ -158,6 +159,13 @@ def test_endpoints_over_https_and_an_orderly_end(cluster, tmp_path):
     assert get("/metrics", cluster.token)[0] == 200
     shown = json.loads(get("/configz", "sesame")[1])["componentconfig"]
     assert shown["profiles"][0]["schedulerName"] == "endpoints"
+    node = node_of(cluster, "endpoints")
+    asked = {"changes": [{"change": "cordon", "nodes": node}]}
+    assert get("/inspect/v1/whatif", "", asked)[0] == 401
+    code, text = get("/inspect/v1/whatif", cluster.token, asked)
+    assert (code, json.loads(text)["commands"]) == (200, [f"kubectl cordon {node}"])
+    placed = {"pod": "default/endpoints"}
+    assert node == json.loads(get("/inspect/v1/why", cluster.token, placed)[1])["node"]
     assert process.stop() == 0
 
 

@@ -9,8 +9,8 @@ import pytest
 from bayplan.client import AsgiTransport, Client
 from bayplan.errors import ConfigError
 from bayplan.inspect import Cluster
-from bayplan.inspect.http import PREFIX as INSPECT
 from bayplan.inspect.http import Questions
+from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.certificates import self_signed, server_context
 from bayplan.scheduler.delegated import Gatekeeper
@@ -49,7 +49,7 @@ async def serving():
             "/metrics": metrics_page(metrics.exposition),
             "/configz": configz_page(lambda: {"parallelism": 16}),
         },
-        inspect=Questions(empty),
+        inspect=Questions(empty).answer,
     )
     client = Client(AsgiTransport(reviews))
     server = Server(endpoints, Gatekeeper(client, client, local_token="local"))

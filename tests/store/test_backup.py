@@ -64,3 +64,32 @@ async def test_a_damaged_store_says_what_to_do(tmp_path):
 
     with pytest.raises(StoreError, match=r"damaged.*restore a backup"):
         await SqliteStore.open(tmp_path)
+
+
+async def test_what_can_be_read_of_a_damaged_store_is_saved(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    for number in range(300):
+        await store.put(f"a/{number}", b"%d" % number * 300)
+    last = (await store.delete("a/0")).mod_revision
+    await store.close()
+    path = tmp_path / "data" / "bayplan.db"
+    data = bytearray(path.read_bytes())
+    middle = data.index(b"150" * 300) // 8192 * 8192
+    data[middle : middle + 8192] = b"\xff" * 8192  # a page with some of the values
+    path.write_bytes(data)
+
+    said = await asyncio.to_thread(
+        CliRunner().invoke,
+        command,
+        ["--salvage", str(tmp_path / "data"), str(tmp_path / "saved")],
+    )
+    saved = await SqliteStore.open(tmp_path / "saved")
+    found = {kv.key: kv.value for kv in (await saved.range("a/")).items}
+    fresh = await saved.put("a/new", b"x")
+    await saved.close()
+
+    assert 0 == said.exit_code, said.output
+    assert 250 < len(found) < 299
+    assert all(value == b"%d" % int(key[2:]) * 300 for key, value in found.items())
+    assert fresh.mod_revision > last + 1000
+    assert f"{len(found)} objects copied" in said.output

@@ -15,7 +15,7 @@ import pytest
 from bayplan.store import KeyValue, SqliteStore
 from bayplan.store.memory import FIRST_REVISION
 
-KILLS = 50
+KILLS = int(os.environ.get("BAYPLAN_KILLS", "50"))
 CHILD = Path(__file__).with_name("crash_writer.py")
 
 

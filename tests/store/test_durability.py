@@ -90,7 +90,7 @@ async def test_a_write_that_was_checked_against_a_failed_one_is_refused(tmp_path
 
 async def test_after_a_failed_commit_the_store_writes_again(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    database = store._writer._file._db
+    database = store._writer._commits.file._db
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages}")
 

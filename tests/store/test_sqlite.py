@@ -144,7 +144,7 @@ async def test_writes_on_their_way_build_on_each_other(tmp_path: Path) -> None:
 async def test_a_full_disk_fails_writes_and_the_store_goes_on(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     kept = await store.put("/kept", b"1")
-    database = store._writer._file._db
+    database = store._writer._commits.file._db
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages + 2}")
 

@@ -55,14 +55,29 @@ def pod_resources(pod: Pod, *, by_container: bool = False) -> PodResources:
 
 
 def has_own_status(pod: Pod) -> bool:
-    """Whether the pod's status may change what it uses (an in-place resize)."""
+    """Whether the pod's status may change what it uses (an in-place resize).
+
+    Kubelets write what every running container has; as long as that is what was asked for, it
+    changes nothing.
+    """
     status = pod.status
     if status.resources is not None or status.allocated_resources:
         return True
-    for item in status.container_statuses + status.init_container_statuses:
-        if item.resources is not None or item.allocated_resources:
-            return True
-    return bool(status.conditions) and _resize_infeasible(pod)
+    if status.conditions and _resize_infeasible(pod):
+        return True
+    if not status.container_statuses and not status.init_container_statuses:
+        return False
+    statuses = _statuses(pod)
+    return any(
+        (found := statuses.get(container.name)) is not None and not _as_asked(found, container)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+    )
+
+
+def _as_asked(status: ContainerStatus, container: Container) -> bool:
+    asked, given = container.resources.requests, status.resources
+    same = given is None or not given.requests or given.requests == asked
+    return same and (not status.allocated_resources or status.allocated_resources == asked)
 
 
 @lru_cache(maxsize=16384)

@@ -67,6 +67,8 @@ class Backend:
         self.track_managers = track_managers
         """Whether ordinary writes keep `metadata.managedFields`; only simulations do without."""
         self._codecs: dict[tuple[str, str, str], Codec] = {}
+        self.registers_services = False
+        """Whether an APIService is kept for each version of a group that is served."""
         self.whole_cluster = False
         """Whether controllers and nodes run in this process, and so nobody else does."""
         self._containers: Containers | None = None

@@ -25,7 +25,7 @@ from bayplan.api.schema import (
 )
 from bayplan.apiserver import crd, protobuf
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import bad_request, invalid
+from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, PROTOBUF, YAML, body_type
 from bayplan.apiserver.request import Request
@@ -94,11 +94,27 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
     `type_` is given where the body is not an object of the kind itself (a Scale, a Binding).
     """
     media = body_type(request.content_type)
-    raw = parse_body(request, media)
+    try:
+        raw = parse_body(request, media)
+    except ApiError as error:
+        raise _unrecognized(kind.kind, error, request.body) from error
     if kind.custom:
         _check_custom_kind(kind, raw)
     obj = identify(raw, kind.api_version, kind.kind, defaulted=not kind.custom)
     return canonical(request, kind, obj, type_, request.body if media == JSON else None)
+
+
+SUMMARY = 30  # bytes of a body that an error shows
+
+
+def _unrecognized(kind: str, error: ApiError, body: bytes) -> ApiError:
+    shown = body[:SUMMARY]
+    summary = shown.decode(errors="replace") if shown.startswith(b"{") else shown.hex()
+    more = " ..." if len(body) > SUMMARY else ""
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): "
+        f"{error} ({summary or '<empty>'}{more})"
+    )
 
 
 def _check_custom_kind(kind: Kind, raw: Any) -> None:

@@ -135,3 +135,44 @@ async def write_system_objects(
             await backend.store.put(key, codec.encode(obj), expect=0)
         except Conflict:
             continue  # another server on the same store was faster
+
+
+def _own_endpoints(host: str, port: int) -> list[tuple[str, str, Object]]:
+    where = {"name": "https", "port": port, "protocol": "TCP"}
+    endpoints: Object = {
+        "metadata": {
+            "name": "kubernetes",
+            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{"addresses": [{"ip": host}], "ports": [where]}],
+    }
+    piece: Object = {
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv6" if ":" in host else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": [where],
+    }
+    return [("", "endpoints", endpoints), ("discovery.k8s.io", "endpointslices", piece)]
+
+
+async def write_endpoints(backend: Backend, host: str, port: int) -> None:
+    """Say where the `kubernetes` service is: here, since this start."""
+    for group, resource, obj in _own_endpoints(host, port):
+        codec = backend.codec_of(group, resource)
+        assert codec is not None
+        key = codec.key("default", "kubernetes")
+        found = await backend.store.get(key)
+        known = codec.decode(found)["metadata"] if found is not None else {}
+        obj["metadata"] |= {
+            "namespace": "default",
+            "uid": known.get("uid") or backend.new_uid(),
+            "creationTimestamp": known.get("creationTimestamp") or backend.now(),
+        }
+        if resource == "endpointslices":
+            obj["metadata"]["generation"] = known.get("generation", 0) + 1
+        try:
+            await backend.store.put(
+                key, codec.encode(obj), expect=found.mod_revision if found is not None else 0
+            )
+        except Conflict:
+            continue  # another server on the same store was faster

@@ -74,8 +74,8 @@ class Codec:
         group, resource = kind.storage
         self.prefix = f"{group or 'core'}/{resource}/"
         views = event_views.VIEWS.get((kind.group, kind.resource))
-        self.to_view: Callable[[Object], Object] | None = views[0] if views else None
-        self.to_stored: Callable[[Object], Object] | None = views[1] if views else None
+        self.to_view: Callable[[Object], Object] | None = views[0] if views else kind.view
+        self.to_stored: Callable[[Object], Object] | None = views[1] if views else kind.unview
         self._fields = _fields_decoder(kind)
 
     def key(self, namespace: str, name: str) -> str:

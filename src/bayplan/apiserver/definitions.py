@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from bayplan.apiserver import crd
+from bayplan.apiserver.apiservices import write_services
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import ApiError
@@ -37,7 +38,10 @@ class Definitions:
         self._backend = backend
         self._finish = finish
         self._served: dict[str, tuple[int, list[Kind]]] = {}  # name → revision, kinds
+        self._registered = -1  # for which generation of the registry services were written
         self._tasks: list[asyncio.Task[None]] = []
+        self._some_go = asyncio.Event()
+        """Set while a definition is to go; nobody is woken every second for nothing."""
 
     @property
     def _codec(self) -> Codec:
@@ -59,12 +63,15 @@ class Definitions:
     async def _look_again(self) -> None:
         """Come back to definitions whose objects have not gone yet."""
         while True:
+            await self._some_go.wait()
             await asyncio.sleep(AGAIN_SECONDS)
-            if self._backend.terminating:
-                try:
-                    await self.sync()
-                except (ApiError, StoreError) as error:
-                    log.warning("definitions cannot be cleaned up", error=str(error))
+            if not self._backend.terminating:
+                self._some_go.clear()
+                continue
+            try:
+                await self.sync()
+            except (ApiError, StoreError) as error:
+                log.warning("definitions cannot be cleaned up", error=str(error))
 
     async def _follow(self, after: int) -> None:
         while True:
@@ -91,6 +98,10 @@ class Definitions:
         if self._backend.terminating:
             for kv in found.items:
                 await self._end(codec, kv)
+        generation = self._backend.registry.generation
+        if self._backend.registers_services and generation != self._registered:
+            self._registered = generation
+            await write_services(self._backend)
         return found.revision
 
     async def _end(self, codec: Codec, kv: KeyValue) -> None:
@@ -117,6 +128,7 @@ class Definitions:
         if definition["metadata"].get("deletionTimestamp"):
             spec = definition["spec"]
             self._backend.terminating.add((spec["group"], spec["names"]["plural"]))
+            self._some_go.set()
         self._served[name] = (revision, kinds)
 
     def _retire(self, name: str) -> None:

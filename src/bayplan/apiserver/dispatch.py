@@ -29,6 +29,7 @@ from bayplan.apiserver.subresources.token import issue_token
 from bayplan.apiserver.verbs.cleanup import finish
 from bayplan.apiserver.verbs.create import create
 from bayplan.apiserver.verbs.delete import delete, delete_collection
+from bayplan.apiserver.verbs.forms import in_another_form
 from bayplan.apiserver.verbs.patch import patch
 from bayplan.apiserver.verbs.read import get, list_
 from bayplan.apiserver.verbs.update import update
@@ -95,13 +96,19 @@ class Dispatcher:
             request.verb in ("update", "patch") and not request.name
         ):
             raise method_not_allowed(request.verb, kind.group, kind.resource)
-        result = await VERBS[request.verb](self._backend, request)
+        result = await self._verb(request)
         if request.verb in _WRITES and (
             (kind.resource == RESOURCE and is_definition(kind))
             or kind.storage in self._backend.terminating
         ):
             await self._definitions.sync()
         return result
+
+    async def _verb(self, request: Request) -> Answer | Stream:
+        run = VERBS[request.verb]
+        if request.kind.hub:
+            return await in_another_form(self._backend, request, run)
+        return await run(self._backend, request)
 
     async def _unstored(self, request: Request) -> Answer | Stream:
         kind = request.kind
@@ -130,7 +137,7 @@ class Dispatcher:
         if request.verb not in sub.verbs:
             raise method_not_allowed(request.verb, kind.group, kind.resource)
         if name in _PARTS:
-            return await VERBS[request.verb](self._backend, request)
+            return await self._verb(request)
         if name == "scale":
             return await scale(self._backend, request)
         if name == "binding":

@@ -138,7 +138,11 @@ class Documents:
         )
         if found is None:
             return None
-        return Answer(200, found.body, found.content_type.encode())
+        etag = f'"{found.digest}"'
+        headers = ((b"etag", etag.encode()),)
+        if connection.headers.get("if-none-match") == etag:
+            return Answer(304, b"", found.content_type.encode(), headers)
+        return Answer(200, found.body, found.content_type.encode(), headers)
 
     def _metrics(self) -> str:
         revision = self._backend.store.revision

@@ -26,8 +26,10 @@ class ApiError(BayplanError):
         *,
         details: dict[str, Any] | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
+        continue_: str = "",
     ) -> None:
         super().__init__(message)
+        self.continue_ = continue_
         self.code = code
         self.reason = reason
         self.message = message
@@ -39,7 +41,7 @@ class ApiError(BayplanError):
         out: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_} if self.continue_ else {},
             "status": "Failure",
             "message": self.message,
         }

@@ -7,13 +7,19 @@ how an object is defaulted, validated or stored: those parts look a kind up by g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
+
+from bayplan.apiserver.autoscaler_form import to_v1, to_v2
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 READ_WRITE = ("get", "patch", "update")
 CREATE_ONLY = ("create",)
+
+
+Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Subresource(msgspec.Struct, frozen=True):
@@ -50,6 +56,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     stored: bool = True
     custom: bool = False
     deprecated: str = ""  # the warning of a version that is
+    view: Convert | None = None  # how what is stored is shown
+    unview: Convert | None = None  # the way back
+    hub: str = ""  # the version whose rules hold, where this is only another form of it
 
     @property
     def api_version(self) -> str:
@@ -341,17 +350,20 @@ def _policies() -> list[Kind]:
             admission, "v1", resource, kind, False, status=status, categories="api-extensions"
         )
 
+    autoscaler = kind_of(
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        True,
+        short="hpa",
+        categories="all",
+        status=True,
+    )
+    older = msgspec.structs.replace(autoscaler, version="v1", view=to_v1, unview=to_v2, hub="v2")
     return [
-        kind_of(
-            "autoscaling",
-            "v2",
-            "horizontalpodautoscalers",
-            "HorizontalPodAutoscaler",
-            True,
-            short="hpa",
-            categories="all",
-            status=True,
-        ),
+        autoscaler,
+        older,
         kind_of(
             "certificates.k8s.io",
             "v1",
@@ -371,6 +383,15 @@ def _policies() -> list[Kind]:
         policy("validatingadmissionpolicies", "ValidatingAdmissionPolicy", status=True),
         policy("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
         policy("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        kind_of(
+            "apiregistration.k8s.io",
+            "v1",
+            "apiservices",
+            "APIService",
+            False,
+            status=True,
+            categories="api-extensions",
+        ),
         kind_of(flow, "v1", "flowschemas", "FlowSchema", False, status=True),
         kind_of(
             flow,
@@ -416,28 +437,29 @@ def metrics() -> list[Kind]:
 
 
 # Upstream's order of groups in discovery (GroupPriorityMinimum of its APIServices).
-GROUP_ORDER = (
-    "",
-    "apps",
-    "events.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "autoscaling",
-    "batch",
-    "certificates.k8s.io",
-    "networking.k8s.io",
-    "policy",
-    "rbac.authorization.k8s.io",
-    "storage.k8s.io",
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "scheduling.k8s.io",
-    "coordination.k8s.io",
-    "node.k8s.io",
-    "discovery.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-    "resource.k8s.io",
-)
+GROUP_PRIORITIES = {
+    "": 18000,
+    "apiregistration.k8s.io": 18000,
+    "apps": 17800,
+    "events.k8s.io": 17750,
+    "authentication.k8s.io": 17700,
+    "authorization.k8s.io": 17600,
+    "autoscaling": 17500,
+    "batch": 17400,
+    "certificates.k8s.io": 17300,
+    "networking.k8s.io": 17200,
+    "policy": 17100,
+    "rbac.authorization.k8s.io": 17000,
+    "storage.k8s.io": 16800,
+    "admissionregistration.k8s.io": 16700,
+    "apiextensions.k8s.io": 16700,
+    "scheduling.k8s.io": 16600,
+    "coordination.k8s.io": 16500,
+    "node.k8s.io": 16300,
+    "discovery.k8s.io": 16200,
+    "flowcontrol.apiserver.k8s.io": 16100,
+    "resource.k8s.io": 16200,
+}
 
 
 def built_in() -> list[Kind]:
@@ -508,6 +530,6 @@ class Registry:
             versions = found.setdefault(kind.group, [])
             if kind.version not in versions:
                 versions.append(kind.version)
-        known = [group for group in GROUP_ORDER if group in found]
-        rest = sorted(group for group in found if group not in GROUP_ORDER)
+        known = [group for group in GROUP_PRIORITIES if group in found]
+        rest = sorted(group for group in found if group not in GROUP_PRIORITIES)
         return {group: found[group] for group in (*known, *rest)}

@@ -10,16 +10,21 @@ The parts are `bayplan.api.defaults`, `bayplan.apiserver.validation`, `.admissio
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ParamSpec
 
 from bayplan.api.defaults import apply_defaults
 from bayplan.apiserver import crd, escalation, validation
 from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes, Reader
+from bayplan.apiserver.aside import aside, beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.definitions import establish, is_definition
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
+from bayplan.apiserver.validation.errors import Cause
+
+P = ParamSpec("P")
 
 
 def default(kind: Kind, obj: Object) -> None:
@@ -88,7 +93,7 @@ def _refused(error: AdmissionError) -> ApiError:
     return ApiError(error.code, error.reason, str(error), details=error.details or None)
 
 
-def before_create(backend: Backend, request: Request, obj: Object) -> None:
+async def before_create(backend: Backend, request: Request, obj: Object) -> None:
     """Prepare and validate a new object that has been defaulted and admitted."""
     kind = request.kind
     escalation.check(backend.authorizer, request, obj, None)
@@ -103,17 +108,31 @@ def before_create(backend: Backend, request: Request, obj: Object) -> None:
         _name_requester(request, obj)
     if _unattended(backend, kind):
         request.warnings.append(f"nothing in this cluster acts on {kind.kind} objects")
-    causes = validation.validate_create(kind.group, kind.resource, obj)
-    if kind.custom:
-        causes = [*causes, *crd.validate_create(kind, obj)]
-    elif is_definition(kind):
-        causes = [*causes, *crd.definitions.validate_create(obj)]
+    causes = await _judged(request, _wrong_with_new, kind, obj)
     if causes:
         raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_create(kind.group, kind.resource, obj)
     validation.canonicalize(kind.group, kind.resource, obj)
     if is_definition(kind):
         establish(backend, obj)
+
+
+async def _judged(
+    request: Request, work: Callable[P, list[Cause]], *given: P.args, **named: P.kwargs
+) -> list[Cause]:
+    """Validate; users' rules run beside the loop, however small the object is."""
+    if getattr(request.kind, "rules", None) is not None or is_definition(request.kind):
+        return await beside(work, *given, **named)
+    return await aside(request, work, *given, **named)
+
+
+def _wrong_with_new(kind: Kind, obj: Object) -> list[Cause]:
+    causes = [*validation.validate_create(kind.group, kind.resource, obj)]
+    if kind.custom:
+        return [*causes, *crd.validate_create(kind, obj)]
+    if is_definition(kind):
+        return [*causes, *crd.definitions.validate_create(obj)]
+    return causes
 
 
 # Kinds that are stored so that manifests with them can be applied, and that is all: the server
@@ -187,25 +206,30 @@ def keep_system_metadata(obj: Object, old: Object) -> None:
 async def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
     """Default, admit, prepare and validate a changed object."""
     kind, subresource = request.kind, request.subresource
-    default(kind, obj)
+    await aside(request, default, kind, obj)
     attrs = attributes(request, UPDATE, obj, old, request.name)
     await admit(backend, request, attrs)
     keep_system_metadata(obj, old)
     escalation.check(backend.authorizer, request, obj, old)
-    _prepare_for_update(kind, obj, old, subresource, backend.now())
-    causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
-    if kind.custom:
-        causes = [*causes, *crd.validate_update(kind, obj, old, subresource)]
-    elif is_definition(kind):
-        causes = [*causes, *crd.definitions.validate_update(obj, old, subresource)]
+    await aside(request, _prepare_for_update, kind, obj, old, subresource, backend.now())
+    causes = await _judged(request, _wrong_with_change, kind, obj, old, subresource)
     if causes:
         raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_update(kind.group, kind.resource, obj, old)
-    validation.canonicalize(kind.group, kind.resource, obj)
+    await aside(request, validation.canonicalize, kind.group, kind.resource, obj)
     if is_definition(kind) and not subresource:
         establish(backend, obj)
     await admit_valid(backend, request, attrs)
     settle(backend, attrs)
+
+
+def _wrong_with_change(kind: Kind, obj: Object, old: Object, subresource: str) -> list[Cause]:
+    causes = [*validation.validate_update(kind.group, kind.resource, obj, old, subresource)]
+    if kind.custom:
+        return [*causes, *crd.validate_update(kind, obj, old, subresource)]
+    if is_definition(kind):
+        return [*causes, *crd.definitions.validate_update(obj, old, subresource)]
+    return causes
 
 
 def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str, now: str) -> None:

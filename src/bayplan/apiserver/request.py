@@ -91,6 +91,7 @@ class Request:
         "parsed",
         "pretty",
         "query",
+        "stored",
         "subresource",
         "user",
         "user_agent",
@@ -119,6 +120,7 @@ class Request:
         self.name = name
         self.subresource = subresource
         self.query = query
+        self.stored = 0  # bytes of the object that it changes
         self.body = body
         self.parsed: object = None  # what a body holds that was read beside the event loop
         self.content_type = content_type

@@ -133,6 +133,8 @@ class ApiServer:
         """What other parts of the process show below a path."""
         self.questions: dict[str, Ask] = {}
         """What other parts of the process answer below a path, with a query."""
+        self.advertised: tuple[str, int] | None = None
+        """The address and port that the endpoints of the `kubernetes` service tell, if any."""
         self.complete = False
         """Whether all that a cluster starts with is written, also what nobody here asks for."""
         self._max_body = max_body
@@ -152,6 +154,9 @@ class ApiServer:
             await bootstrap_rbac.write_roles(self.backend)
         if self.complete:
             await bootstrap.write_system_objects(self.backend, bootstrap.service_range())
+            self.backend.registers_services = True
+        if self.advertised is not None:
+            await bootstrap.write_endpoints(self.backend, *self.advertised)
         await self._dispatcher.start()
 
     def end_watches(self) -> None:

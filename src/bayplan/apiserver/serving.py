@@ -31,7 +31,8 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.streams import MAX_MESSAGE
 from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
-from bayplan.errors import CannotListen, ConfigError
+from bayplan.errors import ConfigError
+from bayplan.listening import listen
 from bayplan.origin import is_loopback
 from bayplan.store import Store
 from bayplan.store.sqlite_file import FILE_NAME
@@ -134,23 +135,9 @@ def _tls_files(settings: Settings) -> tls.TlsFiles | None:
     return tls.generate(folder / "tls", [settings.host])
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as error:
-        listener.close()
-        raise CannotListen(f"{settings.host}:{settings.port}", "--bind", error) from error
-    listener.listen(1024)
-    listener.setblocking(False)
-    return listener
-
-
 def _url(settings: Settings, listener: socket.socket, secure: bool) -> str:
     port = listener.getsockname()[1]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    host = LOOPBACK.get(settings.host, settings.host)
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{shown}:{port}"
 
@@ -191,6 +178,9 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
     return server
 
 
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # of a server that listens everywhere
+
+
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """Run a server while the block runs; it accepts connections when the block begins."""
@@ -202,11 +192,13 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     async with AsyncExitStack() as stack:
         if files is not None and settings.data is None and settings.tls_certificate is None:
             stack.callback(shutil.rmtree, files.key.parent.parent, ignore_errors=True)
-        listener = stack.enter_context(_listen(settings))
+        listener = stack.enter_context(listen(settings.host, settings.port, "--bind"))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         server = build_server(settings, store, _admin_token(settings))
         server.complete = True
+        host, port = listener.getsockname()[:2]
+        server.advertised = (LOOPBACK.get(host, host), port)
         stack.push_async_callback(server.close)
         await server.start()
         if settings.event_ttl > 0:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "yaml")
 
 
-def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def source_options(
+    command: Callable[..., Any],
+    config_help: str = "The scheduler's configuration; the defaults if not given.",
+    version_help: str = "Decide as this version; the cluster's own if not given.",
+) -> Callable[..., Any]:
     """Add `--from`, kubectl's own flags and `--config` to a command."""
     options = (
         click.option("--from", "sources", multiple=True, metavar="FILE", type=click.Path(),
@@ -22,11 +26,13 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--context", default="", help="As kubectl's."),
         click.option("-n", "--namespace", default="", help="Where names are looked for."),
         click.option("--config", default="", metavar="FILE", type=click.Path(),
-                     help="The scheduler's configuration; the defaults if not given."),
+                     help=config_help),
         click.option("--plugins", multiple=True, metavar="MODULE|FILE.py",
                      help="Plugins from outside that the configuration names."),
+        click.option("--feature-gates", default="", metavar="KEY=BOOL,...",
+                     help="As kube-scheduler's, such as GenericWorkload=true for pod groups."),
         click.option("--emulated-version", default="", metavar="1.36|1.37",
-                     help="Decide as this version; the cluster's own if not given."),
+                     help=version_help),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -41,6 +47,7 @@ def load_cluster(
     config: str,
     plugins: tuple[str, ...],
     emulated_version: str = "",
+    feature_gates: str = "",
 ) -> Cluster:
     """The cluster that the options mean."""
     import msgspec
@@ -48,7 +55,8 @@ def load_cluster(
     from bayplan.inspect import Cluster
     from bayplan.inspect.settings import version_for
 
-    settings_of(config, plugins, emulated_version)  # what is wrong with it is told before reading
+    if emulated_version or not feature_gates:  # gates hang on the version, which is to be read
+        settings_of(config, plugins, emulated_version, feature_gates)  # tells what is wrong first
     if sources:
         found = Cluster.from_files(*sources)
     else:
@@ -57,10 +65,13 @@ def load_cluster(
     if namespace:
         origin = msgspec.structs.replace(origin, namespace=namespace)
     version = emulated_version or version_for(origin.version)
-    return Cluster(found.objects, origin=origin, settings=settings_of(config, plugins, version))
+    settings = settings_of(config, plugins, version, feature_gates)
+    return Cluster(found.objects, origin=origin, settings=settings)
 
 
-def settings_of(config: str, plugins: tuple[str, ...], emulated_version: str = "") -> Settings:
+def settings_of(
+    config: str, plugins: tuple[str, ...], emulated_version: str = "", feature_gates: str = ""
+) -> Settings:
     """A configuration file with its outside plugins."""
     import msgspec
 
@@ -68,7 +79,9 @@ def settings_of(config: str, plugins: tuple[str, ...], emulated_version: str = "
     from bayplan.scheduler.extensions import load_registry
 
     registry = load_registry(plugins) if plugins else None
-    found = load_settings(config, emulated_version=emulated_version, registry=registry)
+    found = load_settings(
+        config, feature_gates=feature_gates, emulated_version=emulated_version, registry=registry
+    )
     if not plugins:
         return found
     return msgspec.structs.replace(found, source=f"{found.source} with {', '.join(plugins)}")

@@ -12,17 +12,27 @@ DIRECTORY = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @click.argument("data", type=DIRECTORY)
 @click.argument("target", type=DIRECTORY)
-def command(data: Path, target: Path) -> None:
-    """Copy the store in DATA into the new directory TARGET, with its tokens and keys.
+@click.option("--salvage", is_flag=True, help="DATA is damaged: copy what can still be read.")
+def command(data: Path, target: Path, salvage: bool) -> None:
+    """Copy the store in DATA into the new directory TARGET, with its tokens, keys and certificates.
 
     To restore, start a server with --data TARGET.
     """
     from bayplan import private
     from bayplan.apiserver.serving import KEY_NAME, TOKEN_NAME
-    from bayplan.store.sqlite_backup import backup
 
-    count = backup(data, target)
-    for name in (TOKEN_NAME, KEY_NAME):
+    if salvage:
+        from bayplan.store.sqlite_salvage import salvage as save
+
+        count, lost = save(data, target)
+        click.echo(f"{lost} objects could not be read", err=True)
+    else:
+        from bayplan.store.sqlite_backup import backup
+
+        count = backup(data, target)
+    certificates = [path.relative_to(data) for path in sorted((data / "tls").glob("*"))]
+    for name in (Path(TOKEN_NAME), Path(KEY_NAME), *certificates):
         if (data / name).is_file():
+            private.make_directory((target / name).parent)
             private.write(target / name, (data / name).read_bytes())
     click.echo(f"{count} objects copied; start with: bayplan apiserver --data {target}")

@@ -2,8 +2,8 @@
 
 Every node is scored with all default plugins. Pods are made before the clock starts; CPU time is
 what counts, as these machines are shared. Beside each figure stands a bare numpy pass over columns
-of the same size, with nothing kept and no framework around it, measured in the same run: machines
-differ, the ratio does not.
+of the same size, with nothing kept and no framework around it (`bench_bare.py`), which takes turns
+with the engine: machines differ and are busy, the ratio does not and is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from bayplan.cli.bench_workloads import (
     FEW,
     TOPOLOGY,
     WORKLOADS,
-    ZONES,
     container,
     node,
     prepare,
@@ -30,11 +29,12 @@ from bayplan.cli.bench_workloads import (
 
 if TYPE_CHECKING:
     from bayplan.api import Pod
+    from bayplan.cli.bench_bare import BarePass
     from bayplan.engine.engine import Engine
 
-GI = 1 << 30
-MI = 1 << 20
 NOW = 1.8e9
+TURN = 100
+"""So many pods are decided about before the bare pass has its turn."""
 STEP_PODS, STEP_SECONDS = 64, 0.01
 """What the live scheduler allows one step of its loop."""
 
@@ -106,45 +106,91 @@ def _place(engine: Engine, nodes: int, placed: int, kinds: int) -> None:
 
 
 def run(
-    nodes: int, pods: int, placed: int, workload: str, records: bool = True, kinds: int = 1
+    nodes: int,
+    pods: int,
+    placed: int,
+    workload: str,
+    records: bool = True,
+    kinds: int = 1,
+    compare: bool = False,
 ) -> dict[str, Any]:
-    """Measure one workload and the bare pass beside it."""
-    engine = make_engine(nodes, placed, workload, records, kinds)
+    """Measure one workload and the bare pass beside it; to compare, also without records.
+
+    All take turns, some pods at a time, so that whatever else the machine does hits all alike.
+    """
+    from bayplan.cli.bench_bare import BarePass
+
+    kept = [records, False] if compare else [records]
+    sides = [Side(nodes, pods, placed, workload, kind, kinds) for kind in kept]
+    bare = BarePass(nodes, workload in TOPOLOGY)
     wanted = make_pods(workload, pods + 1)
-    place, before = engine.place, _before(engine, nodes, pods, workload)
     gc.collect()
     gc.freeze()  # as the live scheduler does after its first sync
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, 50, 100)
-    place(wanted.pop(), NOW)  # asks every plugin first; a scheduler's life has one such moment
-    started, wall = time.process_time(), time.perf_counter()
-    fitted = 0
-    if workload == "gang":
-        fitted = sum(decision.placed for decision in engine.place_all(wanted, 0.0).decisions)
-    else:
-        for pod in wanted:
-            before()
-            fitted += place(pod, NOW).placed
-    seconds, wall = time.process_time() - started, time.perf_counter() - wall
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    bare = bare_pass(nodes, min(pods, max(50, 5_000_000 // nodes)), workload in TOPOLOGY)
+    first = wanted.pop()
+    for side in sides:
+        side.place([first])  # asks every plugin first; a scheduler's life has one such moment
+        side.seconds, side.fitted = 0.0, 0
+    wall = time.perf_counter()
+    turn = pods if workload == "gang" else TURN
+    most = max(50, 5_000_000 // nodes)
+    for start in range(0, pods, turn):
+        for side in sides:
+            side.place(wanted[start : start + turn])
+        bare.run(min(turn, max(0, most - bare.pods)))
+    wall = time.perf_counter() - wall
     gc.unfreeze()
     gc.set_threshold(*thresholds)
-    speed = pods / seconds if seconds else float("inf")
-    return {
-        "workload": workload,
-        "nodes": nodes,
-        "pods": pods,
-        "placed_before": placed,
-        "scheduled": fitted,
+    measured = {"workload": workload, "nodes": nodes, "pods": pods, "placed_before": placed}
+    return {**measured, "wall_s": round(wall, 3), **_figures(sides, bare, pods, records)}
+
+
+def _figures(sides: list[Side], bare: BarePass, pods: int, records: bool) -> dict[str, Any]:
+    """What was measured, of the first side; the second has no records."""
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    main = sides[0]
+    speed = pods / main.seconds if main.seconds else float("inf")
+    result = {
+        "scheduled": main.fitted,
         "pods_per_s": round(speed, 1),
-        "us_per_pod": round(1e6 * seconds / pods, 1),
-        "wall_s": round(wall, 3),
+        "us_per_pod": round(1e6 * main.seconds / pods, 1),
         "rss_mb": round(rss, 1),
-        "bare_pods_per_s": round(bare, 1),
-        "ratio_to_bare": round(speed / bare, 2),
+        "bare_pods_per_s": round(bare.speed, 1),
+        "ratio_to_bare": round(speed / bare.speed, 2),
         "records": records,
     }
+    if len(sides) > 1:
+        more = main.seconds / sides[1].seconds - 1 if sides[1].seconds else 0.0
+        result["records_cost_percent"] = round(100 * more, 1)
+    return result
+
+
+class Side:
+    """One engine that is measured."""
+
+    def __init__(
+        self, nodes: int, pods: int, placed: int, workload: str, records: bool, kinds: int
+    ) -> None:
+        self._engine = make_engine(nodes, placed, workload, records, kinds)
+        self._before = _before(self._engine, nodes, pods + 1, workload)
+        self._together = workload == "gang"
+        self.seconds = 0.0
+        """CPU time so far."""
+        self.fitted = 0
+
+    def place(self, pods: list[Pod]) -> None:
+        """Decide about some pods."""
+        place, before = self._engine.place, self._before
+        started = time.process_time()
+        if self._together and len(pods) > 1:
+            decisions = self._engine.place_all(pods, 0.0).decisions
+            self.fitted += sum(decision.placed for decision in decisions)
+        else:
+            for pod in pods:
+                before()
+                self.fitted += place(pod, NOW).placed
+        self.seconds += time.process_time() - started
 
 
 def run_loop(nodes: int, pods: int, workload: str) -> dict[str, Any]:
@@ -196,46 +242,12 @@ def _before(engine: Engine, nodes: int, pods: int, workload: str) -> Callable[[]
     return lambda: engine.cache.put(next(coming))
 
 
-def bare_pass(nodes: int, pods: int, topology: bool) -> float:
-    """Pods a second of a plain numpy loop: filter, score, choose, add up, with nothing kept."""
-    import numpy as np
-
-    cpu, memory = np.full(nodes, 4000), np.full(nodes, 32 * GI)
-    used_cpu, used_memory = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
-    count, allowed = np.zeros(nodes, np.int64), np.full(nodes, 110)
-    zone = np.arange(nodes) % ZONES
-    matching = np.zeros(nodes, np.int64)
-    started = time.process_time()
-    for _ in range(pods):
-        fits = (count < allowed) & (100 <= cpu - used_cpu) & (500 * MI <= memory - used_memory)
-        free = (cpu - used_cpu - 100) * 100 // cpu + (
-            memory - used_memory - 500 * MI
-        ) * 100 // memory
-        before = np.abs(used_cpu / cpu - used_memory / memory) / 2
-        after = np.abs((used_cpu + 100) / cpu - (used_memory + 500 * MI) / memory) / 2
-        balance = ((1 - after) * 100).astype(np.int64) - ((1 - before) * 100).astype(np.int64)
-        total = free // 2 + 50 + (50 + balance) // 2
-        if topology:
-            domains = np.bincount(zone, weights=matching, minlength=ZONES)
-            fits &= (domains - domains.min() < 5)[zone]
-            spread = (domains * 2.5)[zone]
-            top = spread.max()
-            if top > 0:
-                total = total + (100 * (top - spread) / top).astype(np.int64)
-        row = int(np.where(fits, total, -1).argmax())
-        used_cpu[row] += 100
-        used_memory[row] += 500 * MI
-        count[row] += 1
-        matching[row] += 1
-    seconds = time.process_time() - started
-    return pods / seconds if seconds else float("inf")
-
-
 def suite() -> Iterator[dict[str, Any]]:
-    """Every workload at 5,000 nodes, then more pods placed, more nodes, and records off."""
+    """Every workload at 5,000 nodes, then what records cost, more pods placed, more nodes."""
     for workload in WORKLOADS:
         yield run(5000, 200 if workload in FEW else 3000, 0, workload)
-    yield run(5000, 10000, 0, "basic", records=False)
+    for workload in ("basic", "mixed", "owned"):
+        yield run(5000, 5000, 0, workload, compare=True)
     yield run(5000, 10000, 100_000, "basic")
     yield run(5000, 3000, 100_000, "soft-spread")
     yield run(50_000, 2000, 0, "basic")
@@ -245,11 +257,13 @@ def suite() -> Iterator[dict[str, Any]]:
 
 def line(result: dict[str, Any]) -> str:
     """One result as a line of text."""
+    more = result.get("records_cost_percent")
+    cost = "" if more is None else f", of which records cost {more} %"
     return (
         f"{result['workload']:<19} {result['nodes']:>6} nodes {result['placed_before']:>7} placed "
         f"{result['pods_per_s']:>9,.0f} pods/s {result['us_per_pod']:>8,.1f} us/pod "
         f"{result['ratio_to_bare']:>6.2f} x bare numpy ({result['bare_pods_per_s']:,.0f}/s) "
-        f"{result['rss_mb']:>7,.0f} MB"
+        f"{result['rss_mb']:>7,.0f} MB{cost}"
     )
 
 
@@ -266,6 +280,7 @@ def line(result: dict[str, Any]) -> str:
     help="What kind of pods; all runs every one and the larger sizes.",
 )
 @click.option("--records/--no-records", default=True, help="Leave a decision record per attempt.")
+@click.option("--records-cost", is_flag=True, help="Measure beside it what records cost.")
 @click.option("--loop", is_flag=True, help="Measure how long steps of the live loop take instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -275,6 +290,7 @@ def command(
     kinds: int,
     workload: str,
     records: bool,
+    records_cost: bool,
     loop: bool,
     as_json: bool,
 ) -> None:
@@ -290,5 +306,5 @@ def command(
         for result in suite():
             click.echo(json.dumps(result) if as_json else line(result))
         return
-    result = run(nodes, pods, placed, workload, records, kinds)
+    result = run(nodes, pods, placed, workload, records, kinds, compare=records_cost)
     click.echo(json.dumps(result) if as_json else line(result))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bayplan.cli.progress import Progress
 from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance import fuzz, run
 from bayplan.conformance.oracle import Oracle
@@ -16,7 +17,6 @@ from bayplan.conformance.sequence import Sequence
 from bayplan.errors import BayplanError
 from bayplan.testing.cases import FAMILIES, run_case
 
-REPORT_EVERY = 5.0
 MOST_SHRUNK = 20
 """Differences that are shrunk and written; more are only counted."""
 
@@ -37,28 +37,6 @@ def _limited(cases: Iterator[fuzz.Body], seconds: float) -> Iterator[fuzz.Body]:
         if seconds and time.monotonic() > end:
             return
         yield case
-
-
-class _Progress:
-    """Says now and then how far a run is."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._began = self._said = time.monotonic()
-        self.count = 0
-
-    def step(self, differing: int) -> None:
-        self.count += 1
-        now = time.monotonic()
-        if now - self._said >= REPORT_EVERY:
-            self._said = now
-            click.echo(
-                f"{self.count}/{self._total} cases, {self.rate:.0f}/s, {differing} differ", err=True
-            )
-
-    @property
-    def rate(self) -> float:
-        return self.count / max(time.monotonic() - self._began, 1e-9)
 
 
 @click.command()
@@ -105,7 +83,7 @@ def command(
         if runs:
             sys.exit(_run_all(oracle, gates, version, seed, runs, out))
         fuzzer = fuzz.Fuzzer(oracle, gates)
-        progress = _Progress(count)
+        progress = Progress(count)
         for case in _limited(fuzz.cases(families, seed, count), seconds):
             found = fuzzer.check(case)
             if found is not None:
@@ -124,7 +102,7 @@ def _run_sequences(
     out: Path,
 ) -> int:
     """Run sequences to their end or first difference; the exit code."""
-    progress, differing = _Progress(size[0] * size[1]), 0
+    progress, differing = Progress(size[0] * size[1]), 0
     for number in range(size[0]):
         kept = Sequence(oracle, gates, f"{seed}-{number}")
         for _ in range(size[1]):
@@ -148,7 +126,7 @@ def _run_all(
     """Let both schedulers run over clusters with pod groups; the exit code."""
     if not gates.since("1.37"):
         raise BayplanError("--runs: 1.36 tries the pods of a group in random order; use 1.37")
-    progress, differing = _Progress(runs), 0
+    progress, differing = Progress(runs), 0
     for number in range(runs):
         found = run.check(oracle, gates, run_case(f"{seed}-{number}"))
         if found is not None:
@@ -173,7 +151,7 @@ def _show(fuzzer: fuzz.Fuzzer, found: fuzz.Difference, out: Path) -> None:
     _tell(fuzzer.shrunk(found), out)
 
 
-def _verdict(tally: fuzz.Tally, progress: _Progress, version: str, seed: int) -> None:
+def _verdict(tally: fuzz.Tally, progress: Progress, version: str, seed: int) -> None:
     for family in sorted(tally.compared):
         differing = tally.differing[family]
         click.echo(f"{family:<16} {tally.compared[family] - differing:>6}/{tally.compared[family]}")

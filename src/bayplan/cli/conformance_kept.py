@@ -9,6 +9,7 @@ import time
 import click
 import structlog
 
+from bayplan.cli.progress import Progress
 from bayplan.cluster.limits import Limits
 from bayplan.conformance.kept import FEW, Run
 
@@ -27,13 +28,14 @@ def command(decisions: int, steps: int, seed: int, roomy: bool) -> None:
     # That a plugin raised is no news here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     asked = differing = number = 0
-    begun = time.process_time()
+    progress, begun = Progress(decisions, "decisions"), time.process_time()
     while asked < decisions:
         run = Run(f"{seed}-{number}", Limits() if roomy else FEW)
         number += 1
         for _ in range(min(steps, decisions - asked)):
             asked += 1
             told = run.step()
+            progress.step(differing)
             if told:
                 differing += 1
                 click.echo(f"seed {run.seed}, decision {run.decisions}: {told[:2000]}")

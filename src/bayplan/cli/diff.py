@@ -59,7 +59,12 @@ def _cluster(source: dict[str, Any], to: To) -> Diff:
 
     cluster = load_cluster(**source)
     version = to.version or cluster.settings.gates.version
-    other = settings_of(to.config or source["config"], to.plugins or source["plugins"], version)
+    other = settings_of(
+        to.config or source["config"],
+        to.plugins or source["plugins"],
+        version,
+        source["feature_gates"],
+    )
     return diff(cluster, cluster.settings, other)
 
 
@@ -78,9 +83,12 @@ def _runs(scenario: str, source: dict[str, Any], to: To) -> Diff:
     script = find(scenario)
     own = script.settings
     first = settings_of(
-        source["config"], source["plugins"], source["emulated_version"] or own.gates.version
+        source["config"],
+        source["plugins"],
+        source["emulated_version"] or own.gates.version,
+        source["feature_gates"],
     )
-    if not source["config"] and not source["emulated_version"]:
+    if not any(source[name] for name in ("config", "emulated_version", "feature_gates")):
         chosen = own.config or default_config(own.gates)
         first = msgspec.structs.replace(
             first, config=chosen, gates=own.gates, source=f"the scenario {script.name}"
@@ -88,7 +96,9 @@ def _runs(scenario: str, source: dict[str, Any], to: To) -> Diff:
     if own.registry is not None and not source["plugins"]:
         first = msgspec.structs.replace(first, registry=own.registry)
     version = to.version or first.gates.version
-    second = settings_of(to.config or source["config"], to.plugins, version)
+    second = settings_of(
+        to.config or source["config"], to.plugins, version, source["feature_gates"]
+    )
     if not to.config and not source["config"]:
         second = msgspec.structs.replace(second, config=first.config, source=first.source)
     if not to.plugins:

@@ -1,11 +1,14 @@
 """`bayplan global`: place stacks over regions and zones."""
 
 import os
+from collections.abc import Callable, Iterable
+from functools import wraps
 from importlib.resources import files as packaged
 from pathlib import Path
 
 import click
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
@@ -149,43 +152,127 @@ async def _serve(options: "Options", kubeconfig: str, master: str) -> None:  # t
         await stop.wait()
 
 
+def asks(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that asks a running scheduler; it gets `server` and `token`."""
+
+    @click.option("--server", default="", help="URL of the scheduler; from CONFIG_BASE if unset.")
+    @click.option("--config-base", type=DIRECTORY, help="The files; CONFIG_BASE if unset.")
+    @click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                  help="The bearer token of the HTTP API.")  # fmt: skip
+    @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+    @wraps(function)
+    def asking(
+        server: str, config_base: Path | None, token_file: Path | None, **rest: object
+    ) -> None:
+        from bayplan.global_scheduler import files
+
+        if not server:
+            server = f"http://127.0.0.1:{files.must_load(_base(config_base)).conf.port}"
+        token = token_file.read_text(encoding="utf-8").strip() if token_file else ""
+        function(server=server, token=token, **rest)
+
+    return asking
+
+
+def _show(found: object, lines: Iterable[str], output: str) -> None:
+    import json
+
+    import msgspec
+
+    shown = json.dumps(msgspec.to_builtins(found), indent=2) if output == "json" else None
+    click.echo(shown or "\n".join(lines))
+
+
 @command.command()
-@click.argument("what")
-@click.option("--server", default="", help="URL of the scheduler; from CONFIG_BASE if unset.")
-@click.option("--config-base", type=DIRECTORY, help="Directory of the files; CONFIG_BASE if unset.")
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="The bearer token of the HTTP API.")  # fmt: skip
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@asks
+def stranded(server: str, token: str, output: str) -> None:
+    """Tell what is free on listed hosts and fits no flavor, and what fragmentation costs."""
+    from bayplan.global_scheduler.ask import ask_stranded
+    from bayplan.global_scheduler.stranded import lines
+
+    found = ask_stranded(server, token)
+    _show(found, lines(found), output)
+
+
+@command.command()
+@click.option("--lose", multiple=True, metavar="SITE",
+              help="Lose a site, region=REGION or zone=REGION/ZONE; repeatable.")  # fmt: skip
+@click.option("--add", multiple=True, type=FILE, help="Sites and what they have: JSON with the "
+              "keys of the inventory files; repeatable.")  # fmt: skip
+@click.option("--place", multiple=True, type=FILE, help="A request to try then; repeatable.")
+@asks
 @click.pass_context
-def why(
+def whatif(
     ctx: click.Context,
-    what: str,
+    lose: tuple[str, ...],
+    add: tuple[Path, ...],
+    place: tuple[Path, ...],
     server: str,
-    config_base: Path | None,
-    token_file: Path | None,
+    token: str,
     output: str,
 ) -> None:
+    """Tell what would become of all allocations if sites were lost or added.
+
+    What loses its site is placed anew by priority, then age, then the requests are tried. Nothing
+    is changed. Exits with 1 when something has no place.
+    """
+    from bayplan.global_scheduler.ask import ask_what_if
+    from bayplan.global_scheduler.whatif import lines
+
+    found = ask_what_if(server, lose, add, place, token)
+    _show(found, lines(found), output)
+    ctx.exit(0 if found.ok else 1)
+
+
+@command.command()
+@click.argument("site")
+@click.option("--undo", is_flag=True, help="Take up the site again.")
+@asks
+@click.pass_context
+def drain(ctx: click.Context, site: str, undo: bool, server: str, token: str, output: str) -> None:
+    """Take nothing more on SITE and move what is there, by priority, then age.
+
+    Exits with 1 when something found no other place; ask again when there is room.
+    """
+    from bayplan.global_scheduler.ask import ask_drain
+    from bayplan.global_scheduler.draining import lines
+
+    found = ask_drain(server, site, token, undo=undo)
+    if found is None:
+        click.echo(f"{site} is open again")
+        return
+    _show(found, lines(found), output)
+    ctx.exit(0 if found.empty else 1)
+
+
+@command.command()
+@click.option("--moves", type=click.IntRange(1, 100), default=20, show_default=True)
+@click.option("--apply", is_flag=True, help="Carry the moves out.")
+@asks
+def rebalance(moves: int, apply: bool, server: str, token: str, output: str) -> None:
+    """Plan moves from the fullest sites to emptier ones; nothing is changed without --apply."""
+    from bayplan.global_scheduler.ask import ask_rebalance
+    from bayplan.global_scheduler.rebalance import lines
+
+    found = ask_rebalance(server, moves, token, apply=apply)
+    _show(found, lines(found), output)
+
+
+@command.command()
+@click.argument("what")
+@asks
+@click.pass_context
+def why(ctx: click.Context, what: str, server: str, token: str, output: str) -> None:
     """Tell why WHAT fits or does not: the id of an allocation, or a file with a request.
 
     Shows how many sites each filter left, how many replicas fit together, and the nearest site
     with what it misses. Nothing is reserved. Exits with 1 when not all replicas fit.
     """
-    import json
-
-    import msgspec
-
-    from bayplan.global_scheduler import files
     from bayplan.global_scheduler.ask import ask_why
     from bayplan.global_scheduler.why import lines
 
-    if not server:
-        server = f"http://127.0.0.1:{files.must_load(_base(config_base)).conf.port}"
-    token = token_file.read_text(encoding="utf-8").strip() if token_file else ""
     found = ask_why(server, what, token)
-    if output == "json":
-        click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
-    else:
-        click.echo("\n".join(lines(found)))
+    _show(found, lines(found), output)
     ctx.exit(0 if found.fits >= found.replicas else 1)
 
 

@@ -21,16 +21,20 @@ def command() -> None:
 
 @command.command()
 @source_options
-@click.option("--bind-address", default="127.0.0.1", show_default=True)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
+@click.option("--bind", "address", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
+              help="Where to listen; port 0 takes a free one.")  # fmt: skip
 @click.option("--token", default="", envvar="BAYPLAN_TOKEN", help="Made up and printed if unset.")
-def serve(bind_address: str, port: int, token: str, **source: Any) -> None:
+def serve(address: str, token: str, **source: Any) -> None:
     """Answer `/inspect/v1/why?pod=ns/name`, `/pending`, `/cluster`, `/openapi.json`."""
-    asyncio.run(_serve(bind_address, port, token, source))
+    from bayplan.cli.up import bind_address
+
+    host, port = bind_address(address)
+    asyncio.run(_serve(host, port, token, source))
 
 
 async def _serve(host: str, port: int, token: str, source: dict[str, Any]) -> None:
-    from bayplan.inspect.http import PREFIX, Questions
+    from bayplan.inspect.http import Questions
+    from bayplan.inspect.paths import PREFIX
     from bayplan.inspect.serving import InspectServer
 
     async def load() -> Cluster:

@@ -15,7 +15,7 @@ from bayplan.client import ApiError, Connection, TransportError, connect, load_k
 from bayplan.engine.loop.explain import Explanation
 from bayplan.errors import BayplanError
 from bayplan.inspect.sources.live import run_beside
-from bayplan.scheduler.serving import EXPLAIN
+from bayplan.scheduler.inspecting import EXPLAIN
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

@@ -78,7 +78,7 @@ def run(
                 result = script.run(
                     seed=seed,
                     config=given,
-                    faithful=faithful or output == "html",  # the page shows whole objects
+                    faithful=faithful,
                     real_time=real_time,
                     limit=most,
                     echo=_say if real_time else _progress,

@@ -25,7 +25,6 @@ def command(arguments: tuple[str, ...]) -> None:
     if values.help:
         click.echo(usage())
         return
-    _import_structlog()
     from bayplan.observe import logs
     from bayplan.scheduler.options import load_options
 
@@ -39,20 +38,6 @@ def command(arguments: tuple[str, ...]) -> None:
     from bayplan.scheduler.process import run
 
     sys.exit(run(options))
-
-
-def _import_structlog() -> None:
-    """Import structlog without rich, which it would load for coloured tracebacks only.
-
-    That is a tenth of what a scheduler does before it talks to the API server.
-    """
-    if "structlog" in sys.modules or "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # makes `import rich` fail
-    try:
-        import structlog  # noqa: F401
-    finally:
-        del sys.modules["rich"]
 
 
 def _write_config(target: str, config: object) -> None:

@@ -41,6 +41,7 @@ def save(file: Path, scrub: bool, **source: Any) -> None:
 def show_(file: Path) -> None:
     """Tell what is in a snapshot."""
     from bayplan.inspect import Cluster
+    from bayplan.inspect.kinds import STRUCTS
     from bayplan.inspect.sources.snapshot import header_of
 
     cluster = Cluster.from_files(file)
@@ -49,8 +50,10 @@ def show_(file: Path) -> None:
     click.echo(f"taken    {taken}")
     click.echo(f"version  {header.version or 'unknown'}")
     click.echo(f"pending  {sum(1 for _ in cluster.pending()):,} pods")
-    for name, count in sorted(header.counts.items()):
-        click.echo(f"{count:8,}  {name}")
+    # some kinds are kept as two structs: what scheduling reads, and what questions need
+    counts = {STRUCTS[name].KIND: count for name, count in header.counts.items()}
+    for kind, count in sorted(counts.items()):
+        click.echo(f"{count:8,}  {kind}")
     for item in header.unread:
         click.echo(f"not in it: {item.what}: {item.why}")
 

@@ -22,35 +22,42 @@ def command() -> None:
 
 
 @command.command("import")
-@click.argument("kind", type=click.Choice(("openb",)))
+@click.argument("kind", type=click.Choice(("openb", "alibaba2025", "gavel")))
 @click.argument("source", type=FILE)
 @click.argument("target", type=FILE)
-def import_(kind: str, source: Path, target: Path) -> None:
-    """Turn a public trace that you have downloaded into Bayplan's format."""
-    from bayplan.sim.traces.format import TracePod, write_trace
-    from bayplan.sim.traces.openb import read_pods
+@click.option("--throughputs", type=FILE, help="Gavel's simulation_throughputs.json.")
+@click.option("--accelerator", default="v100", show_default=True, help="On which Gavel's jobs run.")
+def import_(
+    kind: str, source: Path, target: Path, throughputs: Path | None, accelerator: str
+) -> None:
+    """Turn a public trace that you have downloaded into Bayplan's format.
 
-    pods = sorted(read_pods(source), key=lambda pod: pod.created)
-    begin = pods[0].created if pods else 0.0
-    number = write_trace(
-        target,
-        (
-            TracePod(
-                pod.created - begin,
-                max(pod.deleted - pod.created, 0.0) if pod.deleted else None,
-                f"{pod.cpu_milli}m",
-                f"{pod.memory_mib}Mi",
-                pod.labels(),
-            )
-            for pod in pods
-        ),
-    )
-    click.echo(f"wrote {target}: {number} pods")
+    \b
+    openb        openb_pod_list_*.csv of hkust-adsl/kubernetes-scheduler-simulator
+    alibaba2025  disaggregated_DLRM_trace.csv of alibaba/clusterdata
+    gavel        a .trace file of stanford-futuredata/gavel, with its --throughputs
+    """
+    from bayplan.sim.traces.alibaba2025 import read_instances
+    from bayplan.sim.traces.format import write_trace
+    from bayplan.sim.traces.gavel import read_jobs, read_speeds
+    from bayplan.sim.traces.openb import trace_of
+
+    if kind == "openb":
+        pods = trace_of(source)
+    elif kind == "alibaba2025":
+        pods = read_instances(source)
+    elif throughputs is None:
+        raise BayplanError("Gavel's jobs say steps, not seconds; give --throughputs")
+    else:
+        pods = read_jobs(source, read_speeds(throughputs, accelerator))
+    click.echo(f"wrote {target}: {write_trace(target, pods)} pods")
 
 
 @command.command("generate")
 @click.argument("target", type=FILE)
-@click.option("--like", type=click.Choice(("gpu", "web")), default="web", show_default=True)
+@click.option(
+    "--like", type=click.Choice(("dlrm", "gpu", "msr", "web")), default="web", show_default=True
+)
 @click.option("--pods", type=click.IntRange(1), default=1000, show_default=True)
 @click.option("--rate", type=float, default=1.0, show_default=True, help="Pods a second.")
 @click.option("--seed", type=int, default=0)
@@ -70,6 +77,7 @@ def generate_(target: Path, like: str, pods: int, rate: float, seed: int) -> Non
 @click.option("--nodes", type=click.IntRange(1), required=True, help="How many.")
 @click.option("--cpu", default="32", show_default=True, help="Of each node.")
 @click.option("--memory", default="128Gi", show_default=True, help="Of each node.")
+@click.option("--gpus", type=click.IntRange(0), default=0, help="nvidia.com/gpu of each node.")
 @click.option("--config", type=FILE, help="A KubeSchedulerConfiguration.")
 @click.option("--plugins", multiple=True, help="A file or module with plugins.")
 @click.option("--seed", type=int, default=0)
@@ -79,6 +87,7 @@ def run_(
     nodes: int,
     cpu: str,
     memory: str,
+    gpus: int,
     config: Path | None,
     plugins: tuple[str, ...],
     seed: int,
@@ -98,7 +107,8 @@ def run_(
         registry=load_registry(list(plugins)) if plugins else None,
         faithful=faithful,
     )
-    for line in play_trace(trace, nodes, {"cpu": cpu, "memory": memory}, settings):
+    shape = {"cpu": cpu, "memory": memory, "extra": {"nvidia.com/gpu": gpus}}
+    for line in play_trace(trace, nodes, shape, settings):
         click.echo(line)
 
 

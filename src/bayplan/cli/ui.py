@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ def command(
     config: str,
     plugins: tuple[str, ...],
     emulated_version: str,
+    feature_gates: str,
     seed: int | None,
     compare_seed: tuple[int, ...],
     compare_config: tuple[str, ...],
@@ -59,11 +61,22 @@ def command(
         first = (config, seed, emulated_version)
         source = _story(story, first, compare_seed, compare_config, compare_version)
     elif sources:
-        source = Picture(
-            load_cluster(sources, kubeconfig, context, namespace, config, plugins, emulated_version)
-        )
-    settings = settings_of(config, plugins, emulated_version)
-    asyncio.run(_serve(source, kubeconfig, context, settings, host, port, browse))
+        where = (sources, kubeconfig, context, namespace)
+        source = Picture(load_cluster(*where, config, plugins, emulated_version, feature_gates))
+    settings = settings_of(config, plugins, emulated_version, feature_gates)
+    flags = [
+        *(("--from", name) for name in sources),
+        ("--kubeconfig", kubeconfig),
+        ("--context", context),
+        ("--namespace", namespace),
+        ("--config", config),
+        *(("--plugins", name) for name in plugins),
+        ("--emulated-version", emulated_version),
+        ("--feature-gates", feature_gates),
+    ]
+    words = " ".join(f"{flag} {shlex.quote(value)}" for flag, value in flags if value)
+    told = None if story else words  # a moment of a scenario has no command
+    asyncio.run(_serve(source, kubeconfig, context, settings, host, port, browse, told))
 
 
 def _story(
@@ -104,6 +117,7 @@ async def _serve(
     host: str,
     port: int,
     browse: bool,
+    where: str | None,
 ) -> None:
     from bayplan.cli.stopping import stop_on_signals
     from bayplan.client import connect, load_kubeconfig
@@ -119,7 +133,7 @@ async def _serve(
             client = connect(connection)
             stack.push_async_callback(client.close)
             source = await stack.enter_async_context(watching(client, connection.server, settings))
-        url = await stack.enter_async_context(serving(source, host=host, port=port))
+        url = await stack.enter_async_context(serving(source, host=host, port=port, where=where))
         stop_on_signals(stopped)
         click.echo(f"the page is at {url}")
         click.echo("Ctrl-C stops it.", err=True)

@@ -70,6 +70,9 @@ NEW_NODES = 3
     type=click.Choice(("AlwaysAllow", "RBAC")),
     help="Default: RBAC beyond loopback, AlwaysAllow on it.",
 )
+@click.option(
+    "--enable-admission-plugins", default="", help="Switched on besides the default ones."
+)
 @click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
 def command(
     nodes: int | None,
@@ -81,6 +84,7 @@ def command(
     plugins: tuple[str, ...],
     controllers: str,
     authorization_mode: str | None,
+    enable_admission_plugins: str,
     verbose: int,
 ) -> None:
     """Start a whole cluster on this machine: API server, scheduler, simulated nodes."""
@@ -96,6 +100,7 @@ def command(
         port=port,
         kubeconfig_out=kubeconfig_out or data / "kubeconfig",
         authorization_mode=authorization_mode or "",
+        enable_admission_plugins=[name for name in enable_admission_plugins.split(",") if name],
     )
     words = [f"--plugins={item}" for item in plugins]
     words += [f"--config={config}"] if config else []
@@ -136,9 +141,10 @@ async def _up(
         ) as cluster:
             stop_on_signals(stopped)
             remark = await _nodes(cluster, nodes)
+            click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
+            click.echo(f"cluster is ready at {cluster.running.url}")
             async with _page(cluster, ui_bind) as page:
                 data.keep()
-                click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
                 _greet(cluster, page)
                 reloading = asyncio.create_task(_reload_on_change(cluster, options))
                 await _follow(cluster, stopped)
@@ -220,7 +226,6 @@ def _greet(cluster: LocalCluster, page: str) -> None:
 
     kubeconfig = cluster.running.kubeconfig
     assert kubeconfig is not None
-    click.echo(f"cluster is ready at {cluster.running.url}")
     if page:
         click.echo(f"its page is at {page}")
     click.echo(f"the scheduler's metrics are at {cluster.running.url}{METRICS}")

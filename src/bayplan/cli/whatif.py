@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +59,11 @@ class InOrder(click.Command):
 
 
 @click.command(cls=InOrder)
-@source_options
+@partial(
+    source_options,
+    config_help="Change the scheduler's configuration to this; see --current-config.",
+    version_help="Change the scheduler to this version; the cluster's own is what it has now.",
+)
 @_changes
 @click.option("--current-config", default="", metavar="FILE",
               help="What the scheduler has now; the defaults if not given.")  # fmt: skip
@@ -88,12 +93,14 @@ def command(
     wanted = {name: source[name] for name in ("config", "plugins", "emulated_version")}
     if not (each or changes or any(wanted.values())):
         raise click.UsageError("no change is given; try --drain NODE, or --each node")
-    settings_of(**wanted)  # what is wrong with it is told before reading
+    gates = source["feature_gates"]
+    if not gates:
+        settings_of(**wanted)  # what is wrong with it is told before reading
     cluster = load_cluster(**{**source, "config": current_config, "emulated_version": ""})
     settings = None
     if any(wanted.values()):
         wanted["emulated_version"] = wanted["emulated_version"] or cluster.settings.gates.version
-        settings = settings_of(**wanted)
+        settings = settings_of(**wanted, feature_gates=gates)
     if each:
         tried = try_each(cluster.with_settings(settings) if settings else cluster, each)
         _print(tried, output, lambda: junit_each(tried))

@@ -1,4 +1,4 @@
-"""The transport over sockets: aiohttp with kept-alive connections.
+"""The general transport over sockets, for proxies and impersonation: aiohttp.
 
 Connections are capped (64 by default), because more of them buy nothing but memory on both ends; a
 watch holds one of its own, outside the cap. The TLS context is made at the first request and again
@@ -22,10 +22,13 @@ from bayplan.client.auth import Credential, Credentials
 from bayplan.client.errors import KubeconfigError, RequestTimeout, TransportError
 from bayplan.client.kubeconfig import Connection
 from bayplan.client.tls import client_context
-from bayplan.client.transport import Response, StreamResponse
+from bayplan.client.transport import (
+    CONNECT_TIMEOUT,
+    MAX_CONNECTIONS,
+    Response,
+    StreamResponse,
+)
 
-MAX_CONNECTIONS = 64
-CONNECT_TIMEOUT = 30.0
 READ_BUFFER = 1 << 20
 
 

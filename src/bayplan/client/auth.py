@@ -138,7 +138,7 @@ async def run_exec_plugin(plugin: ExecPlugin, connection: Connection) -> tuple[C
     output = await _run(command, plugin, connection)
     try:
         answer = msgspec.json.decode(output, type=_ExecCredential)
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise KubeconfigError(
             f'exec plugin "{command}" did not print an ExecCredential: {problem}'
         ) from None

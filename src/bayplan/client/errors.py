@@ -164,5 +164,5 @@ def error_from(code: int, body: bytes, *, retry_after: float | None = None) -> A
 def _decode_status(body: bytes) -> _Status:
     try:
         return _status_decoder.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _Status()

@@ -1,12 +1,12 @@
-"""A lean HTTP/1.1 connection pool for short requests: what binds thousands of pods a second.
+"""A lean HTTP/1.1 connection pool: what binds thousands of pods a second.
 
 A general client spends 150 µs and more of CPU on a small request; a scheduler sends two for every
 pod. This one does only what an API server needs: one request at a time on a kept-alive connection,
 one write, httptools for parsing, TLS by the event loop. Connections are reused last-in first-out,
 so idle ones are found closed by the server before they are needed.
 
-It follows no redirects, knows no proxy and does not stream bodies; `socket_transport` sends those
-cases through aiohttp.
+Streams get connections of their own (`http1_stream`), outside the pool's limit. It follows no
+redirects and knows no proxy; `socket_transport` sends those cases through aiohttp.
 """
 
 from __future__ import annotations
@@ -14,46 +14,32 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
 from urllib.parse import urlsplit
-
-import httptools
 
 from bayplan import packed
 from bayplan.client.errors import RequestTimeout, TransportError
-from bayplan.client.transport import Response
+from bayplan.client.http1_connection import HttpConnection
+from bayplan.client.http1_stream import Streaming
+from bayplan.client.transport import Response, StreamResponse
 
 KEPT_HEADERS = {b"retry-after", b"content-encoding"}
 KEPT_LENGTHS = {len(name) for name in KEPT_HEADERS}
-WRITE_LIMIT = 1 << 20
 MAX_ANSWER = 2 << 30  # unpacked; a list of 100,000 pods is a tenth of it
+Opened = TypeVar("Opened", bound=HttpConnection)
 
 
-class _Exchange(asyncio.Protocol):
+class _Exchange(HttpConnection):
     """One connection; `answer` is set while a request is under way."""
 
     def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
+        super().__init__()
         self.answer: asyncio.Future[Response] | None = None
         self.reusable = True
-        self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(WRITE_LIMIT)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as problem:
-            self.fail(TransportError(f"answer is not HTTP: {problem}"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.reusable = False
-        self.fail(TransportError(f"connection closed by the server: {exc or 'end of stream'}"))
 
     def on_message_begin(self) -> None:
         self._headers = {}
@@ -67,10 +53,10 @@ class _Exchange(asyncio.Protocol):
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        status = self._parser.get_status_code()
+        status = self.parser.get_status_code()
         if status < 200:  # an interim answer; the real one follows
             return
-        if not self._parser.should_keep_alive():
+        if not self.parser.should_keep_alive():
             self.reusable = False
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
@@ -92,10 +78,6 @@ class _Exchange(asyncio.Protocol):
         if answer is not None and not answer.done():
             answer.set_exception(problem)
         self.close()
-
-    def close(self) -> None:
-        if self.transport is not None:
-            self.transport.close()
 
 
 class Http1Pool:
@@ -121,7 +103,7 @@ class Http1Pool:
         self._connect_timeout = connect_timeout
         self._free = asyncio.Semaphore(limit)
         self._idle: deque[_Exchange] = deque()
-        self._all: set[_Exchange] = set()
+        self._all: set[HttpConnection] = set()
         self._encoded: dict[int, tuple[Mapping[str, str], bytes]] = {}
 
     async def request(
@@ -134,7 +116,7 @@ class Http1Pool:
     ) -> Response:
         """Send one request. `headers` must not change afterwards: their encoding is kept."""
         async with self._free:
-            exchange = self._take() or await self._open()
+            exchange = self._take() or await self._open(_Exchange)
             loop = asyncio.get_running_loop()
             answer: asyncio.Future[Response] = loop.create_future()
             exchange.answer = answer
@@ -154,12 +136,26 @@ class Http1Pool:
                     timer.cancel()
                 self._give_back(exchange)
 
+    @asynccontextmanager
+    async def stream(
+        self, method: str, target: str, headers: Mapping[str, str]
+    ) -> AsyncIterator[StreamResponse]:
+        """Send a request and hand its answer on as it comes."""
+        opened = await self._open(Streaming)
+        assert opened.transport is not None
+        opened.transport.write(self._message(method, target, headers, None))
+        try:
+            yield await opened.head
+        finally:
+            opened.transport.abort()  # nothing is left to send, and TLS would wait for an answer
+            self._all.discard(opened)
+
     async def close(self) -> None:
-        """Close every connection; requests under way fail."""
-        for exchange in list(self._all):
-            exchange.fail(TransportError("the client is closed"))
-            if exchange.transport is not None:
-                exchange.transport.abort()  # TLS would wait for the other side to say good-bye
+        """Close every connection; what is under way fails."""
+        for connection in list(self._all):
+            connection.fail(TransportError("the client is closed"))
+            if connection.transport is not None:
+                connection.transport.abort()  # TLS would wait for the other side to say good-bye
         self._all.clear()
         self._idle.clear()
         await asyncio.sleep(0)
@@ -179,12 +175,12 @@ class Http1Pool:
             exchange.close()
             self._all.discard(exchange)
 
-    async def _open(self) -> _Exchange:
+    async def _open(self, kind: Callable[[], Opened]) -> Opened:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, exchange = await loop.create_connection(
-                    _Exchange,
+                _, opened = await loop.create_connection(
+                    kind,
                     self._host,
                     self._port,
                     ssl=self._context,
@@ -203,8 +199,8 @@ class Http1Pool:
                 f"connecting to {self._server}: {cause.strerror or cause}; "
                 "is the API server running?"
             ) from cause
-        self._all.add(exchange)
-        return exchange
+        self._all.add(opened)
+        return opened
 
     def _message(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None

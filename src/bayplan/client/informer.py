@@ -212,7 +212,7 @@ class Informer(Generic[T]):
                 # A second 410 in a row waits: the list itself may be too old for a watch.
                 backoff = BACKOFF_FIRST if self.relists == expired else 0.0
                 self.last_version, self._fresh_list, expired = "", True, self.relists + 1
-            except (ClientError, msgspec.DecodeError) as problem:
+            except (ClientError, msgspec.DecodeError, UnicodeDecodeError) as problem:
                 if self._absent(problem):
                     self.mark_synced()
                     self._watching.set()

@@ -3,8 +3,9 @@
 A candidate tries every `retry_period` to create the Lease, or to take it over once it has not
 changed for `lease_duration` *as seen by its own clock*: clocks of different machines are never
 compared. The leader renews it at the same pace; when no renewal succeeded for `renew_deadline` it
-stops leading before another can have begun. On a requested end the lease is released, so that a
-standby need not wait.
+stops leading before another can have begun. A renewal counts from when it was sent, not from its
+answer: others may have seen it written all that time ago. On a requested end the lease is released,
+so that a standby need not wait.
 
 The elapsed-time clock is the running loop's; `wall` only fills the Lease's timestamps. It does
 not fence writes of a leader that hangs: as upstream, safety rests on renew_deadline being
@@ -79,6 +80,7 @@ class LeaderElector:
         self._raw = b""
         self._seen_at = 0.0
         self._reported = ""
+        self._sent_at = 0.0  # when the last write of the lease was sent
         self._renewed_at = 0.0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> bool:
@@ -120,18 +122,17 @@ class LeaderElector:
 
     async def _renew(self) -> None:
         """Renew until it has failed for the whole deadline."""
-        loop = asyncio.get_running_loop()
-        self._renewed_at = loop.time()
         while True:
+            self._renewed_at = self._sent_at
             await asyncio.sleep(self._retry_period)
+            last = self._renewed_at + self._retry_period + self._renew_deadline
             try:
-                async with asyncio.timeout(self._renew_deadline):
+                async with asyncio.timeout_at(last):
                     await self._until_ours()
             except TimeoutError:
                 self.is_leader = False
                 log.error("failed to renew lease", lease=f"{self._namespace}/{self._name}")
                 return
-            self._renewed_at = loop.time()
 
     async def _until_ours(self) -> None:
         ours = await self._try()
@@ -142,7 +143,10 @@ class LeaderElector:
     async def _try(self) -> bool:
         """Take or renew the lease; return whether it is ours now."""
         try:
-            return await self._acquire_or_renew()
+            ours = await self._acquire_or_renew()
+            # An answer that comes this late tells what was, not what is.
+            age = asyncio.get_running_loop().time() - self._sent_at
+            return ours and age < self._renew_deadline
         except ClientError as problem:
             log.warning("leader lease cannot be written", err=str(problem))
             return False
@@ -177,6 +181,7 @@ class LeaderElector:
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": record,
         }
+        self._sent_at = asyncio.get_running_loop().time()
         try:
             raw = await self._client.create(LEASES, lease, self._namespace)
         except AlreadyExists:
@@ -189,6 +194,7 @@ class LeaderElector:
         lease = msgspec.json.decode(self._raw)
         kept = {key: value for key, value in lease.get("spec", {}).items() if key not in _FIELDS}
         lease["spec"] = kept | msgspec.to_builtins(record)
+        self._sent_at = asyncio.get_running_loop().time()
         self._note(await self._client.update(LEASES, self._name, lease, self._namespace))
 
     def _note(self, raw: bytes) -> None:

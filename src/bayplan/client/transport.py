@@ -1,7 +1,7 @@
 """The seam between the client and the wire.
 
 A `Transport` carries one request and brings back one answer, whole or as a stream. It knows nothing
-of Kubernetes. There are two: `aiohttp_transport.AiohttpTransport` over sockets, and
+of Kubernetes. There are two: `socket_transport.SocketTransport` over sockets, and
 `asgi_transport.AsgiTransport`, which calls an ASGI application in the same event loop, so that
 tests and simulations need no socket and run on virtual time. Tests that want
 faults wrap either one.
@@ -16,6 +16,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
+
+MAX_CONNECTIONS = 64
+CONNECT_TIMEOUT = 30.0
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -64,7 +64,7 @@ class PodQuery(msgspec.Struct, frozen=True, gc=False):
 class CountColumn:
     """Counts per node and, for the keys asked for, per topology domain."""
 
-    __slots__ = ("_counts", "_domains", "_per_node", "_table", "rows", "total", "version")
+    __slots__ = ("_counts", "_domains", "_per_node", "_table", "live", "rows", "total", "version")
 
     def __init__(self, table: NodeTable, counts: PodCounts) -> None:
         self._table = table
@@ -74,6 +74,8 @@ class CountColumn:
         self.total = 0
         self.version = counts.tick()
         """Another number after every change; no other column ever had it."""
+        self.live = True
+        """Whether it still follows the pods."""
         self._per_node: IntArray | None = None
         self._domains: dict[str, IntArray] = {}
 
@@ -97,13 +99,16 @@ class CountColumn:
         labels = self._table.label_column(key)
         size = len(labels.values)
         if domains is None or len(domains) < size:
-            domains = np.zeros(max(size, 1) * 2, dtype=np.int64)
+            self._domains.pop(key, None)
+            keep = size < 1024 or not self._sparse
+            if not keep and not self.rows:
+                return self._counts.zeros(size)
+            domains = np.zeros(max(size, 1) * 2 if keep else size, dtype=np.int64)
             if self.rows:
                 codes = labels.codes[list(self.rows)]
                 inside = codes >= 0
                 np.add.at(domains, codes[inside], np.array(list(self.rows.values()))[inside])
-            self._domains.pop(key, None)
-            if size < 1024 or not self._sparse:
+            if keep:
                 self._domains[key] = domains
         return domains[:size]
 
@@ -187,10 +192,13 @@ class PodCounts:
         self._table = table
         self._limit = max(1, query_limit)
         self._clock = 0
+        self._zeros: IntArray = np.zeros(0, dtype=np.int64)
         self._groups: dict[GroupKey, Group] = {}
         self._by_signature: dict[tuple[bytes, bool], Group] = {}
         self._index: GroupIndex[Group] = GroupIndex(self._groups.values)
         self._queries: dict[PodQuery, CountColumn] = {}
+        self._by_id: dict[int, tuple[PodQuery, CountColumn]] = {}
+        """By id of the query: those of one template are one object, and hashing costs."""
         self._anchored: Anchored[PodQuery] = Anchored()
         self._terms: dict[TermKey, OwnedTerm] = {}
         self._about: Anchored[OwnedTerm] = Anchored()
@@ -202,6 +210,13 @@ class PodCounts:
         """The next number of the clock that all versions come from."""
         self._clock += 1
         return self._clock
+
+    def zeros(self, size: int) -> IntArray:
+        """Nothing counted; shared by all who count nothing."""
+        if len(self._zeros) < size:
+            self._zeros = np.zeros(2 * size, dtype=np.int64)
+            self._zeros.flags.writeable = False
+        return self._zeros[:size]
 
     # -- pods come and go -----------------------------------------------------------------------
 
@@ -258,6 +273,9 @@ class PodCounts:
 
     def matching(self, query: PodQuery) -> CountColumn:
         """The count of pods that a query matches; live as long as the query is among the newest."""
+        known = self._by_id.get(id(query))
+        if known is not None and known[0] is query and known[1].live:
+            return known[1]
         column = self._queries.pop(query, None)
         if column is None:
             while len(self._queries) >= self._limit:
@@ -271,6 +289,9 @@ class PodCounts:
                         column.rows[row] = column.rows.get(row, 0) + count
                     column.total += group.size
         self._queries[query] = column  # last used last
+        if len(self._by_id) >= 2 * self._limit:
+            self._by_id.clear()
+        self._by_id[id(query)] = (query, column)
         return column
 
     def owned(self, kind: str) -> Iterator[OwnedTerm]:
@@ -324,7 +345,7 @@ class PodCounts:
             self._by_signature.pop(known, None)
 
     def _forget_query(self, query: PodQuery) -> None:
-        del self._queries[query]
+        self._queries.pop(query).live = False
         selectors = [part.selector for part in query.parts]
         self._anchored.remove(query, *selectors)
         for group in self._index.candidates(*selectors):

@@ -6,13 +6,33 @@ import numpy as np
 import numpy.typing as npt
 
 
+class Domains:
+    """The rows by value of a label, as they were at one moment; the last domain has no label."""
+
+    __slots__ = ("_rows", "codes", "sizes")
+
+    def __init__(self, codes: npt.NDArray[np.int64], sizes: list[int]) -> None:
+        self.codes = codes
+        """The domain of each row."""
+        self.sizes = sizes
+        """How many rows each domain has."""
+        self._rows: dict[int, npt.NDArray[np.int64]] = {}
+
+    def rows(self, domain: int) -> npt.NDArray[np.int64]:
+        """The rows of a domain."""
+        found = self._rows.get(domain)
+        if found is None:
+            found = self._rows[domain] = np.flatnonzero(self.codes == domain)
+        return found
+
+
 class LabelColumn:
     """The codes of one label key by row, and the values they stand for.
 
     Codes are never reused, so a value that no node has any more keeps its code and size 0.
     """
 
-    __slots__ = ("_ids", "codes", "key", "labelled", "sizes", "values")
+    __slots__ = ("_domains", "_ids", "codes", "key", "labelled", "sizes", "values")
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
@@ -24,6 +44,16 @@ class LabelColumn:
         self.labelled = 0
         """How many rows have the label."""
         self._ids: dict[str, int] = {}
+        self._domains: Domains | None = None
+
+    def domains(self, count: int) -> Domains:
+        """The first `count` rows by value; the same object until that changes."""
+        known = self._domains
+        if known is None or len(known.codes) != count:
+            codes = self.codes[:count].copy()
+            codes[codes < 0] = len(self.values)
+            known = self._domains = Domains(codes, [*self.sizes, count - self.labelled])
+        return known
 
     def set(self, row: int, value: str | None) -> None:
         """Give a row a value, or take its label off."""
@@ -32,6 +62,7 @@ class LabelColumn:
         if old == new:
             return
         self.codes[row] = new
+        self._domains = None
         if old >= 0:
             self.sizes[old] -= 1
             self.labelled -= 1

@@ -16,6 +16,12 @@ class Limits(msgspec.Struct, frozen=True):
     """Kinds of pods for which the engine remembers whom to ask."""
     answer_bytes: int = 128 << 20
     """Memory for kept answers, roughly."""
+    alike: int = 1 << 17
+    """Answers about rows that are alike."""
+    domains: int = 64
+    """Values of a label up to which scores are kept by value."""
+    own_scores: int = 256
+    """Rows with scores of their own up to which all others' are kept by value of a label."""
     changes: int = 4096
     """Changes of one column before it is copied for records."""
     dry_runs: int = 8

@@ -135,6 +135,11 @@ class ClusterObjects:
             self._shared[name] = make()
         return self._shared[name]  # type: ignore[return-value]
 
+    @property
+    def revision(self) -> int:
+        """Grows with every change that a lister tells of."""
+        return sum([lister.revision for lister in self._by_kind.values()])
+
     def of_kind(self, kind: str) -> Lister[Object] | None:
         """The lister of a kind by its name, or None for kinds that scheduling does not read."""
         return self._by_kind.get(kind)

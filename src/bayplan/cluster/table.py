@@ -19,19 +19,18 @@ import numpy.typing as npt
 
 from bayplan.api import Node, Taint
 from bayplan.api.requests import node_allocatable
-from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.counts import PodCounts
 from bayplan.cluster.info import NodeInfo, PodInfo, Port, remove_swapping
 from bayplan.cluster.journal import Journal
+from bayplan.cluster.kinds import RowKinds
 from bayplan.cluster.label_column import LabelColumn
 from bayplan.cluster.limits import Limits
 from bayplan.cluster.names import RowNames
 from bayplan.cluster.nodes import CodeArray, NodeSelection
 from bayplan.cluster.order import NodeOrder
-from bayplan.cluster.resources import resource_count, resource_id
-
-NO_PODS = np.iinfo(np.int64).max
-"""`min_priority` of a node without pods."""
+from bayplan.cluster.resources import resource_id
+from bayplan.cluster.row_numbers import NO_PODS, RowNumbers
 
 
 class ImageState:
@@ -47,18 +46,20 @@ class ImageState:
         self.rows: dict[int, int] = {}
 
 
-class NodeTable:
+class NodeTable(RowNumbers):
     """All nodes and the pods placed on them."""
 
     def __init__(self, limits: Limits | None = None) -> None:
+        super().__init__()
         self.limits = limits or Limits()
-        self.count = 0
-        self.capacity = 64
         self.changes = Journal(self.limits.journal)
         """Rows whose node or pods changed."""
         self.node_changes = Journal(self.limits.journal)
         """Rows whose node changed in what scheduling reads, came or went."""
         self.images_revision = 0
+        """Grows when the images of some node change."""
+        self.image_names_revision = 0
+        """Grows when an image comes to its first node or goes from its last."""
         self.nodes: list[Node] = []
         self.pods: list[list[PodInfo]] = []
         self.taints: list[tuple[Taint, ...]] = []
@@ -68,6 +69,7 @@ class NodeTable:
         self.ports_in_use: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         """(protocol, port) to rows to the addresses in use there, with how many pods use them."""
         self.counts = PodCounts(self, self.limits.queries)
+        self.kinds = RowKinds(self)
         self._rows: dict[str, int] = {}
         self._order = NodeOrder()
         self._labels: dict[str, LabelColumn] = {}
@@ -75,23 +77,12 @@ class NodeTable:
         self._waiting: dict[str, list[PodInfo]] = {}
         self._names: list[str] = []
         self._row_names: RowNames | None = None
-        self._all_rows = np.arange(64, dtype=np.int64)
-        resources = max(resource_count(), 4)
-        self._allocatable = np.zeros((resources, 64), dtype=np.int64)
-        self._requested = np.zeros((resources, 64), dtype=np.int64)
-        self._numbers = np.zeros((6, 64), dtype=np.int64)
-        self._unschedulable = np.zeros(64, dtype=bool)
-        self._taint_sets = np.zeros(64, dtype=np.int64)
 
     # -- what plugins read (the Nodes protocol) ---------------------------------------------
 
     @property
     def table(self) -> NodeTable:
         return self
-
-    @property
-    def rows(self) -> IntArray:
-        return self._all_rows[: self.count]
 
     def pick(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return column
@@ -107,40 +98,6 @@ class NodeTable:
         if names is None:
             names = self._row_names = RowNames(self._names, self.count)
         return names
-
-    def allocatable(self, resource: int) -> IntArray:
-        return self._resource(self._allocatable, resource)
-
-    def requested(self, resource: int) -> IntArray:
-        return self._resource(self._requested, resource)
-
-    @property
-    def nonzero_cpu(self) -> IntArray:
-        return self._numbers[0, : self.count]
-
-    @property
-    def nonzero_memory(self) -> IntArray:
-        return self._numbers[1, : self.count]
-
-    @property
-    def allowed_pods(self) -> IntArray:
-        return self._numbers[2, : self.count]
-
-    @property
-    def pod_count(self) -> IntArray:
-        return self._numbers[3, : self.count]
-
-    @property
-    def min_priority(self) -> IntArray:
-        return self._numbers[4, : self.count]
-
-    @property
-    def unschedulable(self) -> BoolArray:
-        return self._unschedulable[: self.count]
-
-    @property
-    def taint_sets(self) -> CodeArray:
-        return self._taint_sets[: self.count]
 
     def label_codes(self, key: str) -> CodeArray:
         return self.label_column(key).codes[: self.count]
@@ -158,14 +115,6 @@ class NodeTable:
             numbers[1],
         )
         return NodeInfo(self, place, self.nodes[place], self.pods[place], sums)
-
-    def blocks(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """For some rows: what is offered and used by resource id, and the other numbers."""
-        return (
-            self._allocatable.take(rows, axis=1),
-            self._requested.take(rows, axis=1),
-            self._numbers.take(rows, axis=1),
-        )
 
     # -- finding rows -----------------------------------------------------------------------
 
@@ -304,8 +253,7 @@ class NodeTable:
 
     def _fill_row(self, row: int, node: Node, allocatable: dict[str, int]) -> None:
         """Start a row anew, without pods."""
-        self._numbers[:, row] = (0, 0, 0, 0, NO_PODS, 0)
-        self._requested[:, row] = 0
+        self._clear_row(row)
         self._set_node(row, node, allocatable)
         self._add_images(row, node)
 
@@ -315,12 +263,8 @@ class NodeTable:
         self.node_changes.note(row)
 
     def _set_node(self, row: int, node: Node, allocatable: dict[str, int]) -> None:
-        numbers = [(resource_id(name), amount) for name, amount in allocatable.items()]
-        self._make_resources()
-        self._allocatable[:, row] = 0
-        for number, amount in numbers:
-            self._allocatable[number, row] = amount
-        self._numbers[2, row] = allocatable.get("pods", 0)
+        offers = [(resource_id(name), amount) for name, amount in allocatable.items()]
+        self._offer(row, offers, allocatable.get("pods", 0))
         self._unschedulable[row] = node.spec.unschedulable
         self._taint_sets[row] = self._taint_set(node.spec.taints)
         labels = node.metadata.labels
@@ -353,8 +297,9 @@ class NodeTable:
                 state = self.images.get(name)
                 if state is None:
                     state = self.images[name] = ImageState()
+                    self.image_names_revision += 1
                 state.rows[row] = image.size_bytes
-        self.images_revision += 1
+        self.images_revision += bool(node.status.images)
 
     def _remove_images(self, row: int, node: Node) -> None:
         for image in node.status.images:
@@ -364,7 +309,8 @@ class NodeTable:
                     state.rows.pop(row, None)
                     if not state.rows:
                         del self.images[name]
-        self.images_revision += 1
+                        self.image_names_revision += 1
+        self.images_revision += bool(node.status.images)
 
     # -- pods come and go -------------------------------------------------------------------
 
@@ -434,18 +380,6 @@ class NodeTable:
         self.counts.remove(info, row)
         self.changes.note(row)
 
-    def _sum(self, info: PodInfo, row: int, sign: int) -> None:
-        requested, numbers, traits = self._requested, self._numbers, info.traits
-        for number, amount in traits.used:
-            if number >= len(requested):
-                self._make_resources()
-                requested = self._requested
-            requested[number, row] += sign * amount
-        cpu, memory = traits.resources.nonzero
-        numbers[0, row] += sign * cpu
-        numbers[1, row] += sign * memory
-        numbers[3, row] += sign
-
     def _use_port(self, port: Port, row: int) -> None:
         ip, protocol, number = port
         rows = self.ports_in_use.setdefault((protocol, number), {})
@@ -466,35 +400,11 @@ class NodeTable:
                 if not rows:
                     del self.ports_in_use[(protocol, number)]
 
-    # -- room -------------------------------------------------------------------------------
-
-    def _resource(self, columns: IntArray, resource: int) -> IntArray:
-        if resource >= len(columns):
-            return np.zeros(self.count, dtype=np.int64)
-        column: IntArray = columns[resource, : self.count]
-        return column
-
-    def _make_resources(self) -> None:
-        wanted = resource_count()
-        if wanted > len(self._allocatable):
-            more = ((0, max(wanted, 2 * len(self._allocatable)) - len(self._allocatable)), (0, 0))
-            self._allocatable = np.pad(self._allocatable, more)
-            self._requested = np.pad(self._requested, more)
-
     def _make_room(self, row: int) -> None:
-        if row < self.capacity:
-            return
-        more = self.capacity
-        self.capacity += more
-        wide = ((0, 0), (0, more))
-        self._allocatable = np.pad(self._allocatable, wide)
-        self._requested = np.pad(self._requested, wide)
-        self._numbers = np.pad(self._numbers, wide)
-        self._unschedulable = np.pad(self._unschedulable, (0, more))
-        self._taint_sets = np.pad(self._taint_sets, (0, more))
-        self._all_rows = np.arange(self.capacity, dtype=np.int64)
-        for column in self._labels.values():
-            column.grow(self.capacity)
+        if row >= self.capacity:
+            super()._make_room(row)
+            for column in self._labels.values():
+                column.grow(self.capacity)
 
 
 def _equal_for_scheduling(old: Node, new: Node) -> bool:

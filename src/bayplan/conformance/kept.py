@@ -30,7 +30,17 @@ Body = dict[str, Any]
 Event = Callable[[Engine], None]
 
 FEW = Limits(
-    journal=3, queries=1, signatures=2, plans=2, answer_bytes=1, changes=2, dry_runs=1, terms=1
+    journal=3,
+    queries=1,
+    signatures=2,
+    plans=2,
+    answer_bytes=1,
+    alike=2,
+    domains=3,
+    own_scores=2,
+    changes=2,
+    dry_runs=1,
+    terms=1,
 )
 STARTS = ("mixed", "interpod", "softspread", "spread", "defaultspread", "preempt", "taints")
 """Families whose clusters runs start from."""

@@ -11,6 +11,7 @@ no longer are let go. Old empty ReplicaSets beyond `revisionHistoryLimit` are de
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
@@ -22,10 +23,12 @@ from bayplan.controllers.runtime import Kit, Worker, namespace_index, owner_inde
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
+HISTORY = "deployment.kubernetes.io/revision-history"
+HISTORY_LENGTH = 2000  # characters
 OWN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
-    "deployment.kubernetes.io/revision-history",
+    HISTORY,
     DESIRED,
     MAXIMUM,
     "deprecated.deployment.rollback.to",
@@ -124,7 +127,8 @@ class DeploymentController:
                 "name": f"{deployment.metadata.name}-{hash_}",
                 "labels": labels,
                 "annotations": {
-                    **_set_annotations(deployment, _next_revision(old)),
+                    **_copied(deployment),
+                    REVISION: str(_next_revision(old)),
                     **_sizes(deployment),
                 },
                 "ownerReferences": [owner_reference(DEPLOYMENTS, deployment.metadata)],
@@ -148,11 +152,15 @@ class DeploymentController:
 
     async def _set_revision(self, deployment: Object, new: Object, old: list[Object]) -> None:
         """Give the newest set the highest number, also when it is an old one rolled back to."""
-        revision = new.metadata.annotations.get(REVISION, "")
+        known = new.metadata.annotations
+        revision = known.get(REVISION, "")
+        wanted = _copied(deployment)
         if not revision or int(revision) < _next_revision(old):
             revision = str(_next_revision(old))
-            annotations = {"metadata": {"annotations": {REVISION: revision}}}
-            await self._kit.patch(REPLICA_SETS, new.key, annotations)
+            wanted |= {REVISION: revision, **_history(known)}
+        changed = {key: value for key, value in wanted.items() if known.get(key) != value}
+        if changed:
+            await self._kit.patch(REPLICA_SETS, new.key, {"metadata": {"annotations": changed}})
         if deployment.metadata.annotations.get(REVISION) != revision:
             annotations = {"metadata": {"annotations": {REVISION: revision}}}
             await self._kit.patch(DEPLOYMENTS, deployment.key, annotations)
@@ -302,9 +310,20 @@ def _without_hash(template: Json) -> Json:
     return plain
 
 
-def _set_annotations(deployment: Object, revision: int) -> Json:
-    kept = {k: v for k, v in deployment.metadata.annotations.items() if k not in OWN_ANNOTATIONS}
-    return {**kept, REVISION: str(revision)}
+def _copied(deployment: Object) -> dict[str, str]:
+    """Return the annotations that a deployment shares with its newest set."""
+    return {k: v for k, v in deployment.metadata.annotations.items() if k not in OWN_ANNOTATIONS}
+
+
+def _history(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the numbers that a set had before, with the one that it loses now."""
+    last, known = annotations.get(REVISION, ""), annotations.get(HISTORY, "")
+    if not last:
+        return {}
+    kept = [*(known.split(",") if known else ()), last]
+    while len(",".join(kept)) > HISTORY_LENGTH:
+        kept.pop(0)
+    return {HISTORY: ",".join(kept)}
 
 
 def _sizes(deployment: Object) -> dict[str, str]:

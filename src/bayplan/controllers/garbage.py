@@ -18,12 +18,15 @@ import asyncio
 from contextlib import suppress
 
 import msgspec
+import structlog
 
-from bayplan.client import Change, Conflict, NotFound, Resource
+from bayplan.client import Change, ClientError, Conflict, NotFound, Resource
 from bayplan.client.resources import CORE_EVENTS, LEASES
 from bayplan.controllers.namespace import discover
 from bayplan.controllers.objects import Bare, Json, Meta, Owner
-from bayplan.controllers.runtime import Kit, Worker
+from bayplan.controllers.runtime import RETRY_FIRST, RETRY_LAST, Kit, Worker
+
+log = structlog.get_logger(__name__)
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CUSTOM_KINDS = Resource(
@@ -73,8 +76,19 @@ class GarbageCollector:
                 await asyncio.sleep(0.2)
             await self._discover()
 
+    async def _resources(self) -> list[Resource]:
+        """Ask until the server says what there is: an outage must not stop the worker."""
+        pause = RETRY_FIRST
+        while True:
+            try:
+                return await discover(self._kit)
+            except ClientError as problem:
+                log.warning("what is served cannot be read", err=str(problem))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RETRY_LAST)
+
     async def _discover(self) -> None:
-        for resource in await discover(self._kit):
+        for resource in await self._resources():
             self._kinds[resource.group, resource.kind] = resource
             if resource in self._followed or resource.plural in IGNORED:
                 continue

@@ -3,8 +3,10 @@
 A node whose lease, or whose Ready condition's heartbeat, has not moved for `grace-seconds` is
 marked Unknown. Ready=False and Unknown, pressure conditions and `spec.unschedulable` become taints
 and go again. Pods under a NoExecute taint are deleted when their tolerations are used up. A node
-made by hand, with neither lease nor heartbeat, is left as its conditions say.
-Options, by key `nodelifecycle`: grace-seconds 50. Zones are not evicted more slowly in a disaster.
+that has no Ready condition `startup-seconds` after it was made gets Unknown ones. A node made by
+hand that says that it is ready, with neither lease nor heartbeat, is left as its conditions say.
+Options, by key `nodelifecycle`: grace-seconds 50, startup-seconds 60. Zones are not evicted more
+slowly in a disaster.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ PRESSURE = {
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
 OURS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE.values()}
+REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+NEVER = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
+STOPPED = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
 
 
 class NodeLifecycleController:
@@ -47,6 +52,7 @@ class NodeLifecycleController:
         self._kit = kit
         options: Json = kit.options.get("nodelifecycle", {})
         self._grace = float(options.get("grace-seconds", 50.0))
+        self._startup = float(options.get("startup-seconds", 60.0))
         self._nodes = kit.cache(NODES)
         self._pods = kit.cache(PODS)
         self._leases = kit.cache(LEASES)
@@ -85,7 +91,7 @@ class NodeLifecycleController:
         if node is None or node.deleted:
             return None
         left = self._seconds_left(node)
-        if left is not None and left <= 0 and condition(node.status, "Ready"):
+        if left is not None and left <= 0:
             if condition(node.status, "Ready").get("status") != "Unknown":
                 await self._mark_unknown(node)
                 return None  # its taints follow when the change arrives
@@ -94,25 +100,29 @@ class NodeLifecycleController:
         return left
 
     def _seconds_left(self, node: Object) -> float | None:
-        """Return how long the node may stay silent; None if it never said anything."""
+        """Return how long the node may stay silent; None if it was made ready by hand."""
         lease = self._leases.get(f"kube-node-lease/{node.metadata.name}")
         renewed = seconds_of(lease.spec.get("renewTime")) if lease else 0.0
-        beat = seconds_of(condition(node.status, "Ready").get("lastHeartbeatTime"))
+        ready = condition(node.status, "Ready")
+        beat = seconds_of(ready.get("lastHeartbeatTime"))
+        if not ready:
+            born = seconds_of(node.metadata.creation_timestamp)
+            return max(born + self._startup, renewed + self._grace) - self._kit.clock()
         if lease is None and not beat:
             return None
         return max(renewed, beat) + self._grace - self._kit.clock()
 
     async def _mark_unknown(self, node: Object) -> None:
         conditions = list(node.status.get("conditions") or [])
-        for item in list(conditions):
-            if item.get("type") == "Ready" or item.get("type") in PRESSURE:
+        for type_ in REPORTED:
+            present = condition({"conditions": conditions}, type_)
+            reason, text = STOPPED if present else NEVER
+            if not present:
+                born = node.metadata.creation_timestamp
+                conditions.append({"type": type_, "lastHeartbeatTime": born})
+            if present.get("status") != "Unknown":
                 conditions = with_condition(
-                    {"conditions": conditions},
-                    item["type"],
-                    "Unknown",
-                    "NodeStatusUnknown",
-                    "Kubelet stopped posting node status.",
-                    self._kit.now(),
+                    {"conditions": conditions}, type_, "Unknown", reason, text, self._kit.now()
                 )
         body = {"status": {"conditions": conditions}}
         await self._kit.patch(NODES, node.key, body, subresource="status")

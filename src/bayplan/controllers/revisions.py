@@ -67,7 +67,8 @@ class Revisions:
             "annotations": meta.annotations,
             "ownerReferences": [owner_reference(self._resource, meta)],
         }
-        data = {"spec": {"template": {**template, "$patch": "replace"}}}
+        # In the order of the names: upstream compares revisions with templates as text.
+        data = _sorted({"spec": {"template": {**template, "$patch": "replace"}}})
         body = {"metadata": metadata, "data": data, "revision": number}
         with suppress(AlreadyExists):
             await self._kit.create(CONTROLLER_REVISIONS, body, meta.namespace)
@@ -89,6 +90,11 @@ class Revisions:
         for revision in unused[: max(len(unused) - limit, 0)]:
             key, uid = revision.metadata.key, revision.metadata.uid
             await self._kit.delete(CONTROLLER_REVISIONS, key, uid=uid)
+
+
+def _sorted(value: Json) -> Json:
+    ordered: Json = msgspec.json.decode(msgspec.json.encode(value, order="sorted"))
+    return ordered
 
 
 def _owner_index(revision: Revision) -> tuple[str, ...]:

@@ -79,12 +79,23 @@ class StatefulSetController:
             if not parallel and (pod is None or pod.deleted or not is_ready(pod)):
                 return
         surplus = sorted((n for n in pods if n not in wanted), reverse=True)
+        if surplus and not parallel and self._waits_for_another(owner, pods, surplus):
+            return
         for ordinal in surplus:
             if not pods[ordinal].deleted:
                 await self._control.delete(pods[ordinal], owner)
             if not parallel:
                 return
         await self._roll(owner, pods, wanted, update)
+
+    def _waits_for_another(
+        self, owner: Object, pods: dict[int, Object], surplus: list[int]
+    ) -> bool:
+        """Tell whether the highest pod stays, for it and one before it do not work."""
+        least, now = owner.spec.get("minReadySeconds", 0), self._kit.clock()
+        sick = [n for n in surplus if pods[n].deleted or not is_ready(pods[n])]
+        works = is_available(pods[surplus[0]], least, now)
+        return not works and bool(sick) and surplus[0] != min(sick)
 
     async def _roll(
         self, owner: Object, pods: dict[int, Object], wanted: range, update: str

@@ -35,6 +35,8 @@ class Cache:
         self.infos = PodInfos(self.limits.signatures, by_container=not gates.since("1.37"))
         self.nominator = Nominator()
         self.waiting = WaitingPods()
+        self.revision = 0
+        """Grows with every change of a node or a placed pod, even one that no column shows."""
         self._pods: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
 
@@ -44,6 +46,7 @@ class Cache:
         """Add or replace a node."""
         if not node.metadata.name:
             raise CacheError("adding a node: metadata.name is empty")
+        self.revision += 1
         self.table.add_node(node)
 
     def update_node(self, node: Node) -> bool:
@@ -51,10 +54,12 @@ class Cache:
         if self.table.row_of(node.metadata.name) is None:
             self.add_node(node)
             return True
+        self.revision += 1
         return self.table.update_node(node)
 
     def remove_node(self, name: str) -> None:
         """Remove a node; pods that the API server still shows on it wait aside."""
+        self.revision += 1
         self.table.remove_node(name)
 
     def put(self, item: Object) -> None:
@@ -111,6 +116,7 @@ class Cache:
         """A placed pod is gone; unknown pods are no error."""
         info = self._pods.pop(self._key(pod), None)
         if info is not None:
+            self.revision += 1
             self._assumed.discard(info.uid)
             self.table.remove_pod(info)
 
@@ -119,6 +125,7 @@ class Cache:
         uid = self._key(info.pod)
         if uid in self._pods:
             raise CacheError(f"pod {uid}({info.pod.key}) is in the cache, so can't be assumed")
+        self.revision += 1
         info.node_name = node_name
         self._assumed.add(uid)
         self._pods[uid] = info
@@ -133,6 +140,7 @@ class Cache:
             return
         if uid not in self._assumed:
             raise CacheError(f"pod {uid}({pod.key}) wasn't assumed so cannot be forgotten")
+        self.revision += 1
         self._assumed.discard(uid)
         del self._pods[uid]
         self.table.remove_pod(info)
@@ -154,11 +162,13 @@ class Cache:
         return len(self._assumed)
 
     def _insert(self, info: PodInfo) -> None:
+        self.revision += 1
         self._pods[info.uid] = info
         self.table.add_pod(info)
 
     def _replace(self, known: PodInfo, pod: Pod) -> None:
         """Take a newer object of a pod; rows change only if something that counts did."""
+        self.revision += 1
         self._assumed.discard(known.uid)
         fresh = self.infos.make(pod)
         same = (

@@ -9,7 +9,7 @@ argument, all state is in the cache. Every node is looked at and scored unless
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -123,6 +123,23 @@ class Engine:
     def handles(self) -> list[Handle]:
         """The handle of each profile."""
         return self._handles
+
+    @property
+    def moment(self) -> tuple[int, int, int]:
+        """Changes whenever nodes, placed pods, nominations or other objects do."""
+        cache = self.cache
+        return cache.revision, cache.nominator.revision, cache.objects.revision
+
+    def revisions(self, decision: Decision) -> tuple[Hashable, ...] | None:
+        """What the plugins' answers behind a decision hang on beside the nodes and the pods there.
+
+        None if some answer must not be kept, an extender is asked, or a PostFilter plugin does
+        not promise that it `repeats` itself.
+        """
+        plugins = decision.profile.post_filter
+        if self.extenders or not all(getattr(plugin, "repeats", False) for plugin in plugins):
+            return None
+        return self._cycle.answers_of(decision.profile).revisions(decision.info)
 
     def profile_for(self, pod: Pod) -> Profile | None:
         return self.profiles.get(pod.spec.scheduler_name)

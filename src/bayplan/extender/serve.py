@@ -1,6 +1,5 @@
 """Serves an extender with uvicorn: address, TLS, client certificates, a clean stop on SIGTERM."""
 
-import contextlib
 import importlib
 import ssl
 import sys
@@ -12,6 +11,7 @@ import uvicorn
 
 from bayplan.errors import ConfigError
 from bayplan.extender.kit import Extender
+from bayplan.listening import listen as open_socket
 
 
 class Listen(msgspec.Struct, frozen=True):
@@ -67,8 +67,6 @@ def uvicorn_config(app: Extender, listen: Listen) -> uvicorn.Config:
         raise ConfigError("a client CA needs TLS: give a certificate and its key too")
     config = uvicorn.Config(
         app,
-        host=listen.host,
-        port=listen.port,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,
@@ -82,22 +80,21 @@ def uvicorn_config(app: Extender, listen: Listen) -> uvicorn.Config:
 
 
 class _Announcing(uvicorn.Server):
-    """Says where it listens once it does; port 0 gets its real number only then."""
+    """Says that it serves once it does."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[int], None]) -> None:
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._tell = started
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().startup(sockets)  # type: ignore[arg-type]
-        if self.started and self.servers:
-            self._tell(self.servers[0].sockets[0].getsockname()[1])
+        if self.started:
+            self._tell()
 
 
 def serve(app: Extender, listen: Listen, started: Callable[[int], None]) -> None:
     """Serve until SIGINT or SIGTERM; calls are finished first."""
-    server = _Announcing(uvicorn_config(app, listen), started)
-    with contextlib.suppress(SystemExit):  # uvicorn's way to say that it cannot listen
-        server.run()
-    if not server.started:
-        raise ConfigError(f"cannot listen on {listen.host}:{listen.port}; is the port taken?")
+    config = uvicorn_config(app, listen)
+    with open_socket(listen.host, listen.port, "--bind") as listener:
+        port = listener.getsockname()[1]
+        _Announcing(config, lambda: started(port)).run(sockets=[listener])

@@ -133,7 +133,7 @@ def _fields(body: bytes | msgspec.Raw, what: str) -> RawMap:
     """Top-level fields by lower-cased key; an exact Go spelling wins over another case."""
     try:
         found = _raw_map.decode(body)
-    except msgspec.DecodeError as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise DecodeError(f"reading {what}: {cause}") from cause
     result: RawMap = {}
     for key, value in (found or {}).items():
@@ -157,7 +157,7 @@ def _read(decoder: msgspec.json.Decoder[T], fields: RawMap, name: str, what: str
         return None
     try:
         return decoder.decode(raw)
-    except msgspec.DecodeError as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise DecodeError(f"reading {what}: field {name}: {cause}") from cause
 
 
@@ -175,7 +175,7 @@ def _list_of(fields: RawMap, name: str, what: str) -> msgspec.Raw | None:
 def _names_in(items: msgspec.Raw, what: str) -> list[str]:
     try:
         return [node.metadata.name for node in _named.decode(items) or ()]
-    except msgspec.DecodeError as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise DecodeError(f"reading {what}: field Nodes: {cause}") from cause
 
 
@@ -187,10 +187,9 @@ def decode_args(body: bytes) -> ExtenderArgs:
         raise DecodeError("reading ExtenderArgs: field Pod is missing")
     items = _list_of(fields, "Nodes", "ExtenderArgs")
     if items is not None:
-        nodes = _raw_list.decode(items) or []
-        return ExtenderArgs(bytes(pod), nodes, _names_in(items, "ExtenderArgs"))
-    names = _read(_texts, fields, "NodeNames", "ExtenderArgs")
-    return ExtenderArgs(bytes(pod), None, names or [])
+        names = _names_in(items, "ExtenderArgs")  # and that they are a list
+        return ExtenderArgs(bytes(pod), _raw_list.decode(items) or [], names)
+    return ExtenderArgs(bytes(pod), None, _read(_texts, fields, "NodeNames", "ExtenderArgs") or [])
 
 
 def encode_args(
@@ -207,7 +206,7 @@ def decode_filter_result(body: bytes) -> FilterAnswer:
     what = "ExtenderFilterResult"
     try:
         return _go_filter_result.decode(body).plain()
-    except msgspec.DecodeError:  # another spelling, or wrong: the slow way tells
+    except (msgspec.DecodeError, UnicodeDecodeError):  # another spelling, or wrong
         fields = _fields(body, what)
     items = _list_of(fields, "Nodes", what)
     return FilterAnswer(
@@ -239,7 +238,7 @@ def decode_priorities(body: bytes) -> list[HostPriority]:
     """Read HostPriorityList, a bare array."""
     try:
         return _priorities.decode(body) or []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _priorities_in_any_case(body)
 
 
@@ -247,7 +246,7 @@ def _priorities_in_any_case(body: bytes) -> list[HostPriority]:
     what = "HostPriorityList"
     try:
         items = _raw_list.decode(body) or []
-    except msgspec.DecodeError as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise DecodeError(f"reading {what}: {cause}") from cause
     result = []
     for position, item in enumerate(items):

@@ -24,6 +24,7 @@ NO_ACCESS = "GS.000005"
 NO_SITE = "GS.050006"
 NOT_FOUND = "GS.050003"
 CONFLICT = "GS.050007"
+QUOTA = "GS.050008"
 UNAVAILABLE = "GS.050002"
 SITES_SHOWN = 200
 """How many sites an error lists one by one; the counts always cover all."""
@@ -45,11 +46,10 @@ def allocation_body(record: Record) -> dict[str, Any]:
         }
         if group.selected.cluster:
             selected["cluster"] = group.selected.cluster
-        resources = [
-            {"name": r.name, "flavor_id": r.flavor_id, "count": r.count} for r in group.resources
-        ]
+        resources = [msgspec.to_builtins(resource) for resource in group.resources]
         groups.append({"name": group.name, "resources": resources, "selected": selected})
-    return {"id": record.id, "resource_groups": groups}
+    body = {"id": record.id, "resource_groups": groups}
+    return body | ({"preempted": list(record.preempted)} if record.preempted else {})
 
 
 def full_body(record: Record) -> dict[str, Any]:
@@ -57,6 +57,12 @@ def full_body(record: Record) -> dict[str, Any]:
     body = allocation_body(record) | {"state": record.state}
     if record.expires:
         body["expires"] = round(record.expires, 3)
+    wanted = record.allocation
+    for name in ("priority", "starts_at", "ends_at"):
+        if getattr(wanted, name):
+            body[name] = getattr(wanted, name)
+    if record.history:
+        body["history"] = [{"at": round(one.at, 3), "what": one.what} for one in record.history]
     return body
 
 
@@ -116,7 +122,7 @@ def site_body(table: SiteTable, row: int) -> dict[str, Any]:
         "site_id": site.id,
         "region": site.region,
         "availability_zone": site.zone,
-        "status": site.status,
+        "status": "Drained" if site.open and not table.open[row] else site.status,
         "machines": machines,
         "storage": storage,
         "eips": eips,

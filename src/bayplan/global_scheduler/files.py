@@ -26,9 +26,10 @@ INVENTORY_FILES = (
     ("eip_pools.json",),
     ("volume_pools.json",),
     ("volume_types.json",),
+    ("quotas.json",),
 )
 Change = tuple[tuple[str, int, int], ...]
-OPTIONAL = frozenset({"eip_pools.json", "volume_pools.json", "volume_types.json"})
+OPTIONAL = frozenset({"eip_pools.json", "volume_pools.json", "volume_types.json", "quotas.json"})
 
 
 class Conf(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class Conf(msgspec.Struct, frozen=True):
     spot_regions: Mapping[str, str] = {}
     honour_reserved: bool = False
     ttl_seconds: float = 60.0
+    pack_hosts: bool = False
+    replace_lost_after: float = 0.0
 
 
 class PolicyEntry(msgspec.Struct, frozen=True):
@@ -144,6 +147,8 @@ def read_conf(directory: Path, problems: list[Problem]) -> Conf:
             for entry in fields.items("spot_region_mapping")
         },
         honour_reserved=fields.boolean("honour_reserved_percentage"),
+        replace_lost_after=fields.number("replace_lost_after_seconds", least=0.0),
+        pack_hosts=fields.boolean("pack_hosts"),
         ttl_seconds=fields.number("reservation_ttl_seconds", default=60.0, least=0.001),
     )
 
@@ -183,6 +188,11 @@ def read_inventory(directory: Path, conf: Conf, problems: list[Problem]) -> inv.
         fields = documents[document]
         return fields.items(*keys, required=True) if fields else ()
 
+    return read_parts(each, conf)
+
+
+def read_parts(each: Callable[..., Iterable[Fields]], conf: Conf) -> inv.Inventory:
+    """An inventory from the entries that `each` finds, by file and key."""
     sites = _unique(
         ((f, inv.read_site(f)) for f in each("sites.json", "sites", "site_infos")), lambda s: s.id
     )
@@ -195,7 +205,7 @@ def read_inventory(directory: Path, conf: Conf, problems: list[Problem]) -> inv.
         hosts=tuple(
             host
             for f in each("site_nodes.json", "site_nodes", "site_resources")
-            for host in inv.read_hosts(f)
+            for host in inv.read_hosts(f, pack=conf.pack_hosts)
         ),
         flavors=tuple(flavors),
         eip_pools=tuple(
@@ -209,6 +219,7 @@ def read_inventory(directory: Path, conf: Conf, problems: list[Problem]) -> inv.
         volume_types=frozenset(
             f.text("name", required=True) for f in each("volume_types.json", "volume_types")
         ),
+        quotas=tuple(inv.read_quota(f) for f in each("quotas.json", "quotas")),
     )
 
 

@@ -16,21 +16,28 @@ from bayplan import origin
 from bayplan.errors import BayplanError
 from bayplan.extender.body import BodyError, read_body
 from bayplan.global_scheduler import answers, openapi
+from bayplan.global_scheduler.draining import drain
 from bayplan.global_scheduler.fields import Fields, Json, Problem
-from bayplan.global_scheduler.request import read_allocation
+from bayplan.global_scheduler.question import read_question
+from bayplan.global_scheduler.quotas import QuotaError
+from bayplan.global_scheduler.request import MAX_REPLICAS, read_allocation
 from bayplan.global_scheduler.service import (
     Allocations,
     ConflictError,
     NoSiteError,
     NotFoundError,
-    TooWideError,
-    UnavailableError,
     fingerprint,
 )
+from bayplan.global_scheduler.stack import Allocation
+from bayplan.global_scheduler.stranded import stranded
+from bayplan.global_scheduler.whatif import UnknownSiteError, sites_named
+from bayplan.global_scheduler.writer import TooWideError, UnavailableError
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_TTL = 86_400.0
 MAX_KEY = 255
+MAX_TOGETHER = 100
+"""Allocations of one all-or-nothing request."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -84,8 +91,16 @@ class Api:
                 self._route(f"{prefix}/allocations", self.list, "GET"),
                 self._route(one, self.get, "GET"),
                 self._route(one, self.release, "DELETE"),
+                self._route(one, self.resize, "PATCH"),
+                self._route(f"{one}/move", self.move, "POST"),
                 self._route(f"{one}/commit", self.commit, "POST"),
                 self._route(f"{prefix}/sites", self.sites, "GET"),
+                self._route(f"{prefix}/sites/{{id}}/drain", self.drain, "POST"),
+                self._route(f"{prefix}/sites/{{id}}/drain", self.reopen, "DELETE"),
+                self._route(f"{prefix}/rebalance", self.plan, "GET"),
+                self._route(f"{prefix}/rebalance", self.rebalance, "POST"),
+                self._route(f"{prefix}/whatif", self.what_if, "POST"),
+                self._route(f"{prefix}/stranded", self.stranded, "GET"),
                 Route("/metrics", self._guarded(self.show_metrics)),
                 Route("/healthz", _healthy),
                 Route("/openapi.json", _document),
@@ -116,26 +131,28 @@ class Api:
         if self._token and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             raise HTTPException(401, "a bearer token is needed")
 
+    async def what_if(self, request: Request) -> Response:
+        """POST /v1/whatif."""
+        problems: list[Problem] = []
+        question = read_question(await _body(request), self.service.table, problems)
+        if problems:
+            raise _BadRequest(problems)
+        answer = await self.service.what_if(question)
+        return _answer({"whatif": msgspec.to_builtins(answer)})
+
     async def create(self, request: Request) -> Response:
         """POST /v1/allocations."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise HTTPException(415, "Content-Type must be application/json")
-        body = await read_body(request.scope, request.receive, MAX_BODY)
+        body = await _body(request)
         problems: list[Problem] = []
+        if Fields(body, []).has("allocations"):
+            return await self._create_all(request, Fields(body, problems))
         dry = _flag(request, "dry_run", problems)
         explain = _flag(request, "explain", problems)
         ttl = self._reservation(request, problems)
         key = request.headers.get("idempotency-key", "")
         if len(key) > MAX_KEY:
             problems.append(Problem("Idempotency-Key", f"is longer than {MAX_KEY} characters"))
-        table = self.service.table
-        allocation, found = read_allocation(
-            _json(body),
-            flavors=table.flavors,
-            volume_types=table.volume_types,
-            new_id=str(uuid.uuid4()),
-        )
+        allocation, found = self._allocation(body)
         if problems + found:
             raise _BadRequest(problems + found)
         why = self.service.explain(allocation) if explain else None
@@ -151,6 +168,61 @@ class Api:
             return _answer(answers.no_site_body(refused.why) | answers.why_body(why), 409)
         answer = {"allocation": answers.allocation_body(record)} | answers.why_body(why)
         return _answer(answer, 200 if dry else 201)
+
+    def _allocation(self, body: Json) -> tuple[Allocation, list[Problem]]:
+        table = self.service.table
+        return read_allocation(
+            body,
+            flavors=table.flavors,
+            volume_types=table.volume_types,
+            new_id=str(uuid.uuid4()),
+        )
+
+    async def _create_all(self, request: Request, fields: Fields) -> Response:
+        """Several allocations, all or none; they are committed at once."""
+        problems = fields.problems
+        for name in ("dry_run", "explain", "reserve"):
+            if _flag(request, name, problems):
+                problems.append(Problem(name, "is not possible with several allocations"))
+        wanted = []
+        for item in fields.items("allocations"):
+            allocation, found = self._allocation({"allocation": item.everything})
+            problems += [
+                Problem(f"{item.path}{p.path.removeprefix('allocation')}", p.text) for p in found
+            ]
+            wanted.append(allocation)
+        if not 0 < len(wanted) <= MAX_TOGETHER:
+            problems.append(Problem("allocations", f"must have 1 to {MAX_TOGETHER} entries"))
+        if problems:
+            raise _BadRequest(problems)
+        with self.metrics.seconds.time():
+            records = await self.service.create_all(wanted)
+        return _answer({"allocations": [answers.allocation_body(one) for one in records]}, 201)
+
+    async def resize(self, request: Request) -> Response:
+        """PATCH /v1/allocations/{id}."""
+        problems: list[Problem] = []
+        fields = Fields(await _body(request), problems)
+        replicas = fields.integer("replicas")
+        if not 1 <= replicas <= MAX_REPLICAS:
+            fields.problem("replicas", f"must be from 1 to {MAX_REPLICAS}, got {replicas}")
+        if problems:
+            raise _BadRequest(problems)
+        record = await self.service.resize(request.path_params["id"], replicas)
+        return _answer({"allocation": answers.full_body(record)})
+
+    async def move(self, request: Request) -> Response:
+        """POST /v1/allocations/{id}/move."""
+        problems: list[Problem] = []
+        fields = Fields(await _body(request), problems)
+        leave = fields.texts("leave")
+        if not leave:
+            fields.problem("leave", "must name at least one site")
+        if problems:
+            raise _BadRequest(problems)
+        sites = sites_named(self.service.table.sites, leave)
+        record = await self.service.move(request.path_params["id"], sites, "asked for")
+        return _answer({"allocation": answers.full_body(record)})
 
     def _reservation(self, request: Request, problems: list[Problem]) -> float:
         """Seconds that the allocation is held without a commit; 0 commits at once."""
@@ -192,15 +264,66 @@ class Api:
         table = self.service.table
         return _answer({"sites": [answers.site_body(table, row) for row in range(table.count)]})
 
+    async def drain(self, request: Request) -> Response:
+        """POST /v1/sites/{id}/drain."""
+        done = await drain(self.service, request.path_params["id"])
+        return _answer({"drain": msgspec.to_builtins(done)})
+
+    async def reopen(self, request: Request) -> Response:
+        """DELETE /v1/sites/{id}/drain."""
+        await self.service.open_site(request.path_params["id"])
+        return Response(status_code=204)
+
+    async def plan(self, request: Request) -> Response:
+        """GET /v1/rebalance."""
+        problems: list[Problem] = []
+        most = Fields(dict(request.query_params), problems).integer("moves", default=20, least=1)
+        if most > MAX_TOGETHER:
+            problems.append(Problem("moves", f"must be at most {MAX_TOGETHER}, got {most}"))
+        if problems:
+            raise _BadRequest(problems)
+        plan = await self.service.plan(most)
+        return _answer({"plan": msgspec.to_builtins(plan)})
+
+    async def rebalance(self, request: Request) -> Response:
+        """POST /v1/rebalance: carry out moves of a plan."""
+        problems: list[Problem] = []
+        steps = [
+            (item.text("allocation", required=True), item.text("from", required=True),
+             item.text("to", required=True))
+            for item in Fields(await _body(request), problems).items("moves", required=True)
+        ]  # fmt: skip
+        if len(steps) > MAX_TOGETHER:
+            problems.append(Problem("moves", f"must be at most {MAX_TOGETHER}, got {len(steps)}"))
+        if problems:
+            raise _BadRequest(problems)
+        done = []
+        for identity, source, target in steps:
+            entry = {"allocation": identity, "from": source, "to": target}
+            try:
+                await self.service.move(identity, {source}, "rebalanced", to=target, most=1)
+            except (NoSiteError, NotFoundError, ConflictError) as problem:
+                entry["problem"] = str(problem)
+            done.append(entry)
+        return _answer({"moves": done})
+
+    async def stranded(self, request: Request) -> Response:
+        """GET /v1/stranded."""
+        return _answer({"stranded": msgspec.to_builtins(list(stranded(self.service.table)))})
+
     async def show_metrics(self, request: Request) -> Response:
         """GET /metrics."""
         return Response(generate_latest(self.metrics.registry), media_type="text/plain")
 
 
-def _json(body: bytes) -> Json:
+async def _body(request: Request) -> Json:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "Content-Type must be application/json")
+    body = await read_body(request.scope, request.receive, MAX_BODY)
     try:
         value: Json = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise _BadRequest([Problem("", f"not JSON: {cause}")]) from cause
     return value
 
@@ -222,10 +345,12 @@ def _error(problem: BayplanError) -> Response:
             return _answer(answers.bad_body(problem.problems), 400)
         case NoSiteError():
             return _answer(answers.no_site_body(problem.why), 409)
-        case NotFoundError():
+        case NotFoundError() | UnknownSiteError():
             return _answer(answers.error_body(answers.NOT_FOUND, str(problem)), 404)
         case ConflictError() | TooWideError():
             return _answer(answers.error_body(answers.CONFLICT, str(problem)), 409)
+        case QuotaError():
+            return _answer(answers.error_body(answers.QUOTA, str(problem)), 409)
         case UnavailableError():
             return _answer(answers.error_body(answers.UNAVAILABLE, str(problem)), 503)
         case BodyError():

@@ -14,6 +14,7 @@ from bayplan.global_scheduler.fields import Fields
 
 CLOSED = frozenset({"Offline", "Sellout"})
 EXCLUSIVE = "exclusive_domains"
+QUOTA_FIELDS = ("replicas", "vcpus", "memory", "storage", "eips", "spot")
 _AZ_FLAG = re.compile(r"([\w-]+)\((\w+)\)")
 _NOT_SOLD = frozenset({"sellout", "abandon"})
 
@@ -41,6 +42,8 @@ class Site(msgspec.Struct, frozen=True):
     domains: frozenset[str] | None = None
     spot: Mapping[str, Mapping[str, Spot]] = {}
     cluster: str = ""
+    latency: Mapping[str, float] = {}
+    """Milliseconds to named points."""
 
     @property
     def open(self) -> bool:
@@ -50,7 +53,9 @@ class Site(msgspec.Struct, frozen=True):
 class Host(msgspec.Struct, frozen=True):
     """Machines of one kind; `types` is what may run on them, joined by `||`.
 
-    They serve all sites of their place, or only the `site` that they name.
+    They serve all sites of their place, or only the `site` that they name. With a `count` they are
+    that many real hosts of this size each, and machines must fit them whole; without, only the sum
+    counts.
     """
 
     region: str
@@ -61,6 +66,8 @@ class Host(msgspec.Struct, frozen=True):
     used_vcpus: int = 0
     used_memory: int = 0
     site: str = ""
+    name: str = ""
+    count: int = 0
 
 
 class Flavor(msgspec.Struct, frozen=True):
@@ -73,6 +80,8 @@ class Flavor(msgspec.Struct, frozen=True):
     type: str
     abandoned: bool = False
     zone_flags: Mapping[str, str] = {}
+    price: float | None = None
+    """What a machine costs an hour; None when it is not known."""
 
     def sold_in(self, zone: str) -> bool:
         """Whether the flavor is offered in a zone of its region."""
@@ -101,6 +110,13 @@ class VolumePool(msgspec.Struct, frozen=True):
     used: int = 0
 
 
+class Quota(msgspec.Struct, frozen=True):
+    """What the allocations of one domain may take altogether, by what; see `quotas`."""
+
+    domain: str
+    limits: Mapping[str, int] = {}
+
+
 class Inventory(msgspec.Struct, frozen=True):
     """Everything there is."""
 
@@ -110,6 +126,16 @@ class Inventory(msgspec.Struct, frozen=True):
     eip_pools: tuple[EipPool, ...] = ()
     volume_pools: tuple[VolumePool, ...] = ()
     volume_types: frozenset[str] = frozenset()
+    quotas: tuple[Quota, ...] = ()
+
+
+def merged(one: Inventory, other: Inventory) -> Inventory:
+    """Two inventories as one."""
+    parts = {
+        name: getattr(one, name) + getattr(other, name)
+        for name in ("sites", "hosts", "flavors", "eip_pools", "volume_pools", "quotas")
+    }
+    return Inventory(**parts, volume_types=one.volume_types | other.volume_types)
 
 
 def read_site(fields: Fields) -> Site:
@@ -134,7 +160,14 @@ def read_site(fields: Fields) -> Site:
         domains=domains,
         spot=_read_spot(fields),
         cluster=fields.text("cluster", "cluster_name"),
+        latency=_read_latency(fields),
     )
+
+
+def _read_latency(fields: Fields) -> dict[str, float]:
+    """`latency_ms`: point to milliseconds."""
+    reader = fields.object("latency_ms")
+    return {point: reader.number(point, least=0.0) for point in fields.mapping("latency_ms")}
 
 
 def _read_spot(fields: Fields) -> dict[str, dict[str, Spot]]:
@@ -152,13 +185,22 @@ def _read_spot(fields: Fields) -> dict[str, dict[str, Spot]]:
     return result
 
 
-def read_hosts(fields: Fields) -> list[Host]:
-    """One entry of site_nodes.json or site_resources.json: the hosts of a site."""
+def read_hosts(fields: Fields, *, pack: bool = False) -> list[Host]:
+    """One entry of site_nodes.json or site_resources.json: the hosts of a site.
+
+    A host with `host_count` is a class of that many real hosts; with `pack` each one is real.
+    """
     region = fields.text("region", required=True)
     zone = fields.text("availability_zone", required=True)
     site = fields.text("site_id")
     result = []
+    names: set[str] = set()
     for host in fields.items("node_infos", "hosts"):
+        count = host.integer("host_count", default=int(pack), least=0)
+        name = host.text("edge_node_id", "host_name", "name")
+        if count and (not name or name in names):
+            host.problem("edge_node_id", f'"{name}" is listed twice' if name else "is missing")
+        names.add(name)
         ratio = host.number("cpu_allocation_ratio", default=1.0, least=0.0)
         result.append(
             Host(
@@ -170,6 +212,8 @@ def read_hosts(fields: Fields) -> list[Host]:
                 used_vcpus=host.integer("used_vcpus", least=0),
                 used_memory=host.integer("used_mem", least=0),
                 site=site,
+                name=name,
+                count=count,
             )
         )
     return result
@@ -201,6 +245,7 @@ def read_flavor(fields: Fields) -> Flavor:
         type=extra.text("resource_type", required=True),
         abandoned=extra.text("cond:operation:status") == "abandon",
         zone_flags=flags,
+        price=fields.number("price", least=0.0) if fields.has("price") else None,
     )
 
 
@@ -238,3 +283,9 @@ def read_volume_pools(fields: Fields, *, honour_reserved: bool) -> list[VolumePo
             )
         )
     return result
+
+
+def read_quota(fields: Fields) -> Quota:
+    """One entry of quotas.json; the domain `*` is every domain that has none of its own."""
+    limits = {name: fields.integer(name, least=0) for name in QUOTA_FIELDS if fields.has(name)}
+    return Quota(fields.text("domain_id", required=True), limits)

@@ -3,8 +3,8 @@
 One combination picks a flavor for every resource. Its machines are counted jointly: two flavors of
 one type share the type's pools, and two types that share a pool must fit it together (every subset
 of the types is checked, Hall's condition; requests have a handful of types at most). Where a type
-has several pools the sums say too much, as a machine takes its vcpus and its memory from one pool:
-there whole machines are packed, most specific pool first, and what was packed counts.
+has several pools, or pools list real hosts, the sums say too much: there whole machines are packed
+(see `packing`), and what was packed counts.
 
 Divisions are done in float64 and cut: for whole numbers below 2**53 that is exact.
 """
@@ -16,27 +16,30 @@ from itertools import combinations as subsets
 import msgspec
 import numpy as np
 
+from bayplan.global_scheduler.packing import (
+    UNLIMITED,
+    Amount,
+    Machines,
+    Piece,
+    Used,
+    at_rows,
+    lay,
+    packs,
+    quotient,
+    slots,
+)
 from bayplan.global_scheduler.sources import offer_of, spot_id
 from bayplan.global_scheduler.stack import FlavorChoice, Stack
-from bayplan.global_scheduler.table import BoolArray, IntArray, SiteTable
+from bayplan.global_scheduler.table import BoolArray, FloatArray, IntArray, SiteTable
 from bayplan.global_scheduler.view import SiteView
 
-UNLIMITED = np.int64(2**53)
 FAKE_SPOT = 1000
 MAX_COMBINATIONS = 64
+SEARCHED = 16
+"""Sites a request whose packing is searched where the quick way does not fit."""
 FIRST_CHOICE = 10
 
-Amount = int | IntArray
 Takes = dict[str, tuple[int, ...]]
-
-
-class Machines(msgspec.Struct, frozen=True):
-    """Equal machines of one flavor and type; sizes are 0 in regions where the type is another."""
-
-    kind: str
-    vcpus: Amount
-    memory: Amount
-    count: int
 
 
 class Combination(msgspec.Struct, frozen=True):
@@ -82,24 +85,34 @@ class Need:
             resource.flavors[choice]
             for resource, choice in zip(stack.resources, combination.choices, strict=True)
         ]
+        self._resources = stack.resources
         self.vcpus: dict[str, Amount] = {}
         self.memory: dict[str, Amount] = {}
         self.spot: dict[FlavorChoice, int] = {}
         self.machines: list[Machines] = []
         self._fake_spot = fake_spot
-        for resource, choice in zip(stack.resources, self.flavors, strict=True):
+        for position, resource in enumerate(stack.resources):
+            choice = self.flavors[position]
             if choice.spot is not None:
                 self.spot[choice] = self.spot.get(choice, 0) + resource.count
                 continue
             for kind, (vcpus, memory) in table.flavor(choice.flavor_id).sizes.items():
                 self.vcpus[kind] = self.vcpus.get(kind, 0) + vcpus * resource.count
                 self.memory[kind] = self.memory.get(kind, 0) + memory * resource.count
-                self.machines.append(Machines(kind, vcpus, memory, resource.count))
+                self.machines.append(
+                    Machines(kind, vcpus, memory, resource.count, position, resource.max_per_host)
+                )
         # types with few pools choose first, then large machines
         self.machines.sort(
             key=lambda m: (len(table.pools_of(m.kind)), m.kind, -int(np.max(m.vcpus)))
         )
-        self._packed = any(len(table.pools_of(kind)) > 1 for kind in self.vcpus)
+        hosts = any(table.pools[key].hosts for key in table.pools_of(*self.vcpus))
+        self.on_hosts = hosts or any(machines.most for machines in self.machines)
+        """Whether hosts may say no where sums say yes."""
+        self._packed = any(len(table.pools_of(kind)) > 1 for kind in self.vcpus) or (
+            hosts and len(self.machines) > 1
+        )
+        self._searched: dict[tuple[int, int], bool] = {}
         kinds = sorted(self.vcpus)
         self._groups = [(kind,) for kind in kinds] + [
             group
@@ -122,10 +135,47 @@ class Need:
             vcpus, memory = self.free(view, group)
             mask &= vcpus >= self._sum(self.vcpus, group, view)
             mask &= memory >= self._sum(self.memory, group, view)
+        if self.on_hosts:
+            for machines in self.machines:
+                mask &= slots(self.table, machines, view) >= needed(machines, view)
         for choice, count in self.spot.items():
             mask &= self.spot_offer(view, choice) >= count
-        if self._packed and mask.any():
-            mask &= self._packs(view, np.ones(view.count, np.int64))
+        return self._one_packs(view, mask) if self._packed and mask.any() else mask
+
+    def _one_packs(self, view: SiteView, mask: BoolArray) -> BoolArray:
+        """Where one replica can be laid; a few sites where it seems not to are searched."""
+        result = mask & packs(self.table, self.machines, view, np.ones(view.count, np.int64))
+        for position in np.flatnonzero(mask & ~result)[:SEARCHED].tolist():
+            result[position] = self._found(view.table_row(position), 1)
+        return result
+
+    def _found(self, row: int, replicas: int) -> bool:
+        """Whether replicas can be laid on a site, as far as a search tells; asked once."""
+        key = (row, replicas)
+        if key not in self._searched:
+            self._searched[key] = self.lay(row, replicas, {}) is not None
+        return self._searched[key]
+
+    def price(self, view: SiteView) -> FloatArray:
+        """What a replica costs an hour; not a number where that is not known."""
+        prices = [
+            view.take(self.table.price(choice.flavor_id)) * resource.count
+            for choice, resource in zip(self.flavors, self._resources, strict=True)
+        ]
+        total: FloatArray = np.sum(prices, axis=0)
+        return total
+
+    def listed(self, view: SiteView) -> BoolArray:
+        """Where hosts are listed for every resource that limits machines on a host."""
+        mask = np.ones(view.count, np.bool_)
+        for machines in self.machines:
+            if machines.most:
+                rooms = [self.table.pools[key].hosts for key in self.table.pools_of(machines.kind)]
+                some = np.zeros(view.count, np.bool_)
+                for room in rooms:
+                    if room is not None:
+                        some |= room.listed[view.take(room.of_row)] > 0
+                mask &= some | (at_rows(machines.vcpus, view) == 0)
         return mask
 
     def capacity(self, view: SiteView) -> IntArray:
@@ -135,13 +185,14 @@ class Need:
             vcpus, memory = self.free(view, group)
             np.minimum(result, quotient(vcpus, self._sum(self.vcpus, group, view)), out=result)
             np.minimum(result, quotient(memory, self._sum(self.memory, group, view)), out=result)
+        if self.on_hosts:
+            for machines in self.machines:
+                often = quotient(slots(self.table, machines, view), needed(machines, view))
+                np.minimum(result, often, out=result)
         for choice, count in self.spot.items():
             np.minimum(result, self.spot_offer(view, choice) // count, out=result)
-        return (
-            self._most_packed(view, np.maximum(result, 0))
-            if self._packed
-            else np.maximum(result, 0)
-        )
+        np.maximum(result, 0, out=result)
+        return self._most_packed(view, result) if self._packed else result
 
     def _most_packed(self, view: SiteView, bound: IntArray) -> IntArray:
         """How many replicas, up to the bound of each row, can be packed as whole machines."""
@@ -149,30 +200,14 @@ class Need:
         high = bound.copy()
         while (low < high).any():
             middle = (low + high + 1) // 2
-            packs = self._packs(view, middle)
-            low = np.where(packs, middle, low)
-            high = np.where(packs, high, middle - 1)
+            fits = packs(self.table, self.machines, view, middle)
+            low = np.where(fits, middle, low)
+            high = np.where(fits, high, middle - 1)
+        for position in np.flatnonzero(low < bound)[:SEARCHED].tolist():
+            row = view.table_row(position)
+            while low[position] < bound[position] and self._found(row, int(low[position]) + 1):
+                low[position] += 1
         return low
-
-    def _packs(self, view: SiteView, replicas: IntArray) -> BoolArray:
-        """Where that many replicas can be packed into the pools, machine by machine."""
-        pools = {key: self.table.pools[key] for key in self.table.pools_of(*self.vcpus)}
-        free = {
-            key: [np.maximum(view.take(column), 0) for column in (p.free_vcpus, p.free_memory)]
-            for key, p in pools.items()
-        }
-        mask = np.ones(view.count, np.bool_)
-        for machines in self.machines:
-            vcpus, memory = _at_rows(machines.vcpus, view), _at_rows(machines.memory, view)
-            left = np.where((vcpus > 0) | (memory > 0), machines.count * replicas, 0)
-            for key in self.table.pools_of(machines.kind):
-                room = np.minimum(quotient(free[key][0], vcpus), quotient(free[key][1], memory))
-                part = np.minimum(left, room)
-                free[key][0] = free[key][0] - part * vcpus
-                free[key][1] = free[key][1] - part * memory
-                left = left - part
-            mask &= left == 0
-        return mask
 
     def free(self, view: SiteView, group: tuple[str, ...]) -> tuple[IntArray, IntArray]:
         """What the pools of these types have free together."""
@@ -192,7 +227,7 @@ class Need:
     def _sum(amounts: Mapping[str, Amount], group: tuple[str, ...], view: SiteView) -> Amount:
         total: Amount = 0
         for kind in group:
-            total = total + _at_rows(amounts[kind], view)
+            total = total + at_rows(amounts[kind], view)
         return total
 
     def spot_offer(self, view: SiteView, choice: FlavorChoice) -> IntArray:
@@ -202,36 +237,12 @@ class Need:
         column = self.table.offers.get(offer_of(choice.flavor_id, choice.spot))
         return np.zeros(view.count, np.int64) if column is None else view.take(column)
 
-    def takes(self, row: int) -> Takes | None:
-        """One replica's machines by source, most specific pool first; None when they do not fit.
+    def lay(self, row: int, replicas: int, used: Used) -> list[list[Piece]] | None:
+        """Where the machines of replicas go on one site; None when they do not fit together."""
+        return lay(self.table, self.machines, row, replicas, used)
 
-        Storage and addresses are added by the placer.
-        """
-        taken: Takes = {}
-        for machines in self.machines:
-            vcpus, memory = at_row(machines.vcpus, row), at_row(machines.memory, row)
-            left = machines.count if vcpus or memory else 0
-            for key in self.table.pools_of(machines.kind):
-                source = self.table.pools[key].sources.get(row)
-                if source is None or not left:
-                    continue
-                before = taken.get(source, (0, 0))
-                free = self.table.free(source)
-                rooms = [
-                    (free[place] - before[place]) // size
-                    for place, size in enumerate((vcpus, memory))
-                    if size
-                ]
-                part = max(min(left, *rooms), 0)
-                if part:
-                    taken[source] = (before[0] + part * vcpus, before[1] + part * memory)
-                    left -= part
-            if left:
-                return None
-        return taken | self._spot_takes(row)
-
-    def _spot_takes(self, row: int) -> Takes:
-        """Invented offers (`spot_fake`) have no source."""
+    def spot_takes(self, row: int) -> Takes:
+        """Spot machines of one replica by source; invented offers (`spot_fake`) have none."""
         taken: Takes = {}
         site = self.table.sites[row].id
         for choice, count in self.spot.items():
@@ -241,20 +252,7 @@ class Need:
         return taken
 
 
-def _at_rows(amount: Amount, view: SiteView) -> Amount:
-    return view.take(amount) if isinstance(amount, np.ndarray) else amount
-
-
-def at_row(amount: Amount, row: int) -> int:
-    """An amount at one row of the table."""
-    return int(amount[row]) if isinstance(amount, np.ndarray) else amount
-
-
-def quotient(free: IntArray, need: Amount) -> IntArray:
-    """How often `need` fits `free`, cut towards zero; needs of 0 do not limit."""
-    if isinstance(need, np.ndarray):
-        safe = np.maximum(need, 1)
-        return np.where(need > 0, (free / safe).astype(np.int64), UNLIMITED)
-    if need <= 0:
-        return np.full(len(free), UNLIMITED, np.int64)
-    return (free / need).astype(np.int64)
+def needed(machines: Machines, view: SiteView) -> IntArray:
+    """How many of the machines a replica has at each row: none where the type is another."""
+    there = np.maximum(at_rows(machines.vcpus, view), at_rows(machines.memory, view)) > 0
+    return np.broadcast_to(np.where(there, machines.count, 0), (view.count,))

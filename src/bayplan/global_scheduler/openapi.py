@@ -3,6 +3,7 @@
 from typing import Any
 
 from bayplan import __version__
+from bayplan.global_scheduler.stack import Spread
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9_.-]+$"}
 _ID = {
@@ -25,12 +26,7 @@ def _object(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[
     return schema | ({"required": list(required)} if required else {})
 
 
-def _schemas() -> dict[str, Any]:
-    operators = ["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"]
-    requirement = _object(
-        {"key": _TEXT, "operator": {"enum": operators}, "values": _list(_TEXT)},
-        ("key", "operator"),
-    )
+def _group() -> dict[str, Any]:
     spot = _object(
         {
             "max_price": _TEXT,
@@ -48,10 +44,11 @@ def _schemas() -> dict[str, Any]:
             "storage": {"type": "object", "additionalProperties": {"type": "integer"}},
             "need_eip": {"type": "boolean"},
             "count": {"type": "integer", "minimum": 1, "default": 1},
+            "max_per_host": {"type": "integer", "minimum": 0, "default": 0},
         },
         ("name", "flavors"),
     )
-    group = _object(
+    return _object(
         {
             "name": _NAME,
             "labels": {"type": "object", "additionalProperties": _NAME},
@@ -59,7 +56,15 @@ def _schemas() -> dict[str, Any]:
         },
         ("name", "resources"),
     )
-    selector = _object(
+
+
+def _selector() -> dict[str, Any]:
+    operators = ["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"]
+    requirement = _object(
+        {"key": _TEXT, "operator": {"enum": operators}, "values": _list(_TEXT)},
+        ("key", "operator"),
+    )
+    return _object(
         {
             "geo_location": _object(dict.fromkeys(("country", "area", "province", "city"), _TEXT)),
             "regions": _list(_object({"region": _TEXT, "availability_zone": _list(_TEXT)})),
@@ -71,33 +76,58 @@ def _schemas() -> dict[str, Any]:
                     "region_strategy": {"enum": ["", "alone"]},
                 }
             ),
+            "residency": _object({"countries": _list(_TEXT), "except_countries": _list(_TEXT)}),
+            "latency": _list(
+                _object({"to": _TEXT, "max_ms": {"type": "number"}}, ("to", "max_ms"))
+            ),
+            "max_price": {"type": "number", "minimum": 0},
+            "spread": _object(
+                {
+                    name: {"type": "integer", "minimum": 0, "default": 0}
+                    for name in Spread.__struct_fields__
+                }
+            ),
             "stack_affinity": _list(requirement),
             "stack_antiaffinity": _list(requirement),
         }
     )
-    wanted = _object(
+
+
+def _wanted() -> dict[str, Any]:
+    selector = _selector()
+    return _object(
         {
             "id": _ID,
-            "resource_group": group,
+            "resource_group": _group(),
             "selector": selector,
             "replicas": {"type": "integer", "minimum": 1, "default": 1},
             "domain_id": _TEXT,
+            "priority": {"type": "integer", "default": 0},
+            "preempt": {"type": "boolean", "default": False},
+            "alternatives": _list(selector),
+            "starts_at": {"anyOf": [{"type": "number", "minimum": 0}, _TEXT]},
+            "ends_at": {"anyOf": [{"type": "number", "minimum": 0}, _TEXT]},
         },
         ("resource_group",),
     )
-    selected = _object({"node_id": _TEXT, "region": _TEXT, "availability_zone": _TEXT})
-    placed = _object({"id": _ID, "resource_groups": _list(_object({"selected": selected}))})
-    why = _object(
+
+
+def _why() -> dict[str, Any]:
+    return _object(
         {
             "sites": {"type": "integer"},
             "funnel": _list({"type": "object"}),
             "replicas": {"type": "integer"},
             "fits": {"type": "integer"},
             "nearest": {"type": "object"},
+            "relaxations": _list(_object({"change": _TEXT, "site": _TEXT})),
         },
         ("sites", "funnel", "replicas", "fits"),
     )
-    error = _object(
+
+
+def _error() -> dict[str, Any]:
+    return _object(
         {
             "error_code": _TEXT,
             "error_message": _TEXT,
@@ -105,20 +135,66 @@ def _schemas() -> dict[str, Any]:
             "sites": {"type": "integer"},
             "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
             "by_site": {"type": "object", "additionalProperties": _TEXT},
-            "explain": why,
+            "explain": _why(),
         },
         ("error_code", "error_message"),
     )
+
+
+def _schemas() -> dict[str, Any]:
+    wanted, why = _wanted(), _why()
+    selected = _object({"node_id": _TEXT, "region": _TEXT, "availability_zone": _TEXT})
+    placed = _object({"id": _ID, "resource_groups": _list(_object({"selected": selected}))})
     return {
         "AllocationRequest": _object({"allocation": wanted}, ("allocation",)),
+        "AllocationsRequest": _object(
+            {"allocations": _list(wanted, minItems=1, maxItems=100)}, ("allocations",)
+        ),
+        "Resize": _object(
+            {"replicas": {"type": "integer", "minimum": 1, "maximum": 100000}}, ("replicas",)
+        ),
+        "Move": _object({"leave": _list(_TEXT, minItems=1)}, ("leave",)),
         "AllocationAnswer": _object({"allocation": placed, "explain": why}, ("allocation",)),
         "AllocationList": _object({"allocations": _list(placed)}, ("allocations",)),
+        "Question": _object(
+            {
+                "lose": _list(_TEXT),
+                "add": {"type": "object"},
+                "place": _list(_ref("AllocationRequest")),
+            }
+        ),
+        "Drain": _object({"drain": {"type": "object"}}, ("drain",)),
+        "Plan": _object({"plan": {"type": "object"}}, ("plan",)),
+        "Moves": _object(
+            {
+                "moves": _list(
+                    _object(dict.fromkeys(("allocation", "from", "to"), _TEXT), ("allocation",)),
+                    maxItems=100,
+                )
+            },
+            ("moves",),
+        ),
+        "WhatIf": _object({"whatif": {"type": "object"}}, ("whatif",)),
+        "StrandedList": _object({"stranded": _list({"type": "object"})}, ("stranded",)),
         "SiteList": _object({"sites": _list({"type": "object"})}, ("sites",)),
-        "Error": error,
+        "Error": _error(),
     }
 
 
-def _answers(*, schema: str = "", ok: int = 200, errors: tuple[int, ...] = ()) -> dict[str, Any]:
+def _content(*names: str) -> dict[str, Any]:
+    """A JSON body of one of these schemas."""
+    schema = _ref(names[0]) if len(names) == 1 else {"anyOf": [_ref(name) for name in names]}
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _body(*names: str) -> dict[str, Any]:
+    return {"required": True, **_content(*names)}
+
+
+def _answers(
+    *, schema: str | tuple[str, ...] = (), ok: int = 200, errors: tuple[int, ...] = ()
+) -> dict[str, Any]:
+    names = (schema,) if isinstance(schema, str) else schema
     texts = {
         200: "done",
         201: "placed",
@@ -126,33 +202,30 @@ def _answers(*, schema: str = "", ok: int = 200, errors: tuple[int, ...] = ()) -
         400: "the request is wrong",
         401: "a bearer token is needed",
         404: "there is no such allocation",
-        409: "no site fits, or the id or key was used for another request",
+        409: "no site fits, a quota is used up, or the id or key was used for another request",
         413: "the body is too large",
         415: "the body is not JSON",
         503: "the store does not answer",
     }
-
-    def body(name: str) -> dict[str, Any]:
-        return {"content": {"application/json": {"schema": _ref(name)}}}
-
-    found = {str(ok): {"description": texts[ok]} | (body(schema) if schema else {})}
+    found = {str(ok): {"description": texts[ok]} | (_content(*names) if names else {})}
     for code in errors:
-        found[str(code)] = {"description": texts[code]} | body("Error")
+        found[str(code)] = {"description": texts[code]} | _content("Error")
     return found
 
 
-def document() -> dict[str, Any]:
-    """The whole OpenAPI document."""
-    identity = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
+_IDENTITY = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
+_EXPLAIN = {"name": "explain", "in": "query", "schema": {"type": "boolean"}}
+
+
+def _create() -> dict[str, Any]:
     key = {
         "name": "Idempotency-Key",
         "in": "header",
         "schema": {"type": "string", "maxLength": 255},
     }
-    explain = {"name": "explain", "in": "query", "schema": {"type": "boolean"}}
     queries = [
         {"name": "dry_run", "in": "query", "schema": {"type": "boolean"}},
-        explain,
+        _EXPLAIN,
         {"name": "reserve", "in": "query", "schema": {"type": "boolean"}},
         {
             "name": "ttl_seconds",
@@ -160,24 +233,27 @@ def document() -> dict[str, Any]:
             "schema": {"type": "number", "minimum": 0.001, "maximum": 86400},
         },
     ]
-    create = {
+    return {
         "operationId": "createAllocation",
-        "summary": "Place a stack, times replicas; reserve=true waits for a commit",
+        "summary": "Place a stack, times replicas; reserve=true waits for a commit. "
+        "Several as `allocations`: all or none",
         "parameters": [*queries, key],
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _ref("AllocationRequest")}},
-        },
+        "requestBody": _body("AllocationRequest", "AllocationsRequest"),
         "responses": _answers(
-            schema="AllocationAnswer", ok=201, errors=(400, 401, 409, 413, 415, 503)
+            schema=("AllocationAnswer", "AllocationList"),
+            ok=201,
+            errors=(400, 401, 409, 413, 415, 503),
         )
         | {"200": _answers(schema="AllocationAnswer")["200"]},
     }
+
+
+def _one() -> dict[str, Any]:
     one = {
-        "parameters": [identity],
+        "parameters": [_IDENTITY],
         "get": {
             "operationId": "getAllocation",
-            "parameters": [explain],
+            "parameters": [_EXPLAIN],
             "responses": _answers(schema="AllocationAnswer", errors=(400, 401, 404)),
         },
         "delete": {
@@ -185,8 +261,68 @@ def document() -> dict[str, Any]:
             "responses": _answers(ok=204, errors=(401, 404, 503)),
         },
     }
+    one["patch"] = {
+        "operationId": "resizeAllocation",
+        "summary": "More or fewer replicas; those that stay are not moved",
+        "requestBody": _body("Resize"),
+        "responses": _answers(
+            schema="AllocationAnswer", errors=(400, 401, 404, 409, 413, 415, 503)
+        ),
+    }
+    return one
+
+
+def _move() -> dict[str, Any]:
+    return {
+        "parameters": [_IDENTITY],
+        "post": {
+            "operationId": "moveAllocation",
+            "summary": "Place the replicas on some sites elsewhere",
+            "requestBody": _body("Move"),
+            "responses": _answers(
+                schema="AllocationAnswer", errors=(400, 401, 404, 409, 413, 415, 503)
+            ),
+        },
+    }
+
+
+def _drain() -> dict[str, Any]:
+    return {
+        "parameters": [_IDENTITY],
+        "post": {
+            "operationId": "drainSite",
+            "summary": "Take nothing more on a site and move what is there, by rank",
+            "responses": _answers(schema="Drain", errors=(401, 404, 503)),
+        },
+        "delete": {
+            "operationId": "reopenSite",
+            "responses": _answers(ok=204, errors=(401, 404, 503)),
+        },
+    }
+
+
+def _rebalance() -> dict[str, Any]:
+    count = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+    return {
+        "get": {
+            "operationId": "planRebalance",
+            "summary": "Moves that even out what sites have left; nothing is changed",
+            "parameters": [{"name": "moves", "in": "query", "schema": count}],
+            "responses": _answers(schema="Plan", errors=(400, 401)),
+        },
+        "post": {
+            "operationId": "rebalance",
+            "summary": "Carry out moves of a plan",
+            "requestBody": _body("Moves"),
+            "responses": _answers(schema="Moves", errors=(400, 401, 413, 415, 503)),
+        },
+    }
+
+
+def document() -> dict[str, Any]:
+    """The whole OpenAPI document."""
     commit = {
-        "parameters": [identity],
+        "parameters": [_IDENTITY],
         "post": {
             "operationId": "commitAllocation",
             "responses": _answers(schema="AllocationAnswer", errors=(401, 404, 503)),
@@ -199,14 +335,32 @@ def document() -> dict[str, Any]:
     sites = {
         "get": {"operationId": "listSites", "responses": _answers(schema="SiteList", errors=(401,))}
     }
+    whatif = {
+        "operationId": "whatIf",
+        "summary": "What would become of all allocations; nothing is changed",
+        "requestBody": _body("Question"),
+        "responses": _answers(schema="WhatIf", errors=(400, 401, 404, 413, 415)),
+    }
+    stranded = {
+        "get": {
+            "operationId": "listStranded",
+            "summary": "What is free on listed hosts and fits no flavor",
+            "responses": _answers(schema="StrandedList", errors=(401,)),
+        }
+    }
     return {
         "openapi": "3.0.3",
         "info": {"title": "Bayplan global scheduler", "version": __version__},
         "paths": {
-            "/v1/allocations": {"post": create, "get": listing},
-            "/v1/allocations/{id}": one,
+            "/v1/allocations": {"post": _create(), "get": listing},
+            "/v1/allocations/{id}": _one(),
             "/v1/allocations/{id}/commit": commit,
+            "/v1/allocations/{id}/move": _move(),
             "/v1/sites": sites,
+            "/v1/sites/{id}/drain": _drain(),
+            "/v1/rebalance": _rebalance(),
+            "/v1/stranded": stranded,
+            "/v1/whatif": {"post": whatif},
         },
         "components": {
             "schemas": _schemas(),

@@ -18,18 +18,21 @@ from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Status
 from bayplan.framework.contract.verdict import Verdict
 from bayplan.global_scheduler.files import Policy, PolicyEntry
-from bayplan.global_scheduler.needs import Takes
+from bayplan.global_scheduler.needs import Need, Takes
+from bayplan.global_scheduler.packing import UNLIMITED, Piece, Used, charges_of
 from bayplan.global_scheduler.plugins import Registry
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorFit, FlavorPlan, replicas_that_fit
 from bayplan.global_scheduler.plugins.selectors import REGION
+from bayplan.global_scheduler.plugins.wishes import AVOID, Wishes
 from bayplan.global_scheduler.sources import Charges
 from bayplan.global_scheduler.stack import CENTRALIZE, Allocation
-from bayplan.global_scheduler.strategy import Candidate, spread
+from bayplan.global_scheduler.strategy import ANYHOW, NOTHING, Candidate, There, spread
 from bayplan.global_scheduler.table import NO_POOL, SiteTable
 from bayplan.global_scheduler.table import IntArray as Rows
 from bayplan.global_scheduler.view import SiteView
 
 NOT_ENOUGH = "site(s) fit, but not all replicas together"
+NOT_APART = "site(s) fit, but not all replicas with the requested spread"
 LAYOUTS = 16
 """How often replicas are spread anew when sites that share sources take fewer than they could."""
 FIRST_LOOK = 8
@@ -61,6 +64,31 @@ class Placement(msgspec.Struct, frozen=True):
     site_id: str
     flavors: tuple[str, ...]
     charges: Charges
+    hosts: dict[int, dict[str, int]] = {}
+    """Position of a resource in the stack to machines by host, where hosts are listed."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Replicas of the same allocation that stay where they are: by row, and machines by host."""
+
+    rows: dict[int, int] = {}
+    used: Used = {}
+    avoid: frozenset[int] = frozenset()
+    """Rows where nothing of it may go any more."""
+
+    def there(self, table: SiteTable) -> There:
+        """The same by site, zone and region."""
+        found = There()
+        for row, replicas in self.rows.items():
+            region = int(table.facts["region"][row])
+            found.sites[row] += replicas
+            found.zones[region << 32 | int(table.facts["zone"][row])] += replicas
+            found.regions[region] += replicas
+        return found
+
+
+ALL_NEW = Kept()
+WISHES = Wishes()
 
 
 class NoSite(msgspec.Struct, frozen=True):
@@ -98,24 +126,42 @@ class Placer:
         self._flavor = next((p for _, p in self.filters if isinstance(p, FlavorFit)), FlavorFit())
         self._narrows = any(name == "regionandaz" for name, _ in self.filters)
 
-    def decide(self, table: SiteTable, allocation: Allocation) -> list[Placement] | NoSite:
-        """Place all replicas, or say why not."""
+    def decide(
+        self, table: SiteTable, allocation: Allocation, kept: Kept = ALL_NEW
+    ) -> list[Placement] | NoSite:
+        """Place all replicas, or say why not; replicas that are kept are not among them.
+
+        Why not is told of the first selector when there are alternatives.
+        """
+        found = self._decide(table, allocation, kept)
+        for selector in allocation.alternatives if isinstance(found, NoSite) else ():
+            other = msgspec.structs.replace(allocation, selector=selector)
+            if not isinstance(again := self._decide(table, other, kept), NoSite):
+                return again
+        return found
+
+    def _decide(
+        self, table: SiteTable, allocation: Allocation, kept: Kept
+    ) -> list[Placement] | NoSite:
         state = CycleState()
+        state.write(AVOID, kept.avoid)
         view = self._view(table, allocation)
         verdicts, feasible = self._filter(state, allocation, view)
         if not feasible.any():
             return _no_site(view, verdicts)
         totals = self._rank(state, allocation, view, feasible)
+        state.write("there", kept.there(table) if kept.rows else NOTHING)
         most: dict[int, int] = {}
         for _ in range(LAYOUTS):
             chosen = self._spread(state, allocation, totals, most)
             if chosen is None:
                 break
-            placements, short = _lay_out(state, allocation, chosen)
+            placements, short = _lay_out(state, allocation, chosen, kept.used)
             if not short:
                 return placements
             most |= short
-        return _no_site(view, verdicts, short=feasible)
+        text = NOT_ENOUGH if allocation.selector.spread == ANYHOW else NOT_APART
+        return _no_site(view, verdicts, short=feasible, text=text)
 
     def _view(self, table: SiteTable, allocation: Allocation) -> SiteView:
         """Only the rows of the regions asked for, when every choice names one."""
@@ -143,6 +189,8 @@ class Placer:
         self, state: CycleState, allocation: Allocation, view: SiteView
     ) -> Iterator[tuple[str, Verdict]]:
         """What each filter says, in order."""
+        if WISHES.asked(state, allocation):
+            yield WISHES.name, WISHES.filter(state, allocation, view)
         for name, plugin in self.filters:
             verdict: Verdict = plugin.filter(state, allocation, view)  # type: ignore[attr-defined]
             verdict.check(view.count, name)
@@ -210,19 +258,29 @@ class Placer:
         table = part.table
         eips = allocation.stack.eips
         regions, pools = some.take(table.facts["region"]), some.take(table.eip_pool)
+        sites = np.arange(some.count).tolist() if some.rows is None else some.rows.tolist()
+        zones = regions.astype(np.int64) << 32 | some.take(table.facts["zone"])
+        apart = allocation.selector.spread
+        there = state.read("there", There)
+        most_here = apart.max_per_site or int(UNLIMITED)
         candidates = [
             Candidate(
                 int(row),
-                min(int(room), most.get(int(row), int(room))),
+                min(int(room), most.get(int(row), int(room)), most_here - there.sites[site]),
                 int(region),
                 int(pool) if eips else NO_POOL,
+                int(zone),
+                site,
             )
-            for row, room, region, pool in zip(order, capacity, regions, pools, strict=True)
-            if room > 0
+            for row, room, region, pool, zone, site in zip(
+                order, capacity, regions, pools, zones, sites, strict=True
+            )
+            if room > 0 and there.sites[site] < most_here
         ]
         used = {candidate.eip_pool for candidate in candidates} - {NO_POOL}
         limits = {pool: int(table.eip_free[pool]) // eips for pool in used}
-        return spread(candidates, allocation.replicas, allocation.selector.strategy, limits, beyond)
+        strategy = allocation.selector.strategy
+        return spread(candidates, allocation.replicas, strategy, limits, beyond, apart, there)
 
 
 def _best(totals: IntArray, count: int) -> Rows:
@@ -238,33 +296,74 @@ def _best(totals: IntArray, count: int) -> Rows:
 
 
 def _lay_out(
-    state: CycleState, allocation: Allocation, chosen: Mapping[int, int]
+    state: CycleState, allocation: Allocation, chosen: Mapping[int, int], kept: Used
 ) -> tuple[list[Placement], dict[int, int]]:
     """What every replica takes, and the rows of the view where fewer fit than were chosen.
 
-    Replicas are laid on the sources one by one, so nothing that is answered can oversell one.
+    Replicas are laid on the sources before they are answered, so that nothing can oversell one.
     """
     part = state.read("view", SiteView)
     plan = state.read(PLAN, FlavorPlan)
     table = part.table
     result: list[Placement] = []
     short: dict[int, int] = {}
+    used: Used = dict(kept)
     for position, replicas in chosen.items():
         row = part.table_row(position)
         need = plan.needs[int(plan.choice[position])]
-        flavors = tuple(choice.flavor_id for choice in need.flavors)
-        more = _volumes_and_addresses(table, allocation, row)
-        for number in range(replicas):
-            machines = need.takes(row)
-            charges = Charges((machines or {}) | more)
-            if machines is None or not table.has_room(charges):
-                short[position] = number
-                break
-            table.apply(charges)
-            result.append(Placement(row, table.sites[row].id, flavors, charges))
+        laid = _lay_most(need, row, replicas, used)
+        placements = _placements(table, allocation, need, row, laid, used)
+        if len(placements) < replicas:
+            short[position] = len(placements)
+        result += placements
     for placement in result:
         table.apply(placement.charges, -1)
     return result, short
+
+
+def _lay_most(need: Need, row: int, replicas: int, used: Used) -> list[list[Piece]]:
+    """Replicas on one site, as many of them as fit together."""
+    laid = need.lay(row, replicas, used)
+    low, high = 0, replicas - 1
+    best: list[list[Piece]] = []
+    while laid is None and low < high:
+        middle = (low + high + 1) // 2
+        if (some := need.lay(row, middle, used)) is None:
+            high = middle - 1
+        else:
+            low, best = middle, some
+    return best if laid is None else laid
+
+
+def _placements(
+    table: SiteTable, allocation: Allocation, need: Need, row: int, laid: list[list[Piece]],
+    used: Used,
+) -> list[Placement]:  # fmt: skip
+    """One placement a laid replica, applied to the table, until volumes or addresses run out."""
+    more = need.spot_takes(row) | _volumes_and_addresses(table, allocation, row)
+    flavors = tuple(choice.flavor_id for choice in need.flavors)
+    result = []
+    for pieces in laid:
+        charges = charges_of(pieces, more)
+        if not table.has_room(charges):
+            break
+        table.apply(charges)
+        for piece in pieces:
+            if piece.host:
+                place = (piece.resource, piece.source, piece.host)
+                used[place] = used.get(place, 0) + piece.count
+        result.append(Placement(row, table.sites[row].id, flavors, charges, _hosts(pieces)))
+    return result
+
+
+def _hosts(pieces: Sequence[Piece]) -> dict[int, dict[str, int]]:
+    """Machines by host, for each resource of the stack that is on hosts."""
+    found: dict[int, dict[str, int]] = {}
+    for piece in pieces:
+        if piece.host:
+            hosts = found.setdefault(piece.resource, {})
+            hosts[piece.host] = hosts.get(piece.host, 0) + piece.count
+    return found
 
 
 def _volumes_and_addresses(table: SiteTable, allocation: Allocation, row: int) -> Takes:
@@ -277,7 +376,9 @@ def _volumes_and_addresses(table: SiteTable, allocation: Allocation, row: int) -
     return takes
 
 
-def _no_site(view: SiteView, verdicts: Sequence[Verdict], short: BoolArray | None = None) -> NoSite:
+def _no_site(
+    view: SiteView, verdicts: Sequence[Verdict], short: BoolArray | None = None, text: str = ""
+) -> NoSite:
     """Each site's first reason; sites outside the view were left out by their region."""
     table = view.table
     by_row: dict[int, str] = {}
@@ -293,6 +394,6 @@ def _no_site(view: SiteView, verdicts: Sequence[Verdict], short: BoolArray | Non
         if status is not None:
             by_row[view.table_row(position)] = status.message
         elif short is not None and short[position]:
-            by_row[view.table_row(position)] = NOT_ENOUGH
+            by_row[view.table_row(position)] = text
     by_site = {table.sites[row].id: by_row[row] for row in sorted(by_row)}
     return NoSite(table.count, dict(Counter(by_site.values())), by_site)

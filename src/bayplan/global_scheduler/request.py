@@ -5,7 +5,8 @@ to crash (no count, no resources, no flavors) is an error here or has a default.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 
 from bayplan.global_scheduler.fields import Fields, Json, Problem
 from bayplan.global_scheduler.stack import (
@@ -15,11 +16,14 @@ from bayplan.global_scheduler.stack import (
     Allocation,
     FlavorChoice,
     Geo,
+    Latency,
     RegionChoice,
     Requirement,
+    Residency,
     Resource,
     Selector,
     SpotRequest,
+    Spread,
     Stack,
     Strategy,
 )
@@ -61,14 +65,43 @@ def read_allocation(
         fields.problem("replicas", f"must be from 1 to {MAX_REPLICAS}, got {replicas}")
     if not fields.has("resource_group"):
         fields.problem("resource_group", "is missing")
+    selector = read_selector(fields.object("selector"))
+    _check_spread(fields.object("selector"), selector, replicas)
     allocation = Allocation(
         id=identity,
         stack=read_stack(fields.object("resource_group"), flavors, volume_types),
-        selector=read_selector(fields.object("selector")),
+        selector=selector,
         replicas=replicas,
         domain=fields.text("domain_id"),
+        priority=fields.integer("priority"),
+        preempt=fields.boolean("preempt"),
+        alternatives=tuple(_alternatives(fields, replicas)),
+        starts_at=_moment(fields, "starts_at"),
+        ends_at=_moment(fields, "ends_at"),
     )
+    if allocation.ends_at and allocation.ends_at <= allocation.starts_at:
+        fields.problem("ends_at", "must be after starts_at")
     return allocation, problems
+
+
+def _alternatives(fields: Fields, replicas: int) -> Iterator[Selector]:
+    for item in fields.items("alternatives"):
+        selector = read_selector(item)
+        _check_spread(item, selector, replicas)
+        yield selector
+
+
+def _moment(fields: Fields, name: str) -> float:
+    """A time as text (RFC 3339) or seconds since 1970; 0 when it is absent."""
+    value = fields.raw(name)
+    if not isinstance(value, str):
+        return fields.number(name, least=0.0)
+    try:
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        fields.problem(name, f'expected a time such as 2026-01-31T12:00:00Z, got "{value}"')
+        return 0.0
 
 
 def _name(fields: Fields, key: str, value: str) -> str:
@@ -117,6 +150,7 @@ def read_resource(
         resource_type=fields.text("resource_type", default="vm"),
         storage=_read_storage(fields, volume_types),
         need_eip=fields.boolean("need_eip"),
+        max_per_host=fields.integer("max_per_host", "maxPerHost", least=0),
     )
 
 
@@ -186,9 +220,51 @@ def read_selector(fields: Fields) -> Selector:
         operator=fields.text("operator"),
         site_id=fields.text("site_id", "node_id", "siteID"),
         strategy=Strategy(location, region),
+        residency=Residency(
+            tuple(fields.object("residency").texts("countries")),
+            tuple(fields.object("residency").texts("except_countries", "exceptCountries")),
+        ),
+        latency=tuple(_latency(item) for item in fields.items("latency")),
+        max_price=(
+            fields.number("max_price", "maxPrice", least=0.0)
+            if fields.has("max_price", "maxPrice")
+            else None
+        ),
+        spread=_read_spread(fields.object("spread")),
         stack_affinity=_requirements(fields, "stack_affinity", "stackAffinity"),
         stack_antiaffinity=_requirements(fields, "stack_antiaffinity", "stackAntiAffinity"),
     )
+
+
+def _latency(fields: Fields) -> Latency:
+    if not fields.has("max_ms", "maxMs"):
+        fields.problem("max_ms", "is missing")
+    return Latency(fields.text("to", required=True), fields.number("max_ms", "maxMs", least=0.0))
+
+
+def _read_spread(fields: Fields) -> Spread:
+    amounts = {
+        name: fields.integer(name, _camel(name), least=0) for name in Spread.__struct_fields__
+    }
+    return Spread(**amounts)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+def _check_spread(fields: Fields, selector: Selector, replicas: int) -> None:
+    """What no inventory could satisfy is said at once."""
+    apart = selector.spread
+    for name in ("min_sites", "min_zones", "min_regions"):
+        if getattr(apart, name) > replicas:
+            wanted = getattr(apart, name)
+            fields.problem(f"spread.{name}", f"is {wanted}, but there are {replicas} replicas")
+    if selector.strategy.region_strategy == ALONE and apart.min_regions > 1:
+        fields.problem("spread.min_regions", "contradicts the region strategy alone")
+    if selector.site_id and max(apart.min_sites, apart.min_zones, apart.min_regions) > 1:
+        fields.problem("spread", "contradicts the one site that node_id names")
 
 
 def _requirements(fields: Fields, *names: str) -> tuple[Requirement, ...]:

@@ -20,8 +20,9 @@ from bayplan.client import Client
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.global_scheduler import files
 from bayplan.global_scheduler.dispatch import Dispatcher
+from bayplan.global_scheduler.draining import Lost
 from bayplan.global_scheduler.http import Api
-from bayplan.global_scheduler.inventory import Inventory
+from bayplan.global_scheduler.inventory import Inventory, merged
 from bayplan.global_scheduler.kinds import in_tree_adapters
 from bayplan.global_scheduler.members import MemberConfig, Members, read_members
 from bayplan.global_scheduler.partition import Partition
@@ -29,8 +30,10 @@ from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.placing import Placing
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.resources import ResourceInventory
-from bayplan.global_scheduler.service import OPERATIONS, Allocations
+from bayplan.global_scheduler.service import Allocations
 from bayplan.global_scheduler.supervise import keep
+from bayplan.global_scheduler.writer import OPERATIONS
+from bayplan.listening import listen
 from bayplan.store import MemoryStore, SqliteStore, Store
 
 log = structlog.get_logger(__name__)
@@ -157,15 +160,6 @@ def _placer(base: files.Base) -> Placer:
     return Placer(base.policy, in_tree_registry(fake_spot=base.conf.spot_fake))
 
 
-def merged(one: Inventory, other: Inventory) -> Inventory:
-    """Two inventories as one."""
-    parts = {
-        name: getattr(one, name) + getattr(other, name)
-        for name in ("sites", "hosts", "flavors", "eip_pools", "volume_pools")
-    }
-    return Inventory(**parts, volume_types=one.volume_types | other.volume_types)
-
-
 @asynccontextmanager
 async def running(
     options: Options, client: Client | None = None, *, serve: bool = True
@@ -210,6 +204,12 @@ def _background(
     work: dict[str, Work] = {
         "reading the files": partial(scheduler.reread, before),
         "watching members": scheduler.members.run,
+        "replacing what was lost": Lost(
+            scheduler.service,
+            lambda: scheduler.base.conf.replace_lost_after,
+            clock=time.time,
+            pause=asyncio.sleep,
+        ).run,
     }
     if client is not None:
         resources = ResourceInventory(client, partial(scheduler.add_inventory, "resources"))
@@ -246,10 +246,11 @@ async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:
     """Listen; returns what ends it."""
     options, conf = scheduler.options, scheduler.base.conf
     api = Api(scheduler.service, ttl=conf.ttl_seconds, token=options.token)
+    host = options.host or conf.address
+    port = conf.port if options.port < 0 else options.port
+    listener = listen(host, port, "--bind")
     config = uvicorn.Config(
         api.app,
-        host=options.host or conf.address,
-        port=conf.port if options.port < 0 else options.port,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,
@@ -258,17 +259,13 @@ async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
-    try:
-        await server.startup()
-    except SystemExit:
-        where = f"{config.host}:{config.port}"
-        raise ConfigError(f"cannot listen on {where}; is the port taken?") from None
-    scheduler.port = server.servers[0].sockets[0].getsockname()[1]
+    await server.startup(sockets=[listener])
+    scheduler.port = listener.getsockname()[1]
     main = asyncio.create_task(server.main_loop())
 
     async def stop() -> None:
         server.should_exit = True
         await main
-        await server.shutdown()
+        await server.shutdown(sockets=[listener])
 
     return stop

@@ -1,15 +1,14 @@
-"""Allocations as users see them: reserve, commit, release, look up; one writer, whole batches.
+"""Allocations as users see them: reserve, commit, release, resize, move, look up.
 
-Requests queue up while a batch is being written; then all that wait (up to a limit) are decided one
-after another on the table in memory and written in one transaction. So a durable write is shared
-by many allocations, and no decision ever sees half of another. When another scheduler was faster,
-the batch is undone in memory, its changes are awaited, and the batch is decided again.
+Everything that changes something is a step that the writer runs (see `writer`): it reads the ledger
+and the table as they are then, and returns its answer with the records to store and to delete.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import msgspec
 import structlog
@@ -19,28 +18,31 @@ from bayplan.global_scheduler.inventory import Inventory
 from bayplan.global_scheduler.ledger import (
     COMMITTED,
     RESERVED,
-    Group,
     Ledger,
-    PlacedResource,
     Record,
-    Selected,
+    charge_record,
 )
+from bayplan.global_scheduler.operations import group_of, grown, moved, shrunk, with_event
 from bayplan.global_scheduler.placer import NoSite, Placement, Placer
+from bayplan.global_scheduler.preempt import preempt
+from bayplan.global_scheduler.quotas import check as check_quota
+from bayplan.global_scheduler.quotas import usage
+from bayplan.global_scheduler.rebalance import Plan, make_plan
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.supervise import keep
 from bayplan.global_scheduler.table import SiteTable
+from bayplan.global_scheduler.whatif import Answer, Question, what_if
 from bayplan.global_scheduler.why import Why, explain
-from bayplan.store import Compacted, Conflict, NotFound, Store, StoreError
+from bayplan.global_scheduler.writer import (
+    OPERATIONS,
+    STOP_SECONDS,
+    Change,
+    UnavailableError,
+    Writer,
+)
+from bayplan.store import Compacted, Store, StoreError
 
 log = structlog.get_logger(__name__)
-
-BATCH = 64
-OPERATIONS = 256
-"""Records and fences in one transaction, unless the store takes fewer."""
-TRIES = 50
-STOP_SECONDS = 5.0
-"""How long a batch that is being written may take when the service stops."""
-STOPPING = "the scheduler is stopping; ask again in a moment"
 
 
 class NoSiteError(BayplanError):
@@ -55,39 +57,8 @@ class ConflictError(BayplanError):
     """The request contradicts what is stored."""
 
 
-class TooWideError(BayplanError):
-    """The allocation spreads over more sites than the store can fence at once."""
-
-
 class NotFoundError(BayplanError):
     """There is no such allocation."""
-
-
-class UnavailableError(BayplanError):
-    """The store does not answer; nothing was changed."""
-
-
-Change = tuple[list[Record], list[Record]]
-Step = Callable[[], tuple[Record, Change]]
-
-
-class _Job(msgspec.Struct):
-    step: Step
-    done: asyncio.Future[Record]
-
-
-class _Batch:
-    """What one transaction will write, what it answers, and how to take it back."""
-
-    def __init__(self) -> None:
-        self.jobs: list[_Job] = []
-        self.answers: list[Record] = []
-        self.puts: list[Record] = []
-        self.deletes: list[Record] = []
-        self.left: list[_Job] = []
-        self.written: set[str] = set()
-        self.fences: set[str] = set()
-        self.undo: list[tuple[Record, bool]] = []
 
 
 class Allocations:
@@ -104,6 +75,7 @@ class Allocations:
         operations: int = OPERATIONS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self.inventory = inventory
         self.ledger = Ledger(store, SiteTable(inventory))
         self.placer = placer
         self.name = name
@@ -112,36 +84,26 @@ class Allocations:
         self._store = store
         self._clock = clock
         self._pause = pause
-        self._operations = operations
-        self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
-        self._writing: list[_Job] = []
-        self._idle = asyncio.Event()
-        self._open = True
+        self.writer = Writer(self.ledger, name=name, operations=operations, pause=pause)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Load what is stored and begin to work."""
         await self.ledger.load()
-        self._idle.set()
         for name, work in (
             ("following the store", self._follow),
-            ("writing allocations", self._write_batches),
+            ("writing allocations", self.writer.run),
             ("expiring reservations", self._expire),
         ):
             self._tasks.append(asyncio.create_task(keep(name, work, pause=self._pause)))
 
-    async def stop(self) -> None:
-        """Finish what is being written, refuse what waits, end all work."""
-        self._open = False
-        waiting = [self._jobs.get_nowait() for _ in range(self._jobs.qsize())]
-        _fail(waiting, UnavailableError(STOPPING))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS):
-                await self._idle.wait()
+    async def stop(self, patience: float = STOP_SECONDS) -> None:
+        """Finish what is being written within `patience`, refuse what waits, end all work."""
+        await self.writer.refuse(patience)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        _fail(self._writing, UnavailableError(f"{STOPPING} and the store did not answer"))
+        self.writer.give_up()
         self._tasks.clear()
 
     @property
@@ -150,6 +112,7 @@ class Allocations:
 
     def replace_inventory(self, inventory: Inventory) -> None:
         """Take over a new inventory between two decisions."""
+        self.inventory = inventory
         self.ledger.replace_table(SiteTable(inventory))
 
     def explain(self, allocation: Allocation) -> Why:
@@ -167,9 +130,21 @@ class Allocations:
             for group in record.groups:
                 self.table.apply(group.charges)
 
+    async def what_if(self, question: Question) -> Answer:
+        """Tell what would become of all allocations; nothing is changed, and nobody waits."""
+        records = list(self.ledger.records.values())
+        return await asyncio.to_thread(what_if, self.placer, self.inventory, records, question)
+
+    async def plan(self, most: int) -> Plan:
+        """Moves that even out what sites have left; nothing is changed, and nobody waits."""
+        records, closed = list(self.ledger.records.values()), list(self.ledger.closed)
+        return await asyncio.to_thread(
+            make_plan, self.placer, self.inventory, records, closed, most
+        )
+
     def dry_run(self, allocation: Allocation) -> Record:
         """Decide without reserving anything."""
-        return self._decide(allocation, "", "", 0.0)
+        return self._decide(allocation, "", "", 0.0)[0]
 
     async def create(
         self,
@@ -192,10 +167,107 @@ class Allocations:
                     what = "idempotency key" if known else "id"
                     raise ConflictError(f"this {what} was used for a different request")
                 return old, ([], [])
-            record = self._decide(allocation, key, fingerprint, ttl)
-            return record, ([record], [])
+            record, victims = self._decide(allocation, key, fingerprint, ttl)
+            return record, ([record], victims)
 
-        return await self._do(step)
+        return await self.writer.do(step)
+
+    async def create_all(self, allocations: Sequence[Allocation]) -> list[Record]:
+        """Place several allocations together: all of them, or none."""
+
+        def step() -> tuple[list[Record], Change]:
+            placed: list[Record] = []
+            gone: list[Record] = []
+            try:
+                for allocation in allocations:
+                    if allocation.id in self.ledger.records:
+                        raise ConflictError(f'the id "{allocation.id}" is in use')
+                    print_ = fingerprint(allocation)
+                    spared = {record.id for record in placed}
+                    record, victims = self._decide(allocation, "", print_, 0.0, spared)
+                    for victim in victims:
+                        self.ledger.unapply(victim)
+                    gone += victims
+                    self.ledger.apply(record)
+                    placed.append(record)
+            finally:
+                for record in placed:
+                    self.ledger.unapply(record)
+                for victim in gone:
+                    self.ledger.apply(victim)
+            return placed, (placed, gone)
+
+        return await self.writer.do(step)
+
+    async def resize(self, identity: str, replicas: int) -> Record:
+        """Give an allocation more or fewer replicas; those that stay are not moved."""
+
+        def step() -> tuple[Record, Change]:
+            old = self._own(identity)
+            before = len(old.groups)
+            if replicas == before:
+                return old, ([], [])
+            apart = old.allocation.selector.spread
+            least = max(apart.min_sites, apart.min_zones, apart.min_regions)
+            if replicas < least:
+                raise ConflictError(f"the spread asks for at least {least} replicas")
+            new: Record | NoSite = shrunk(old, replicas)
+            if replicas > before:
+                new = grown(self.placer, self.table, old, replicas)
+            if isinstance(new, NoSite):
+                self.refused += 1
+                raise NoSiteError(new)
+            self._check_quota(new, old)
+            new = with_event(new, self._clock(), f"resized from {before} to {replicas} replicas")
+            return new, ([new], [])
+
+        return await self.writer.do(step)
+
+    async def move(
+        self,
+        identity: str,
+        leave: Collection[str],
+        why: str = "",
+        *,
+        to: str = "",
+        most: int | None = None,
+    ) -> Record:
+        """Place the replicas on these sites elsewhere, as many as fit; raises when none does.
+
+        With `most` only that many of them, and with `to` on that site.
+        """
+
+        def step() -> tuple[Record, Change]:
+            old = self._own(identity)
+            new, refused = moved(self.placer, self.table, old, leave, to=to, most=most)
+            if new.groups == old.groups:
+                if refused is not None:
+                    raise NoSiteError(refused)
+                return old, ([], [])
+            new = with_event(new, self._clock(), _told(old, new, why))
+            return new, ([new], [])
+
+        return await self.writer.do(step)
+
+    def _own(self, identity: str) -> Record:
+        """An allocation that may be changed here."""
+        record = self.get(identity)
+        if record.of_object:
+            owner = record.key.partition("/")[0]
+            raise ConflictError(f"the allocation belongs to an object of {owner}; change that one")
+        return record
+
+    async def close_site(self, site: str) -> None:
+        """Take nothing more on a site, for all schedulers and over restarts."""
+        with _stored():
+            await self.ledger.close_site(site)
+
+    async def open_site(self, site: str) -> None:
+        """Take up a site again."""
+        if site not in self.ledger.closed:
+            raise NotFoundError(f'the site "{site}" is not drained')
+        with _stored():
+            await self.ledger.open_site(site)
 
     async def commit(self, identity: str) -> Record:
         """Keep a reserved allocation for good."""
@@ -207,7 +279,7 @@ class Allocations:
             new = msgspec.structs.replace(old, state=COMMITTED, expires=0.0)
             return new, ([new], [])
 
-        return await self._do(step)
+        return await self.writer.do(step)
 
     async def release(self, identity: str, *, expired_at: float | None = None) -> Record:
         """Give back all that an allocation holds.
@@ -222,7 +294,7 @@ class Allocations:
                 return old, ([], [])
             return old, ([], [old])
 
-        return await self._do(step)
+        return await self.writer.do(step)
 
     def get(self, identity: str) -> Record:
         record = self.ledger.records.get(identity)
@@ -230,17 +302,77 @@ class Allocations:
             raise NotFoundError(f'there is no allocation "{identity}"')
         return record
 
-    def _decide(self, allocation: Allocation, key: str, fingerprint: str, ttl: float) -> Record:
-        found = self.placer.decide(self.table, allocation)
+    def _decide(
+        self,
+        allocation: Allocation,
+        key: str,
+        fingerprint: str,
+        ttl: float,
+        spared: Collection[str] = (),
+    ) -> tuple[Record, list[Record]]:
+        """A new record, and those that must go for it (none that is spared)."""
+        if 0 < allocation.ends_at <= self._clock():
+            raise ConflictError("ends_at is over already")
+        with self._at_other_times(allocation):
+            found = self.placer.decide(self.table, allocation)
+            victims: list[Record] = []
+            if isinstance(found, NoSite) and allocation.preempt:
+                records = [
+                    record
+                    for record in self.ledger.records.values()
+                    if record.id not in spared
+                    and not record.of_object
+                    and record.allocation.overlaps(allocation)
+                ]
+                made = preempt(self.placer, self.table, allocation, records)
+                found, victims = made or (found, [])
         if isinstance(found, NoSite):
             self.refused += 1
             raise NoSiteError(found)
         self.decided += 1
+        record = self._record(allocation, found, key, fingerprint, ttl)
+        self._check_quota(record, *victims)
+        if victims:
+            log.info("preempting", allocation=record.id, victims=[v.id for v in victims])
+        return msgspec.structs.replace(record, preempted=tuple(v.id for v in victims)), victims
+
+    @contextmanager
+    def _at_other_times(self, allocation: Allocation) -> Iterator[None]:
+        """Put aside what does not hold room while the allocation would."""
+        others = []
+        if allocation.starts_at or allocation.ends_at or self.ledger.timed:
+            timed = (self.ledger.records[identity] for identity in self.ledger.timed)
+            others = [r for r in timed if not r.allocation.overlaps(allocation)]
+        for record in others:
+            charge_record(self.table, record, -1)
+        try:
+            yield
+        finally:
+            for record in others:
+                charge_record(self.table, record)
+
+    def _check_quota(self, record: Record, *instead_of: Record) -> None:
+        domain = record.allocation.domain
+        used = Counter(self.ledger.used.get(domain, {}))
+        for gone in instead_of:
+            if gone.allocation.domain == domain:
+                used.subtract(usage(group.charges for group in gone.groups))
+        more = usage(group.charges for group in record.groups)
+        check_quota(self.table.quotas, domain, used, more)
+
+    def _record(
+        self,
+        allocation: Allocation,
+        found: list[Placement],
+        key: str,
+        fingerprint: str,
+        ttl: float,
+    ) -> Record:
         now = self._clock()
         return Record(
             id=allocation.id,
             allocation=allocation,
-            groups=tuple(self._group(allocation, placement) for placement in found),
+            groups=tuple(group_of(self.table, allocation, placement) for placement in found),
             created=now,
             state=RESERVED if ttl else COMMITTED,
             expires=now + ttl if ttl else 0.0,
@@ -248,135 +380,6 @@ class Allocations:
             fingerprint=fingerprint,
             owner=self.name,
         )
-
-    def _group(self, allocation: Allocation, placement: Placement) -> Group:
-        site = self.table.sites[placement.row]
-        return Group(
-            name=allocation.stack.name,
-            resources=tuple(
-                PlacedResource(resource.name, flavor, resource.count)
-                for resource, flavor in zip(
-                    allocation.stack.resources, placement.flavors, strict=True
-                )
-            ),
-            selected=Selected(site.id, site.region, site.zone, site.cluster),
-            charges=placement.charges,
-        )
-
-    async def _do(self, step: Step) -> Record:
-        if not self._open:
-            raise UnavailableError(STOPPING)
-        job = _Job(step, asyncio.get_running_loop().create_future())
-        self._jobs.put_nowait(job)
-        return await job.done
-
-    async def _write_batches(self) -> None:
-        while True:
-            jobs = [await self._jobs.get()]
-            self._idle.clear()
-            while len(jobs) < BATCH and not self._jobs.empty():
-                jobs.append(self._jobs.get_nowait())
-            self._writing = jobs
-            while jobs:
-                try:
-                    jobs = await self._write(jobs)
-                except Exception as cause:  # the writer must live on for the other requests
-                    log.exception("writing a batch failed")
-                    _fail(jobs, UnavailableError(f"writing failed: {cause}"))
-                    jobs = []
-            self._writing = []
-            self._idle.set()
-
-    async def _write(self, jobs: list[_Job]) -> list[_Job]:
-        """Decide and store as many jobs as one transaction takes; returns those left over."""
-        for attempt in range(TRIES):
-            batch = self._run(jobs)
-            try:
-                if batch.puts or batch.deletes:
-                    await self.ledger.write(batch.puts, batch.deletes, self.name)
-            except (Conflict, NotFound) as lost:
-                self._undo(batch)
-                await self._catch_up(lost, attempt)
-                continue
-            except StoreError as cause:
-                self._undo(batch)
-                _fail(batch.jobs, UnavailableError(f"the store did not take it: {cause}"))
-                return batch.left
-            except BaseException:
-                self._undo(batch)
-                raise
-            for job, record in zip(batch.jobs, batch.answers, strict=True):
-                if not job.done.done():
-                    job.done.set_result(record)
-            return batch.left
-        _fail(jobs, UnavailableError(f"other schedulers were faster {TRIES} times; try again"))
-        return []
-
-    def _run(self, jobs: list[_Job]) -> _Batch:
-        """Run steps on the table in memory, until one transaction is full."""
-        batch = _Batch()
-        for number, job in enumerate(jobs):
-            if job.done.done():
-                continue
-            try:
-                record, change = job.step()
-                if not self._add(batch, change):
-                    batch.left = jobs[number:]
-                    break
-            except BayplanError as problem:
-                job.done.set_exception(problem)
-                continue
-            batch.jobs.append(job)
-            batch.answers.append(record)
-        return batch
-
-    def _add(self, batch: _Batch, change: Change) -> bool:
-        """Apply a change and make it part of the batch; False when it must wait for the next."""
-        new, gone = change
-        keys = {record.id for record in (*new, *gone)}
-        if keys & batch.written:
-            return False  # a key can be written once in a transaction
-        fences = set().union(*(self.ledger.fences_of(record) for record in new))
-        operations = len(batch.written | keys) + len(batch.fences | fences)
-        if operations > self._operations and batch.written:
-            return False
-        if operations > self._operations:
-            raise TooWideError(
-                f"the allocation touches {len(fences)} places and address pools; this store takes "
-                f"{self._operations - 1} in one transaction: ask for fewer replicas at once"
-            )
-        batch.written |= keys
-        batch.fences |= fences
-        batch.puts += new
-        batch.deletes += gone
-        for record in keys:
-            if (old := self.ledger.records.get(record)) is not None:
-                self.ledger.unapply(old)
-                batch.undo.append((old, True))
-        for fresh in new:
-            self.ledger.apply(fresh)
-            batch.undo.append((fresh, False))
-        return True
-
-    def _undo(self, batch: _Batch) -> None:
-        """Take a batch back, except what the store has told about in the meantime."""
-        for record, was_there in reversed(batch.undo):
-            if was_there:
-                # a store that failed may have done the work all the same: then it is gone
-                if record.id not in self.ledger.records and self.ledger.is_stored(record):
-                    self.ledger.apply(record)
-            elif self.ledger.records.get(record.id) is record:
-                self.ledger.unapply(record)
-
-    async def _catch_up(self, lost: Conflict | NotFound, attempt: int) -> None:
-        """Wait until what the other scheduler wrote has arrived here."""
-        current = lost.current if isinstance(lost, Conflict) else None
-        behind = current.mod_revision if current is not None else 0
-        for _ in range(1000):
-            if self.ledger.seen >= behind:
-                break
-            await self._pause(0.001)
-        await self._pause(min(0.0005 * 2**attempt, 0.05))
 
     async def _follow(self) -> None:
         while True:
@@ -395,18 +398,31 @@ class Allocations:
                 if _expired(record, now):
                     with suppress(NotFoundError, UnavailableError):
                         gone = await self.release(record.id, expired_at=now)
-                        if gone.state == RESERVED:
-                            log.info("reservation expired", allocation=record.id)
+                        if record.id not in self.ledger.records:
+                            log.info("allocation expired", allocation=gone.id)
+
+
+@contextmanager
+def _stored() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as cause:
+        raise UnavailableError(f"the store did not take it: {cause}") from cause
 
 
 def _expired(record: Record, now: float) -> bool:
+    if 0 < record.allocation.ends_at <= now:
+        return True
     return record.state == RESERVED and record.expires <= now
 
 
-def _fail(jobs: list[_Job], problem: BayplanError) -> None:
-    for job in jobs:
-        if not job.done.done():
-            job.done.set_exception(problem)
+def _told(old: Record, new: Record, why: str) -> str:
+    """How the groups of a record moved, in words."""
+    before = Counter(group.selected.node_id for group in old.groups)
+    after = Counter(group.selected.node_id for group in new.groups)
+    left = ", ".join(f"{n} from {site}" for site, n in sorted((before - after).items()))
+    came = ", ".join(f"{n} to {site}" for site, n in sorted((after - before).items()))
+    return f"moved {left}; {came}" + (f" ({why})" if why else "")
 
 
 def fingerprint(allocation: Allocation) -> str:

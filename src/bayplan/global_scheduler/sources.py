@@ -23,9 +23,13 @@ _FENCES = {HOSTS: ("place", 2), VOLUMES: ("place", 2), OWN: ("site", 1), SPOT: (
 
 
 class Charges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one replica takes, by source: as many amounts as the source has."""
+    """What one replica takes, by source: as many amounts as the source has.
+
+    Where a source lists real hosts, `hosts` has how much of it is taken from which.
+    """
 
     takes: dict[str, tuple[int, ...]] = {}
+    hosts: dict[str, tuple[tuple[str, int, int], ...]] = {}
 
 
 def source_id(kind: str, *parts: str) -> str:

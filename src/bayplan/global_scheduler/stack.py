@@ -34,7 +34,7 @@ class FlavorChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Resource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`count` equal machines."""
+    """`count` equal machines; of one allocation at most `max_per_host` (0: any) share a host."""
 
     name: str
     flavors: tuple[FlavorChoice, ...]
@@ -42,6 +42,7 @@ class Resource(msgspec.Struct, frozen=True, omit_defaults=True):
     resource_type: str = "vm"
     storage: dict[str, int] = {}
     need_eip: bool = False
+    max_per_host: int = 0
 
 
 class RegionChoice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +76,31 @@ class Strategy(msgspec.Struct, frozen=True, omit_defaults=True):
     region_strategy: str = ""
 
 
+class Spread(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many replicas a site, zone or region may have, and over how many they must go; 0: any."""
+
+    max_per_site: int = 0
+    max_per_zone: int = 0
+    max_per_region: int = 0
+    min_sites: int = 0
+    min_zones: int = 0
+    min_regions: int = 0
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """At most so many milliseconds from a site to a point that the inventory knows."""
+
+    to: str
+    max_ms: float
+
+
+class Residency(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Countries in which data may be, and in which it must not."""
+
+    countries: tuple[str, ...] = ()
+    except_countries: tuple[str, ...] = ()
+
+
 class Selector(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which sites may be chosen, and how replicas spread over them."""
 
@@ -83,6 +109,11 @@ class Selector(msgspec.Struct, frozen=True, omit_defaults=True):
     operator: str = ""
     site_id: str = ""
     strategy: Strategy = Strategy()
+    spread: Spread = Spread()
+    residency: Residency = Residency()
+    latency: tuple[Latency, ...] = ()
+    max_price: float | None = None
+    """The most that one replica may cost an hour."""
     stack_affinity: tuple[Requirement, ...] = ()
     stack_antiaffinity: tuple[Requirement, ...] = ()
 
@@ -117,3 +148,17 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
     selector: Selector = Selector()
     replicas: int = 1
     domain: str = ""
+    priority: int = 0
+    preempt: bool = False
+    """Whether allocations of lower priority may be released to make room."""
+    alternatives: tuple[Selector, ...] = ()
+    """Selectors to try in this order when the first does not fit."""
+    starts_at: float = 0.0
+    ends_at: float = 0.0
+    """Seconds since 1970 between which room is held; 0: from now, without end."""
+
+    def overlaps(self, other: "Allocation") -> bool:
+        """Whether both hold room at the same time."""
+        return (not self.ends_at or other.starts_at < self.ends_at) and (
+            not other.ends_at or self.starts_at < other.ends_at
+        )

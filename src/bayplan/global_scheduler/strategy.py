@@ -4,36 +4,72 @@ Input are sites in score order with how many replicas each can take. `centralize
 site, then the next. `discrete` (the default) gives each its share of the whole, at least one in
 score order, and hands what rounding left over to the largest remainders. `alone` first leaves only
 the region that can take most, if it can take all. Sites that share an address pool share its limit.
+A `Spread` limits sites, zones and regions; over how many replicas must go is seen to first.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bayplan.global_scheduler.stack import ALONE, CENTRALIZE, Strategy
+from bayplan.global_scheduler.stack import ALONE, CENTRALIZE, Spread, Strategy
+
+ANYHOW = Spread()
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A site that fits: its row in the table, how often, and the address pool it draws from."""
+    """A site that fits: its row in the view and in the table, how often, and where it is."""
 
     row: int
     capacity: int
     region: int
     eip_pool: int = -1
+    zone: int = -1
+    site: int = -1
+
+
+class There(msgspec.Struct):
+    """Replicas of the allocation that are placed already, by site, zone and region."""
+
+    sites: Counter[int] = msgspec.field(default_factory=Counter)
+    zones: Counter[int] = msgspec.field(default_factory=Counter)
+    regions: Counter[int] = msgspec.field(default_factory=Counter)
+
+
+NOTHING = There()
 
 
 class Limits:
-    """What is left of shared address pools, counted in replicas."""
+    """What is left of shared address pools, zones and regions, counted in replicas."""
 
-    def __init__(self, free: dict[int, int]) -> None:
-        self._left = dict(free)
+    def __init__(self, free: dict[int, int], spread: Spread, there: There) -> None:
+        self._pools = dict(free)
+        self._zones = _Cap(spread.max_per_zone, Counter(there.zones))
+        self._regions = _Cap(spread.max_per_region, Counter(there.regions))
 
     def of(self, candidate: Candidate) -> int:
-        return self._left.get(candidate.eip_pool, candidate.capacity)
+        return min(
+            self._pools.get(candidate.eip_pool, candidate.capacity),
+            self._zones.left(candidate.zone, candidate.capacity),
+            self._regions.left(candidate.region, candidate.capacity),
+        )
 
     def take(self, candidate: Candidate, replicas: int) -> None:
-        if candidate.eip_pool in self._left:
-            self._left[candidate.eip_pool] -= replicas
+        if candidate.eip_pool in self._pools:
+            self._pools[candidate.eip_pool] -= replicas
+        self._zones.given[candidate.zone] += replicas
+        self._regions.given[candidate.region] += replicas
+
+
+class _Cap:
+    """At most so many replicas a zone or region; 0: any number."""
+
+    def __init__(self, most: int, given: Counter[int]) -> None:
+        self.most = most
+        self.given = given
+
+    def left(self, code: int, capacity: int) -> int:
+        return self.most - self.given[code] if self.most else capacity
 
 
 def spread(
@@ -42,6 +78,8 @@ def spread(
     strategy: Strategy,
     pool_limits: dict[int, int],
     beyond: int = 0,
+    apart: Spread = ANYHOW,
+    there: There = NOTHING,
 ) -> dict[int, int] | None:
     """Replicas by row, in score order, adding up to `replicas`; None when they do not fit.
 
@@ -49,11 +87,14 @@ def spread(
     whole, and None then means "not among these".
     """
     if strategy.region_strategy == ALONE:
-        candidates = _one_region(candidates, replicas, pool_limits)
+        some = [one for one in candidates if not there.regions or one.region in there.regions]
+        candidates = _one_region(some, replicas, pool_limits)
     if _total(candidates, pool_limits) < replicas:
         return None
-    limits = Limits(pool_limits)
+    limits = Limits(pool_limits, apart, there)
     given = [0] * len(candidates)
+    if not _see_to(candidates, given, apart, limits, there):
+        return None
     if strategy.location_strategy != CENTRALIZE:
         total = beyond + sum(candidate.capacity for candidate in candidates)
         _share(candidates, given, replicas, total, limits)
@@ -61,7 +102,37 @@ def spread(
             return None
         _round_up(candidates, given, replicas, total, limits)
     _fill(candidates, given, replicas - sum(given), limits)
+    if sum(given) < replicas:
+        return None
     return {c.row: n for c, n in zip(candidates, given, strict=True) if n}
+
+
+def _see_to(
+    candidates: Sequence[Candidate],
+    given: list[int],
+    apart: Spread,
+    limits: Limits,
+    there: There,
+) -> bool:
+    """Give one replica each to the best sites of as many regions, zones and sites as asked for."""
+    keys: tuple[tuple[int, Callable[[Candidate], int], Counter[int]], ...] = (
+        (apart.min_regions, lambda candidate: candidate.region, there.regions),
+        (apart.min_zones, lambda candidate: candidate.zone, there.zones),
+        (apart.min_sites, lambda candidate: candidate.site, there.sites),
+    )
+    for least, key, before in keys:
+        seen = {key(c) for c, number in zip(candidates, given, strict=True) if number}
+        seen.update(before)
+        for position, candidate in enumerate(candidates):
+            if len(seen) >= least:
+                break
+            if key(candidate) not in seen and min(candidate.capacity, limits.of(candidate)) > 0:
+                given[position] += 1
+                limits.take(candidate, 1)
+                seen.add(key(candidate))
+        if len(seen) < least:
+            return False
+    return True
 
 
 def _total(candidates: Sequence[Candidate], pool_limits: dict[int, int]) -> int:
@@ -88,14 +159,16 @@ def _share(
     candidates: Sequence[Candidate], given: list[int], replicas: int, total: int, limits: Limits
 ) -> None:
     """Give each site its share in score order, at least one, until all replicas are given."""
-    left = replicas
+    left = replicas - sum(given)
     for position, candidate in enumerate(candidates):
         if left == 0:
             return
         rounded = (2 * replicas * candidate.capacity + total) // (2 * total)
-        given[position] = min(max(rounded, 1), candidate.capacity, limits.of(candidate), left)
-        limits.take(candidate, given[position])
-        left -= given[position]
+        share = min(max(rounded, 1), candidate.capacity) - given[position]
+        part = max(min(share, limits.of(candidate), left), 0)
+        given[position] += part
+        limits.take(candidate, part)
+        left -= part
 
 
 def _round_up(

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from bayplan.global_scheduler.inventory import Flavor, Inventory, Site
+from bayplan.global_scheduler.hosts import HostRoom
+from bayplan.global_scheduler.inventory import Flavor, Host, Inventory, Site
 from bayplan.global_scheduler.sources import (
     EIPS,
     HOSTS,
@@ -31,6 +32,7 @@ from bayplan.global_scheduler.sources import (
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 LabelKey = frozenset[tuple[str, str]]
 Slot = tuple[tuple[IntArray, ...], "int | IntArray"]
 """Where a source's amounts stand: the columns, and the rows that share it."""
@@ -40,7 +42,10 @@ FACTS = ("region", "zone", "operator", "country", "area", "province", "city")
 
 
 class Pool(msgspec.Struct):
-    """Machines of one kind, one entry a site; `sources` has the source of each row."""
+    """Machines of one kind, one entry a site; `sources` has the source of each row.
+
+    `hosts` is there when some of its sources list real hosts.
+    """
 
     types: frozenset[str]
     sources: dict[int, str]
@@ -48,6 +53,7 @@ class Pool(msgspec.Struct):
     memory: IntArray
     free_vcpus: IntArray
     free_memory: IntArray
+    hosts: HostRoom | None = None
 
 
 class Storage(msgspec.Struct):
@@ -66,6 +72,8 @@ class FlavorColumns(msgspec.Struct):
 
     sold: BoolArray
     sizes: dict[str, tuple[int | IntArray, int | IntArray]]
+    price: FloatArray | None = None
+    """What a machine costs an hour, not a number where that is not known; made when needed."""
 
 
 class SiteTable:
@@ -89,6 +97,8 @@ class SiteTable:
         self._rows_of_region = _group(self.facts["region"])
         self._place = _rows_by_place(sites)
         self._slots: dict[str, Slot] = {}
+        self._latency: dict[str, FloatArray] = {}
+        self.quotas = {quota.domain: quota for quota in inventory.quotas}
         self._lay_out_machines(inventory)
         self._lay_out_spot()
         self._lay_out_storage(inventory)
@@ -107,6 +117,12 @@ class SiteTable:
     def row_of(self, site_id: str) -> int | None:
         return self._row.get(site_id)
 
+    def close(self, site_id: str, *, closed: bool = True) -> None:
+        """Take nothing more on a site, or open it again if its status allows."""
+        row = self._row.get(site_id)
+        if row is not None:
+            self.open[row] = not closed and self.sites[row].open
+
     def rows_of_region(self, region: str) -> IntArray:
         """The rows of a region, in order."""
         return self._rows_of_region.get(self.code_of(region), np.empty(0, np.int64))
@@ -114,11 +130,13 @@ class SiteTable:
     def _lay_out_machines(self, inventory: Inventory) -> None:
         """Hosts that name no site serve the sites of their place without such hosts themselves."""
         self.pools: dict[str, Pool] = {}
-        for (site, region, zone, types), amounts in _host_groups(inventory, self._row).items():
+        hosts: dict[str, dict[str, list[Host]]] = {}
+        for (site, region, zone, types), group in _host_groups(inventory, self._row).items():
             pool = self.pools.get(types)
             if pool is None:
-                arrays = [np.zeros(self.count, np.int64) for _ in range(4)]
-                pool = self.pools[types] = Pool(frozenset(types.split("||")), {}, *arrays)
+                one, two, three, four = (np.zeros(self.count, np.int64) for _ in range(4))
+                served = frozenset(types.split("||"))
+                pool = self.pools[types] = Pool(served, {}, one, two, three, four)
             if site:
                 source, rows = source_id(OWN, site, types), [self._row[site]]
             else:
@@ -127,13 +145,36 @@ class SiteTable:
             pool.sources.update(dict.fromkeys(rows, source))
             columns = (pool.vcpus, pool.memory, pool.free_vcpus, pool.free_memory)
             self._add_source(source, columns[2:], rows)
-            for column, amount in zip(columns, amounts, strict=True):
+            for column, amount in zip(columns, _amounts(group), strict=True):
                 column[rows] = amount
+            hosts.setdefault(types, {})[source] = group
+        self._rooms: dict[str, HostRoom] = {}
+        """The hosts of each source whose pool lists some."""
+        for types, groups in hosts.items():
+            if any(host.count for group in groups.values() for host in group):
+                self._list_hosts(self.pools[types], groups)
         self._pools_of_type: dict[str, list[str]] = {}
         # a pool that serves fewer types is used first, so that flexible machines stay free
         for key in sorted(self.pools, key=lambda key: (len(self.pools[key].types), key)):
             for kind in self.pools[key].types:
                 self._pools_of_type.setdefault(kind, []).append(key)
+
+    def _list_hosts(self, pool: Pool, groups: Mapping[str, list[Host]]) -> None:
+        numbers = {source: number for number, source in enumerate(groups)}
+        of_row = np.full(self.count, len(groups), np.int64)
+        for row, source in pool.sources.items():
+            of_row[row] = numbers[source]
+        pool.hosts = HostRoom(groups, of_row)
+        self._rooms.update(dict.fromkeys(groups, pool.hosts))
+        for source in groups:
+            self._show_hosts(source)
+
+    def _show_hosts(self, source: str) -> None:
+        """Bring the sums of a source up to date with its hosts."""
+        if (slot := self._slots.get(source)) is not None:
+            columns, at = slot
+            for column, amount in zip(columns, self._rooms[source].left(source), strict=True):
+                column[at] = amount
 
     def pools_of(self, *types: str) -> list[str]:
         """The pools that serve any of the types, each once, most specific first."""
@@ -236,6 +277,23 @@ class SiteTable:
             sizes[kind] = (vcpus, memory)
         return FlavorColumns(sold, sizes)
 
+    def price(self, flavor_id: str) -> FloatArray:
+        """What a machine of a flavor costs an hour at each site."""
+        columns = self.flavor(flavor_id)
+        if columns.price is None:
+            columns.price = np.full(self.count, np.nan)
+            for region, flavor in self.flavors.get(flavor_id, {}).items():
+                if flavor.price is not None:
+                    columns.price[self.rows_of_region(region)] = flavor.price
+        return columns.price
+
+    def latency(self, point: str) -> FloatArray:
+        """Milliseconds from each site to a point; not a number where that is not known."""
+        if point not in self._latency:
+            known = (site.latency.get(point, np.nan) for site in self.sites)
+            self._latency[point] = np.fromiter(known, np.float64, self.count)
+        return self._latency[point]
+
     def volume_source(self, row: int, kind: str) -> str:
         """The source of a site's volumes of one type."""
         site = self.sites[row]
@@ -263,6 +321,10 @@ class SiteTable:
     def apply(self, charges: Charges, times: int = 1) -> None:
         """Take charges from their sources (`times` -1 gives back); unknown ones are left out."""
         for source, amounts in charges.takes.items():
+            if (room := self._rooms.get(source)) is not None:
+                room.apply(source, amounts, charges.hosts.get(source, ()), times)
+                self._show_hosts(source)
+                continue
             slot = self._slots.get(source)
             if slot is not None:
                 columns, at = slot
@@ -298,17 +360,25 @@ def _rows_by_place(sites: list[Site]) -> dict[tuple[str, str], list[int]]:
 
 def _host_groups(
     inventory: Inventory, known: Mapping[str, int]
-) -> dict[tuple[str, str, str, str], list[int]]:
-    """Site (or none), region, zone and types to totals and what is free; named sites first."""
-    groups: dict[tuple[str, str, str, str], list[int]] = {}
+) -> dict[tuple[str, str, str, str], list[Host]]:
+    """Site (or none), region, zone and types to hosts; those that name a site first."""
+    groups: dict[tuple[str, str, str, str], list[Host]] = {}
     for host in inventory.hosts:
         place = (host.site, "", "") if host.site in known else ("", host.region, host.zone)
-        group = groups.setdefault((*place, host.types), [0, 0, 0, 0])
-        group[0] += host.vcpus
-        group[1] += host.memory
-        group[2] += host.vcpus - host.used_vcpus
-        group[3] += host.memory - host.used_memory
+        groups.setdefault((*place, host.types), []).append(host)
     return dict(sorted(groups.items(), key=lambda item: not item[0][0]))
+
+
+def _amounts(hosts: Iterable[Host]) -> tuple[int, int, int, int]:
+    """Vcpus, memory, and both as far as they are free."""
+    vcpus = memory = used_vcpus = used_memory = 0
+    for host in hosts:
+        times = host.count or 1
+        vcpus += host.vcpus * times
+        memory += host.memory * times
+        used_vcpus += host.used_vcpus * times
+        used_memory += host.used_memory * times
+    return vcpus, memory, vcpus - used_vcpus, memory - used_memory
 
 
 def _with_unknown_sites(inventory: Inventory) -> list[Site]:

@@ -1,4 +1,4 @@
-"""Why a request fits or not: a funnel over the sites, and the nearest site with what it misses.
+"""Why a request fits or not: a funnel over the sites, the nearest site, and what would fit.
 
 Everything is computed from the same filters, needs and sources that decide. How many replicas fit
 together is found by deciding; what the nearest site misses is what its sources lack for one
@@ -13,9 +13,13 @@ import numpy as np
 from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Code
 from bayplan.framework.contract.verdict import Verdict
-from bayplan.global_scheduler.needs import Amount, Need, at_row
+from bayplan.global_scheduler.moving import most_replicas
+from bayplan.global_scheduler.needs import Need
+from bayplan.global_scheduler.needs import needed as machines_needed
+from bayplan.global_scheduler.packing import Amount, at_row, slots
 from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorPlan
+from bayplan.global_scheduler.relax import Relaxation, relaxations
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import NO_POOL, BoolArray, IntArray, SiteTable
 from bayplan.global_scheduler.view import SiteView
@@ -58,6 +62,7 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     replicas: int
     fits: int
     nearest: Nearest | None = None
+    relaxations: tuple[Relaxation, ...] = ()
 
 
 def explain(placer: Placer, table: SiteTable, allocation: Allocation) -> Why:
@@ -77,7 +82,8 @@ def explain(placer: Placer, table: SiteTable, allocation: Allocation) -> Why:
     nearest = None
     if not feasible.any():
         nearest = _nearest(state.read(PLAN, FlavorPlan), view, allocation, mendable)
-    return Why(table.count, tuple(funnel), allocation.replicas, fits, nearest)
+    changes = relaxations(placer, table, allocation) if fits < allocation.replicas else ()
+    return Why(table.count, tuple(funnel), allocation.replicas, fits, nearest, changes)
 
 
 def _for_good(verdict: Verdict) -> BoolArray:
@@ -105,13 +111,7 @@ def _most(placer: Placer, table: SiteTable, allocation: Allocation) -> int:
         one = msgspec.structs.replace(allocation, replicas=replicas)
         return not isinstance(placer.decide(table, one), NoSite)
 
-    if fits(allocation.replicas):
-        return allocation.replicas
-    low, high = 0, allocation.replicas - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return most_replicas(allocation.replicas, fits)
 
 
 Shortage = tuple[str, Amount, IntArray]
@@ -139,6 +139,10 @@ def _machines(need: Need, view: SiteView) -> Iterator[Shortage]:
         vcpus, memory = need.free(view, (kind,))
         yield f"vcpus of type {kind}", need.vcpus[kind], vcpus
         yield f"memory of type {kind}", need.memory[kind], memory
+    for machines in need.machines if need.on_hosts else ():
+        flavor = need.flavors[machines.resource].flavor_id
+        places = slots(view.table, machines, view)
+        yield f"places for {flavor} on whole hosts", machines_needed(machines, view), places
     for choice, count in need.spot.items():
         yield f"spot machines {choice.flavor_id}", count, need.spot_offer(view, choice)
 
@@ -192,3 +196,6 @@ def lines(why: Why) -> Iterator[str]:
             yield f"  {part.what}: needs {part.needed}, has {part.free}, {short} short"
         if not near.missing:
             yield f"  {FRAGMENTED}"
+    for number, relaxation in enumerate(why.relaxations):
+        lead = "it would fit" if not number else "or"
+        yield f"{lead}: {relaxation.change} ({relaxation.site})"

@@ -44,11 +44,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def listed(names: list[str], most: int = 3) -> str:
-    """`a, b, c and 4 more`."""
-    if len(names) <= most + 1:
+def listed(names: list[str], most: int = 3, total: int = 0) -> str:
+    """`a, b, c and 4 more`; `total` if more than these are meant."""
+    total = total or len(names)
+    if total <= most + 1:
         return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+    return f"{', '.join(names[:most])} and {total - most:,} more"
 
 
 def _decimal(value: float, digits: int) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from bayplan.api import Namespace, Node, Object, Pod, parse_time
 from bayplan.engine.cache import Cache
@@ -30,6 +31,7 @@ from bayplan.inspect.kinds import OWNERS
 from bayplan.inspect.objects import Budget, Event, Owner
 from bayplan.inspect.settings import Settings, load_settings, version_for
 from bayplan.inspect.trial import Trial
+from bayplan.plugins.gang_scheduling import members_of
 
 if TYPE_CHECKING:
     from bayplan.inspect.capacity import Capacity
@@ -117,6 +119,8 @@ class Cluster:
                 gathering.put(item)
             else:
                 gathering.add(item)
+        origin = origin or Origin(taken=time.time())
+        origin = replace(origin, unread=(*origin.unread, *gathering.unread()))
         return cls(gathering.objects, origin=origin, settings=settings)
 
     def with_settings(self, settings: Settings) -> Cluster:
@@ -168,6 +172,9 @@ class Cluster:
                 found = self.of(struct)
                 if f"{where}/{name}" in found:
                     return found[f"{where}/{name}"]
+                elsewhere = [item.key for item in found.values() if item.name == name]
+                if elsewhere:
+                    raise unknown(struct.KIND.lower(), f"{where}/{name}", elsewhere)
                 names = [item.name for item in found.values() if item.namespace == where]
                 raise unknown(struct.KIND.lower(), name, names, f'namespace "{where}"')
         kinds = ", ".join(struct.KIND.lower() for struct in OWNERS)
@@ -315,6 +322,7 @@ def in_order(objects: Objects) -> Objects:
 
 def fill(cache: Cache, objects: Objects) -> None:
     """Feed a cache: nodes first."""
+    members = members_of(cache.objects)
     for node in objects.get(Node, {}).values():
         with naming(node):
             cache.add_node(node)
@@ -325,6 +333,8 @@ def fill(cache: Cache, objects: Objects) -> None:
                     cache.objects.put(item)
     for pod in objects.get(Pod, {}).values():
         try:
+            if pod.spec.scheduling_group is not None and not pod.finished:
+                members.put(pod)
             if pod.spec.node_name and not pod.finished:
                 cache.add_pod(pod)
             elif pod.status.nominated_node_name and is_pending(pod):

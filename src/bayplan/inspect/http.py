@@ -21,12 +21,11 @@ from bayplan.errors import BayplanError
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import UnknownObject
 from bayplan.inspect.http_questions import QUESTIONS, Question
+from bayplan.inspect.paths import MAX_BODY, PREFIX
 
-PREFIX = "/inspect/v1/"
 OPENAPI = "openapi.json"
 PARTED = ";"
 LISTS = ("changes", "templates")
-MAX_BODY = 1 << 20
 REFERENCE = "#/components/schemas/{name}"
 
 Query = Mapping[str, str]

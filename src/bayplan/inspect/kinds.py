@@ -29,6 +29,18 @@ class Kind(msgspec.Struct, frozen=True):
     """Without it there is no answer at all."""
     served_since: str = ""
     """Set for groups that older or smaller clusters do not serve; a 404 is then no news."""
+    newer: Resource | None = None
+    """Where newer clusters serve it, in the same shape; asked first."""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Versions of its group that are understood, the newest first."""
+        return tuple(item.version for item in self.served)
+
+    @property
+    def served(self) -> tuple[Resource, ...]:
+        """Where it may be listed, the newest first."""
+        return (self.resource,) if self.newer is None else (self.newer, self.resource)
 
 
 KINDS: tuple[Kind, ...] = (
@@ -85,8 +97,26 @@ KINDS: tuple[Kind, ...] = (
         "devices are not seen",
         served_since="1.34",
     ),
-    Kind(r.WORKLOADS, (api.Workload,), "gangs are not seen", served_since="1.36"),
-    Kind(r.POD_GROUPS, (api.PodGroup,), "gangs are not seen", served_since="1.36"),
+    Kind(
+        r.DEVICE_TAINT_RULES,
+        (api.DeviceTaintRule,),
+        "tainted devices are not seen",
+        served_since="1.37",
+    ),
+    Kind(
+        r.WORKLOADS,
+        (api.Workload,),
+        "gangs are not seen",
+        served_since="1.36",
+        newer=r.WORKLOADS_V1BETA1,
+    ),
+    Kind(
+        r.POD_GROUPS,
+        (api.PodGroup,),
+        "gangs are not seen",
+        served_since="1.36",
+        newer=r.POD_GROUPS_V1BETA1,
+    ),
     Kind(RESOURCE_QUOTAS, (o.ResourceQuota,), "quotas are not checked"),
     Kind(r.SERVICE_ACCOUNTS, (o.ServiceAccount,), "service accounts are not checked"),
     Kind(r.CORE_EVENTS, (o.Event,), "what your scheduler said in events is not compared"),

@@ -7,7 +7,8 @@ import secrets
 from aiohttp import web
 
 from bayplan.errors import CannotListen
-from bayplan.inspect.http import MAX_BODY, PREFIX, Questions
+from bayplan.inspect.http import Questions
+from bayplan.inspect.paths import MAX_BODY, PREFIX
 
 
 class InspectServer:
@@ -30,7 +31,7 @@ class InspectServer:
             await web.TCPSite(self._runner, host, port).start()
         except OSError as problem:
             await self.stop()
-            raise CannotListen(f"{host}:{port}", "--port", problem) from problem
+            raise CannotListen(f"{host}:{port}", "--bind", problem) from problem
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:

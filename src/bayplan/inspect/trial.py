@@ -23,6 +23,7 @@ from bayplan.api import Node, Object, Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.framework import PodInfo
+from bayplan.plugins.gang_scheduling import members_of
 
 
 class Trial:
@@ -134,12 +135,27 @@ class Trial:
         self._back.append(lambda: cache.update_node(old))
 
     def _put_pod(self, pod: Pod) -> None:
-        """A pod as the API server shows it; only placed ones count."""
+        """A pod as the API server shows it; only placed ones count, and members of groups."""
         self._delete_pod(pod.uid)
+        self.join(pod)
         if pod.spec.node_name and not pod.finished:
             cache = self.engine.cache
             cache.add_pod(pod)
             self._back.append(lambda: cache.remove_pod(pod))
+
+    def join(self, pod: Pod) -> None:
+        """A pod is a member of its group, if it has one."""
+        if pod.spec.scheduling_group is not None:
+            members = members_of(self.engine.cache.objects)
+            members.put(pod)
+            self._back.append(lambda: members.delete(pod))
+
+    def leave(self, pod: Pod) -> None:
+        """A pod is no longer a member of its group."""
+        if pod.spec.scheduling_group is not None:
+            members = members_of(self.engine.cache.objects)
+            members.delete(pod)
+            self._back.append(lambda: members.put(pod))
 
     def _delete_pod(self, uid: str) -> None:
         cache = self.engine.cache
@@ -147,6 +163,7 @@ class Trial:
         if info is None:
             return
         pod, node = info.pod, info.node_name
+        self.leave(pod)
         if cache.is_assumed(uid):
             cache.forget(pod)
             self._back.append(lambda: cache.assume(info, node))

@@ -47,6 +47,12 @@ def configure(v: int = 0, format_: Format = "text", stream: TextIO | None = None
     )
 
 
+def configure_if_not_done() -> None:
+    """Set up logging where a program uses Bayplan as a library and has said nothing of logs."""
+    if not structlog.is_configured():
+        configure()
+
+
 def _render_text(logger: object, method: str, event: MutableMapping[str, Any]) -> str:
     level, message = event.pop("level", method), event.pop("event", "")
     trace = event.pop("exception", "")

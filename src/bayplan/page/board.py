@@ -21,6 +21,7 @@ from bayplan.page.rows import (
     GHOST,
     NODE,
     NODE_FIELDS,
+    NODE_FLAGS,
     PLACE,
     POD_FIELDS,
     Row,
@@ -34,7 +35,6 @@ from bayplan.page.rows import (
 NODES, PODS = 0, 1
 MOST_CHANGES = 200_000
 MOST_TEXTS = 200_000
-NODE_FLAGS = NODE_FIELDS.index("flags")
 NAMESPACE = POD_FIELDS.index("namespace")
 NOMINATED = POD_FIELDS.index("nominated")
 POD_FLAGS = POD_FIELDS.index("flags")

@@ -22,9 +22,11 @@ from bayplan.api import Pod, yaml
 from bayplan.config import FeatureGates, default_config, from_data, parse_version
 from bayplan.config.types import API_VERSION, KIND
 from bayplan.errors import BayplanError, ConfigError
+from bayplan.framework import Status
 from bayplan.inspect import Cluster, Settings, unbound
 from bayplan.inspect.whatif import AnyChange, parse_change, what_if
 from bayplan.inspect.why import why_pod
+from bayplan.page.after import After
 from bayplan.page.app import packed, problem
 from bayplan.page.sources import Json, Source
 from bayplan.page.trying import helping
@@ -52,8 +54,9 @@ class Asked(msgspec.Struct, frozen=True):
 class Questions:
     """Answers for one source; `routes` are for the page's application."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, where: str | None = "") -> None:
         self._source = source
+        self._where = where  # the flags that name the source to a command; None: it has none
         self._lock = asyncio.Lock()
         self._kept: tuple[tuple[str, float | None], Cluster] | None = None
         self.routes = [
@@ -93,14 +96,21 @@ class Questions:
 
         def work(cluster: Cluster) -> Json:
             other = changed_scheduler(cluster.settings, **scheduler) if scheduler else None
-            commands = [command(asked.changes)] if changes or scheduler else []
+            commands = []
+            if self._where is not None and (changes or scheduler):
+                commands.append(command(asked.changes, self._where))
             for text in helps:
                 key, _, change = text.partition("=")
                 fix, more = helping(cluster, key, change)
                 changes.extend(more)
                 commands += fix.commands
-            answer = msgspec.to_builtins(what_if(cluster, changes, settings=other))
-            return {"answer": answer, "command": "\n".join(commands)}
+            after = After(cluster)
+            found = what_if(cluster, changes, settings=other, look=after.look)
+            return {
+                "answer": msgspec.to_builtins(found),
+                "after": after.told(found),
+                "command": "\n".join(commands),
+            }
 
         return await self._ask(asked.run, asked.time, work)
 
@@ -137,7 +147,7 @@ class Questions:
                 return problem(413, "too long a question")
         try:
             asked = msgspec.json.decode(body, type=Asked)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return problem(400, str(error))
         return packed(msgspec.json.encode(await self.what_if(asked)))
 
@@ -151,22 +161,25 @@ def judged(cluster: Cluster, pod: Pod) -> Json:
             decision = trial.decide(unbound(pod), preempt=False)
         except BayplanError:  # a pod of a scheduler that is not known
             return {"plugins": [], "scored": [], "reasons": [], "rejected": []}
-        table = trial.engine.cache.table.names()
+        engine = trial.engine
+        plugins, scored = [], []
         if decision.placed:
-            names, columns, totals, _ = trial.engine.all_scores(decision)
+            names, columns, totals, _ = engine.all_scores(decision)
             rows = zip(names, totals.tolist(), *(c.tolist() for c in columns.values()), strict=True)
-            fits = set(names)
-            rest = [[name, 0] for name in table if name not in fits]
-            reasons = ["does not fit, or was not looked at"] if rest else []
-            return {"plugins": list(columns), "scored": [list(row) for row in rows],
-                    "reasons": reasons, "rejected": rest}  # fmt: skip
-        error = decision.fit_error
-        reasons, rejected = [], []
-        for status, numbers in error.diagnosis.groups() if error is not None else ():
-            why = ", ".join(status.all_reasons) or status.message
-            reasons.append(f"{status.plugin}: {why}" if status.plugin else why)
-            rejected += [[table[row], len(reasons) - 1] for row in numbers.tolist()]
-        return {"plugins": [], "scored": [], "reasons": reasons, "rejected": rejected}
+            plugins, scored = list(columns), [list(row) for row in rows]
+        reasons: dict[str, int] = {}
+        rejected = [
+            [name, reasons.setdefault(_reason(status), len(reasons))]
+            for name, status in engine.node_statuses(decision).items()
+            if status is not None
+        ]
+        return {"plugins": plugins, "scored": scored, "reasons": list(reasons),
+                "rejected": rejected}  # fmt: skip
+
+
+def _reason(status: Status) -> str:
+    why = ", ".join(status.all_reasons) or status.message
+    return f"{status.plugin}: {why}" if status.plugin else why
 
 
 def changed_scheduler(settings: Settings, version: str = "", config: str = "") -> Settings:
@@ -183,10 +196,10 @@ def changed_scheduler(settings: Settings, version: str = "", config: str = "") -
     return replace(settings, config=found, gates=gates)
 
 
-def command(changes: list[str]) -> str:
+def command(changes: list[str], where: str = "") -> str:
     """Return the same question as a command; a configuration is the file that one saves it in."""
     flags = {"version": "emulated-version"}
-    words = []
+    words = [where] if where else []
     for change in changes:
         verb, _, value = change.partition("=")
         if verb == HELP:

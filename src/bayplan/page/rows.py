@@ -20,6 +20,7 @@ NODE_FIELDS = ("name", "labels", "cpu", "memory", "pods", "gpu", "flags", "taint
 POD_FIELDS = ("name", "namespace", "node", "cpu", "memory", "gpu", "priority", "phase", "place",
               "owner", "labels", "created", "nominated", "flags", "message")  # fmt: skip
 
+NODE_FLAGS = NODE_FIELDS.index("flags")
 NODE = POD_FIELDS.index("node")
 PLACE = POD_FIELDS.index("place")
 

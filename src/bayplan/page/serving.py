@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from bayplan.errors import CannotListen, ConfigError
+from bayplan.errors import ConfigError
+from bayplan.listening import listen
 from bayplan.page.app import PageApp
 from bayplan.page.guard import Guard, new_token
 from bayplan.page.questions import Questions
@@ -28,19 +28,20 @@ async def serving(
     host: str = "127.0.0.1",
     port: int = 0,
     refresh: Callable[[], None] | None = None,
+    where: str | None = "",
 ) -> AsyncIterator[str]:
-    """Serve the page; yields the address with its token."""
+    """Serve the page; yields the address with its token. `where`: see Questions."""
     if host not in LOOPBACK:
         raise ConfigError(
             f'serving the page on "{host}": only loopback addresses; use 127.0.0.1 and a tunnel'
         )
-    listener = _listen(host, port)
+    listener = listen(host, port, "address for the page")
     number = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     stream = Stream(source.board, refresh) if source.live else None
     token = new_token()
     names = [f"{name}:{number}" for name in ("127.0.0.1", "[::1]", "localhost")]
-    questions = Questions(source)
+    questions = Questions(source, where)
     routes = [*questions.routes, Saving(source, questions).route]
     page = PageApp(source, stream, routes)
     await page.whole.body()  # ahead of the first who asks
@@ -80,17 +81,3 @@ def _quiet(app: ASGIApp) -> uvicorn.Config:
         server_header=False,
         ws="none",
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise CannotListen(f"{host}:{port}", "address for the page", error) from error
-    listener.listen(128)
-    listener.setblocking(False)
-    return listener

@@ -171,7 +171,8 @@ class AttachedVolumes:
             self._rebuild(table)
             return
         for row in rows:
-            self._read(table, row)
+            if row < table.count:  # a node that came and went since leaves a row that is gone
+                self._read(table, row)
 
     def _touched(self, table: NodeTable, seen: tuple[int, ...], rows: set[int]) -> set[int] | None:
         """The rows to read again, None for all."""

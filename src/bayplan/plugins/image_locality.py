@@ -32,14 +32,24 @@ class ImageLocality:
         self._handle = handle
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.CLUSTER
+        # How many nodes have an image counts; without any such image every node scores 0.
+        return Depends.CLUSTER if self._present(pod) else Depends.NODE
 
     def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        """The images that some node has, and how many containers there are."""
+        found = self._present(pod)
         containers = len(pod.spec.init_containers) + len(pod.spec.containers)
-        return tuple(image_names(pod)), containers
+        return (found, containers) if found else None
+
+    def facet_revision(self) -> Hashable:
+        return self._handle.table.image_names_revision
 
     def revision(self, state: CycleState, pod: Pod) -> Hashable | None:
         return self._handle.table.images_revision
+
+    def _present(self, pod: Pod) -> tuple[str, ...]:
+        images = self._handle.table.images
+        return tuple([name for name in image_names(pod) if name in images])
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
         table = nodes.table
@@ -60,12 +70,19 @@ class ImageLocality:
             if image is not None and node.row in image.rows:
                 share = len(image.rows) / table.count
                 total += int(float(image.rows[node.row]) * share)
-        return int(_scaled(np.array([total], dtype=np.int64), pod)[0])
+        most = _most(pod)
+        if most <= LEAST:
+            return 0
+        return MAX_SCORE * (min(max(total, LEAST), most) - LEAST) // (most - LEAST)
+
+
+def _most(pod: Pod) -> int:
+    """What counts as having all images."""
+    return MOST_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
 
 
 def _scaled(sums: IntArray, pod: Pod) -> IntArray:
-    containers = len(pod.spec.init_containers) + len(pod.spec.containers)
-    most = MOST_PER_CONTAINER * containers
+    most = _most(pod)
     if most <= LEAST:
         return np.zeros(len(sums), dtype=np.int64)
     kept = np.minimum(np.maximum(sums, LEAST), most)

@@ -47,7 +47,7 @@ class NodeResourcesBalancedAllocation:
         self._resources = tuple((item.name, resource_id(item.name)) for item in args.resources)
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.USAGE
+        return Depends.SUMS
 
     def facet(self, state: CycleState, pod: Pod) -> Hashable:
         used = self._handle.info(pod, state).traits.resources.used

@@ -20,13 +20,12 @@ from bayplan.client import AsgiTransport, Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
-from bayplan.inspect.http import PREFIX as INSPECT
+from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import CONTENT_TYPE, SchedulerMetrics
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
-from bayplan.scheduler.inspecting import questions
+from bayplan.scheduler.inspecting import EXPLAIN, questions
 from bayplan.scheduler.live import LiveScheduler
-from bayplan.scheduler.serving import EXPLAIN
 
 METRICS = "/bayplan/scheduler/metrics"
 """Where the API server of `bayplan up` shows the scheduler's metrics; its own are at /metrics."""
@@ -70,7 +69,7 @@ async def local_cluster(
         pages = served.server.pages
         pages[EXPLAIN] = Page(scheduler.explain)
         pages[METRICS] = Page(lambda rest: _metrics(scheduler, metrics), CONTENT_TYPE.encode())
-        served.server.questions[INSPECT] = questions(scheduler, client).answer
+        served.server.questions[INSPECT] = questions(scheduler, client)
         tasks = [
             asyncio.create_task(recorder.run()),
             asyncio.create_task(scheduler.run_informers()),

@@ -120,6 +120,11 @@ class LiveScheduler:
         return self._feed.has_synced
 
     @property
+    def waits_aside(self) -> bool:
+        """Tell whether an attempt waits for an extender; the core must be left alone then."""
+        return self._aside
+
+    @property
     def binding_busy(self) -> bool:
         """Tell whether bindings wait or are under way."""
         return self._performer.pending_binds > 0

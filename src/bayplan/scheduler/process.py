@@ -20,7 +20,7 @@ import ssl
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -34,11 +34,12 @@ from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch
-from bayplan.scheduler.inspecting import questions
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.options import Options, load_options
 from bayplan.scheduler.resources import resources_page
-from bayplan.scheduler.serving import Endpoints, Server, configz_page, metrics_page
+
+if TYPE_CHECKING:
+    from bayplan.scheduler.serving import Endpoints, Server
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +103,8 @@ class SchedulerProcess:
         try:
             return await self._supervise(live, recorder, client)
         finally:
-            await server.close()
+            if server is not None:
+                await server.close()
             self._extenders.close()
             for one in self._clients:
                 await one.close()
@@ -218,8 +220,12 @@ class SchedulerProcess:
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         loop.add_signal_handler(signal.SIGUSR2, lambda: log.info("state", **live.sizes()))
 
-    async def _serve(self, live: LiveScheduler, client: Client) -> Server:
+    async def _serve(self, live: LiveScheduler, client: Client) -> Server | None:
         values = self._options.values
+        if not values.integer("secure-port") and not values.integer("port"):
+            return None
+        from bayplan.scheduler.serving import Server  # its library is slow to load
+
         server = Server(self._endpoints(live, client), self._gatekeeper(client))
         host = values.text("bind-address")
         if port := values.integer("secure-port"):
@@ -255,6 +261,9 @@ class SchedulerProcess:
         return self._connect(load_kubeconfig(path)) if path else None
 
     def _endpoints(self, live: LiveScheduler, client: Client) -> Endpoints:
+        from bayplan.scheduler.inspecting import questions
+        from bayplan.scheduler.serving import Endpoints, configz_page, metrics_page
+
         def election() -> str | None:
             elector = self._elector
             return None if elector is None or elector.healthy() else "the lease was not renewed"

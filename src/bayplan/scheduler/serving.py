@@ -17,11 +17,12 @@ import structlog
 from aiohttp import web
 
 from bayplan.errors import ConfigError
-from bayplan.inspect.http import MAX_BODY, Questions
-from bayplan.inspect.http import PREFIX as INSPECT
+from bayplan.inspect.paths import MAX_BODY
+from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import CONTENT_TYPE
 from bayplan.observe.slis import HealthSlis
 from bayplan.scheduler.delegated import Gatekeeper, User
+from bayplan.scheduler.inspecting import EXPLAIN, Answer
 
 log = structlog.get_logger(__name__)
 
@@ -29,8 +30,6 @@ Check = Callable[[], str | None]
 """A health check: None when all is well, else what is wrong."""
 
 SLIS = "/metrics/slis"
-EXPLAIN = "/bayplan/explain/"
-"""Path below which pods are explained, here and on the API server of `bayplan up`."""
 
 Page = Callable[[], tuple[str, bytes]]
 """Returns content type and body of a page."""
@@ -45,7 +44,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     pages: Mapping[str, Page]
     explain: Callable[[str], bytes | None] = lambda pod: None
     """Tells why a pod (`namespace/name`) is where it is, as JSON; None when it is not known."""
-    inspect: Questions | None = None
+    inspect: Answer | None = None
     """Answers questions about the cluster."""
 
 
@@ -99,7 +98,7 @@ class Server:
         if self._endpoints.inspect is not None and request.path.startswith(INSPECT):
             path = request.path.removeprefix(INSPECT)
             asked = await request.read() if request.method == "POST" else None
-            status, body = await self._endpoints.inspect.answer(path, dict(request.query), asked)
+            status, body = await self._endpoints.inspect(path, dict(request.query), asked)
             return web.Response(status=status, body=body, content_type="application/json")
         return self._serve(request)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from bayplan.api import Object
 from bayplan.store import Compacted, Event, Watcher
 
 
@@ -20,6 +21,8 @@ class Entry(msgspec.Struct, frozen=True):
     action: str
     key: str
     value: bytes
+    item: Object | None = None
+    """The object, where `value` is only a digest of it (the fast lane)."""
 
     def line(self) -> str:
         digest = hashlib.sha256(self.value).hexdigest()[:16]
@@ -59,13 +62,21 @@ class EventLog:
             for listener in self._listeners:
                 listener(entry)
 
-    def write(self, time: float, revision: int, action: str, key: str, value: bytes) -> None:
+    def write(
+        self,
+        time: float,
+        revision: int,
+        action: str,
+        key: str,
+        value: bytes,
+        item: Object | None = None,
+    ) -> None:
         """Write one line."""
         # Whole values, not their digests: one digest of everything is cheaper than one each.
         head = f"{time:.6f} {revision} {action} {key} {len(value)}\n"
         self._hash.update(head.encode() + value)
         if self.keep:
-            self.entries.append(Entry(time, revision, action, key, value))
+            self.entries.append(Entry(time, revision, action, key, value, item))
 
     @property
     def hash(self) -> str:

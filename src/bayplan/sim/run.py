@@ -18,6 +18,7 @@ import msgspec
 from bayplan.clock import run_virtual
 from bayplan.config import KubeSchedulerConfiguration
 from bayplan.errors import BayplanError
+from bayplan.observe import logs
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.errors import ExpectationFailed
 from bayplan.sim.expect import Judgement
@@ -57,6 +58,11 @@ class Result(msgspec.Struct):
     def timeline(self) -> list[Moment]:
         return self.tracker.timeline
 
+    @property
+    def needs_faithful(self) -> bool:
+        """Whether the fast lane could not play it: it used what only the API server has."""
+        return any("--faithful" in text for text in self.failures)
+
     def problems(self) -> str:
         """All failures, a line each."""
         return "\n".join(self.failures)
@@ -79,6 +85,7 @@ def run_scenario(
     With `faithful=False` it runs in the fast lane: same decisions at the same times, without the
     API server. In real time there is only the faithful one.
     """
+    logs.configure_if_not_done()  # else structlog would print every detail
     base = settings or Settings()
     if faithful is None:
         faithful = base.faithful

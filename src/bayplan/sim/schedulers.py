@@ -55,9 +55,10 @@ class SchedulerProcess:
         self._now = now
         self._elect = elect
         self._identity = identity
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self._recorder: EventRecorder | None = None
         self.scheduler: LiveScheduler | None = None
+        self.elector: LeaderElector | None = None
         self.starts = 0
 
     @property
@@ -66,32 +67,40 @@ class SchedulerProcess:
 
     async def start(self) -> None:
         """Start it; returns when its caches are filled."""
+        scheduler = await self._begin()
+        work = self._elected(scheduler) if self._elect else scheduler.run()
+        self.tasks.append(asyncio.create_task(work))
+
+    async def _begin(self) -> LiveScheduler:
         recorder = EventRecorder(self._client(), hostname="simulation", wall=self._wall)
         scheduler = self._make(recorder)
         self._recorder, self.scheduler = recorder, scheduler
-        self._tasks = [
+        self.tasks[:2] = [
             asyncio.create_task(recorder.run()),
             asyncio.create_task(scheduler.run_informers()),
         ]
         self.starts += 1
         await scheduler.wait_synced()
-        work = self._elected(scheduler) if self._elect else scheduler.run()
-        self._tasks.append(asyncio.create_task(work))
+        return scheduler
 
     async def _elected(self, scheduler: LiveScheduler) -> None:
         while True:
-            elector = LeaderElector(self._client(), self._identity, wall=self._wall)
-            if await elector.run(scheduler.run):
+            self.elector = LeaderElector(self._client(), self._identity, wall=self._wall)
+            if await self.elector.run(scheduler.run):
                 return
+            # A process that has lost its lease ends; the next one knows nothing of its bindings.
+            for task in self.tasks[:2]:
+                task.cancel()
+            scheduler = await self._begin()
 
     async def stop(self, *, drain: bool = False) -> None:
         """End it at once; `drain` lets events be written first."""
         if drain and self._recorder is not None:
             await self._recorder.drain(1.0)
-        for task in reversed(self._tasks):
+        for task in reversed(self.tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks = []
         self.scheduler = None
 
     def _wall(self) -> datetime:

@@ -17,7 +17,7 @@ It does not serve several processes: the directory is locked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bayplan.store.errors import Closed, Conflict, Full, FutureRevision, NotFound, StoreError
@@ -25,9 +25,10 @@ from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History, Histo
 from bayplan.store.memory import FIRST_REVISION
 from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, RangeResult, Store
 from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
-from bayplan.store.sqlite_writer import Compact, Probe, Request, Write, Writer
+from bayplan.store.sqlite_writer import Compact, Probe, Report, Request, Write, Writer, Writing
 from bayplan.store.table import Table, build
 
+MakeWriter = Callable[[SqliteFile, asyncio.AbstractEventLoop, Report], Writing]
 MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
 COMPACT_EVERY = 10_000  # revisions that fell out of memory before the file is compacted too
 
@@ -35,7 +36,9 @@ COMPACT_EVERY = 10_000  # revisions that fell out of memory before the file is c
 class SqliteStore:
     """A store in a directory; acknowledged means on disk. Open it with `SqliteStore.open`."""
 
-    def __init__(self, file: SqliteFile, loaded: Loaded, history: History) -> None:
+    def __init__(
+        self, file: SqliteFile, loaded: Loaded, history: History, writer: MakeWriter = Writer
+    ) -> None:
         self._history = history
         self._table = Table(history, loaded.items)
         self._next = history.revision + 1
@@ -47,7 +50,7 @@ class SqliteStore:
         self._epoch = 0
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
-        self._writer = Writer(file, self._loop, self._finish)
+        self._writer = writer(file, self._loop, self._finish)
         self.get_now = self._table.get
 
     @classmethod
@@ -71,15 +74,8 @@ class SqliteStore:
                 raise
 
         file, loaded = await asyncio.to_thread(read)
-        history = History(
-            revision=max(loaded.revision, FIRST_REVISION),
-            compacted=loaded.compacted,
-            max_events=max_events,
-            max_bytes=max_bytes,
-            max_lag=max_lag,
-        )
-        history.record(loaded.events)
-        return cls(file, loaded, history)
+        limits = {"max_events": max_events, "max_bytes": max_bytes, "max_lag": max_lag}
+        return cls(file, loaded, past_of(loaded, **limits))
 
     @property
     def revision(self) -> int:
@@ -223,6 +219,14 @@ class SqliteStore:
         request = Compact(revision)
         self._enqueue(request)
         return request.done
+
+
+def past_of(loaded: Loaded, **limits: int) -> History:
+    """Return the history that a file tells."""
+    revision = max(loaded.revision, FIRST_REVISION)
+    history = History(revision=revision, compacted=loaded.compacted, **limits)
+    history.record(loaded.events)
+    return history
 
 
 def _settle(done: asyncio.Future[None], problem: str) -> None:

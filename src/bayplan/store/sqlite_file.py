@@ -67,8 +67,8 @@ PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 DAMAGED = (
-    "the file is damaged: restore a backup (`bayplan backup` makes them), or try "
-    f"`sqlite3 {FILE_NAME} .recover` on a copy of it"
+    "the file is damaged: restore a backup (`bayplan backup` makes them), or save what can be read "
+    "into a new directory with `bayplan backup --salvage DATA TARGET`"
 )
 _Row: TypeAlias = tuple[str | int | bytes | None, ...]
 # Each statement is given as what stands before the rows, one row, and what stands after.
@@ -122,6 +122,8 @@ class Reserve:
 class SqliteFile:
     """One open data directory."""
 
+    reserve_type: type[Reserve] = Reserve
+
     def __init__(self, directory: Path, *, synchronous: str = "FULL") -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise StoreError(f'opening store: synchronous "{synchronous}" is not FULL or NORMAL')
@@ -138,7 +140,7 @@ class SqliteFile:
         except (OSError, sqlite3.Error) as error:
             os.close(self._lock)
             raise StoreError(f'opening "{directory / FILE_NAME}": {error}') from error
-        self._reserve = Reserve(directory / RESERVE_NAME)
+        self._reserve = self.reserve_type(directory / RESERVE_NAME)
         try:
             self._prepare(directory, synchronous)
             self._reserve.restore()

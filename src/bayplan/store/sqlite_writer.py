@@ -10,9 +10,9 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import structlog
 
@@ -77,15 +77,69 @@ Request: TypeAlias = Write | Compact | Probe
 Report: TypeAlias = Callable[[Sequence[Request], str], None]
 
 
+class Commits:
+    """What is done to the file, batch after batch, and how each ended: "" or what went wrong."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.file = file
+        self._failed_epoch = -1
+
+    def work(self, requests: Sequence[Request]) -> Iterator[tuple[Sequence[Request], str]]:
+        """Do the writes in one commit; what else is asked succeeds or fails by itself."""
+        writes = [request for request in requests if isinstance(request, Write)]
+        if writes:
+            yield writes, self._commit(writes)
+        for request in requests:
+            if not isinstance(request, Write):
+                yield [request], self._maintain(request)
+
+    def close(self) -> None:
+        try:
+            self.file.close()
+        except sqlite3.Error as error:
+            log.error("closing the store failed", err=str(error))
+
+    def _commit(self, writes: Sequence[Write]) -> str:
+        if writes[0].epoch <= self._failed_epoch:
+            self._failed_epoch = writes[-1].epoch
+            return "a write before it failed"
+        try:
+            self.file.write(list(chain.from_iterable(write.events for write in writes)))
+        except sqlite3.Error as error:
+            self._failed_epoch = writes[-1].epoch
+            log.error("writing the store failed", err=str(error), requests=len(writes))
+            return str(error)
+        return ""
+
+    def _maintain(self, request: Compact | Probe) -> str:
+        try:
+            if isinstance(request, Compact):
+                self.file.compact(request.revision)
+            else:
+                self.file.probe()
+        except sqlite3.Error as error:
+            log.error("the store cannot be written", err=str(error))
+            return str(error)
+        return ""
+
+
+class Writing(Protocol):
+    """Who brings requests to the file: a thread, or in simulations virtual time."""
+
+    def submit(self, requests: list[Request]) -> None: ...
+
+    async def stop(self) -> None:
+        """Finish what was submitted and close the file."""
+
+
 class Writer:
     """Runs the thread. `report` is called in the event loop with "" or what went wrong."""
 
     def __init__(self, file: SqliteFile, loop: asyncio.AbstractEventLoop, report: Report) -> None:
-        self._file = file
+        self._commits = Commits(file)
         self._loop = loop
         self._report = report
         self._queue: queue.SimpleQueue[list[Request] | None] = queue.SimpleQueue()
-        self._failed_epoch = -1
         self._stopped = loop.create_future()
         self._thread = threading.Thread(target=self._run, name="bayplan-store", daemon=True)
         self._thread.start()
@@ -104,23 +158,12 @@ class Writer:
         while (requests := self._queue.get()) is not None:
             stop = self._gather(requests)
             for at in range(0, len(requests), MAX_BATCH):
-                self._work(requests[at : at + MAX_BATCH])
+                for done, problem in self._commits.work(requests[at : at + MAX_BATCH]):
+                    self._tell(self._report, done, problem)
             if stop:
                 break
-        try:
-            self._file.close()
-        except sqlite3.Error as error:
-            log.error("closing the store failed", err=str(error))
+        self._commits.close()
         self._tell(self._stopped.set_result, None)
-
-    def _work(self, requests: list[Request]) -> None:
-        """Do the writes in one commit; what else is asked succeeds or fails by itself."""
-        writes = [request for request in requests if isinstance(request, Write)]
-        if writes:
-            self._tell(self._report, writes, self._commit(writes))
-        for request in requests:
-            if not isinstance(request, Write):
-                self._tell(self._report, [request], self._maintain(request))
 
     def _gather(self, requests: list[Request]) -> bool:
         """Add what has come meanwhile; True when the thread is to end after it."""
@@ -133,29 +176,6 @@ class Writer:
                 return True
             requests += more
         return False
-
-    def _commit(self, writes: Sequence[Write]) -> str:
-        if writes[0].epoch <= self._failed_epoch:
-            self._failed_epoch = writes[-1].epoch
-            return "a write before it failed"
-        try:
-            self._file.write(list(chain.from_iterable(write.events for write in writes)))
-        except sqlite3.Error as error:
-            self._failed_epoch = writes[-1].epoch
-            log.error("writing the store failed", err=str(error), requests=len(writes))
-            return str(error)
-        return ""
-
-    def _maintain(self, request: Compact | Probe) -> str:
-        try:
-            if isinstance(request, Compact):
-                self._file.compact(request.revision)
-            else:
-                self._file.probe()
-        except sqlite3.Error as error:
-            log.error("the store cannot be written", err=str(error))
-            return str(error)
-        return ""
 
     def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
         try:

@@ -209,8 +209,12 @@ def bayplan_command(*arguments: str) -> list[str]:
 class KubeCluster(ServedCluster):
     """A real kube-apiserver on a real etcd, without controllers, kubelets and scheduler."""
 
-    def __init__(self, assets: Path, folder: Path, authorization: str = "AlwaysAllow") -> None:
+    def __init__(
+        self, assets: Path, folder: Path, authorization: str = "AlwaysAllow", accounts: bool = False
+    ) -> None:
+        """`accounts`: pods need a service account, which somebody has to make."""
         self._authorization = authorization
+        self._disabled = ("TaintNodesByCondition", *(() if accounts else ("ServiceAccount",)))
         self.assets = assets
         self.port = free_port()
         super().__init__(f"https://127.0.0.1:{self.port}", TOKEN, folder)
@@ -276,7 +280,7 @@ class KubeCluster(ServedCluster):
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={self.folder / 'sa.pub'}",
                 f"--service-account-signing-key-file={self.folder / 'sa.key'}",
-                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+                f"--disable-admission-plugins={','.join(self._disabled)}",
                 "--service-cluster-ip-range=10.0.0.0/16",
                 "--max-requests-inflight=3000",
                 "--max-mutating-requests-inflight=1000",
@@ -332,13 +336,15 @@ class EmbeddedCluster(ServedCluster):
         return self.ready()
 
 
-def start_kube(folder: Path | None = None, authorization: str = "AlwaysAllow") -> KubeCluster:
+def start_kube(
+    folder: Path | None = None, authorization: str = "AlwaysAllow", *, accounts: bool = False
+) -> KubeCluster:
     """Start a real control plane; the caller must have checked `kube_assets()`."""
     assets = kube_assets()
     assert assets is not None, "the real programs are not built: run `make kube-assets`"
     own = folder is None
     where = folder or Path(tempfile.mkdtemp(prefix="bayplan-kube-"))
-    cluster = KubeCluster(assets, where, authorization)
+    cluster = KubeCluster(assets, where, authorization, accounts)
     if own:
         cluster.own(where)
     return cluster

@@ -289,3 +289,18 @@ def test_a_stored_rule_that_does_not_compile_refuses_every_object():
     assert cause.message.startswith(
         'Invalid value: "object": rule compile error: ERROR: <input>:1:14: undeclared reference'
     )
+
+
+async def test_a_default_that_is_newer_than_an_object_is_shown(api):
+    where = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    made = await api.ok("POST", where, definition())
+    names, group = made["spec"]["names"], made["spec"]["group"]
+    objects = f"/apis/{group}/v1/namespaces/default/{names['plural']}"
+    body = {"apiVersion": f"{group}/v1", "kind": names["kind"], "metadata": {"name": "old"}}
+    await api.ok("POST", objects, body)
+    schema = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["flag"] = {"type": "string", "default": "red"}
+    await api.ok("PUT", f"{where}/{made['metadata']['name']}", made)
+
+    assert "red" == (await api.ok("GET", f"{objects}/old"))["flag"]
+    assert ["red"] == [item["flag"] for item in (await api.ok("GET", objects))["items"]]

@@ -98,3 +98,38 @@ def test_version_two_is_json_or_protobuf(registry):
         bytes(dict(fields(entry))[1]).decode() for number, entry in fields(parts[9]) if number == 1
     ]
     assert list(document["definitions"]) == names
+
+
+def test_what_keeps_unknown_fields_tells_none_of_them_in_version_2(registry):
+    made = definition()
+    schema = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"] = {
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {}},
+        "maybe": {"type": "string", "nullable": True, "anyOf": [{"maxLength": 3}]},
+    }
+    schema["required"] = ["free", "maybe"]
+    registry.add(crd.kinds_of(made)[0])
+    name = f"example.sea.v1.{made['spec']['names']['kind']}"
+
+    found = get(registry, "/openapi/v2")["definitions"][name]
+    assert {"x-kubernetes-preserve-unknown-fields": True} == found["properties"]["free"]
+    assert {} == found["properties"]["maybe"]
+    assert ["free"] == found["required"]
+    assert found["properties"]["apiVersion"]["description"].startswith("APIVersion defines")
+
+    schema["x-kubernetes-preserve-unknown-fields"] = True
+    again = Registry()
+    again.add(crd.kinds_of(made)[0])
+    found = get(again, "/openapi/v2")["definitions"][name]
+    assert {"type", "x-kubernetes-group-version-kind"} == set(found)
+
+
+def test_what_all_kinds_share_is_described(registry):
+    definitions = get(registry, "/openapi/v2")["definitions"]
+    items = definitions["io.k8s.api.core.v1.ServiceList"]["properties"]["items"]
+    meta = definitions["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
+
+    assert "List of services." == items["description"]
+    assert all("description" in schema for schema in meta.values())
+    reference = definitions["io.k8s.api.core.v1.ObjectReference"]["properties"]
+    assert "description" not in reference["kind"]

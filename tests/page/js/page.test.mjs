@@ -4,11 +4,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { aftermath } from "../../../src/bayplan/page/static/aftermath.js";
-import { fit, kept, zoom } from "../../../src/bayplan/page/static/camera.js";
+import { centred, fit, kept, zoom } from "../../../src/bayplan/page/static/camera.js";
 import { Cluster } from "../../../src/bayplan/page/static/cluster.js";
 import { colouring, ownerName } from "../../../src/bayplan/page/static/colouring.js";
 import { podGrid } from "../../../src/bayplan/page/static/draw.js";
 import { filtered, groupKeys, search } from "../../../src/bayplan/page/static/groups.js";
+import { ticks } from "../../../src/bayplan/page/static/chart.js";
+import { differing } from "../../../src/bayplan/page/static/differing.js";
 import { History } from "../../../src/bayplan/page/static/history.js";
 import { gather, hit, layout, towards } from "../../../src/bayplan/page/static/layout.js";
 import { step, STEPS } from "../../../src/bayplan/page/static/palette.js";
@@ -209,6 +211,7 @@ test("addresses keep what they are given", () => {
   assert.deepEqual(parseRoute(text), { view: "pod", path: "ns/a b", query: { t: "1.5" } });
   assert.equal(parseRoute("").view, "map");
   assert.equal(parseRoute("#/nonsense").view, "map");
+  assert.equal(parseRoute("#/pod/%ZZ").path, "%ZZ");
 });
 
 test("units are Kubernetes'", () => {
@@ -242,7 +245,14 @@ test("after a what-if pods are where it says, and the cluster before is as it wa
     changes: ["drain n1"], ok: false, moves: [{ pod: "default/a", owner: "", from: "n1", to: "n2" }], starts: [{ pod: "default/c", owner: "", node: "new-1", new: false }],
     stuck: [{ pod: "default/b", owner: "", from: "n1", state: "pending", reason: "" }], evictions: [], deleted: [], commands: [], notes: [],
     before: { nodes: { total: 2, usable: 2 }, running: 2, pending: 1 }, after: { nodes: { total: 3, usable: 2 }, running: 2, pending: 1 },
+  }, {
+    texts: ["", "zone=c", "default"],
+    nodes: [node("n1", { flags: 3, labels: 0 }), node("new-1")],
+    pods: [["default/a", pod("a", { node: "n2" })], ["default/b", pod("b", { node: "", place: 3 })], ["default/c", pod("c", { node: "new-1" })]],
   });
+  assert.equal(cluster.label(2, "zone"), "c");
+  assert.equal(cluster.podKey(2), "default/c");
+  assert.equal(cluster.used.cpu[2], 1000);
   assert.deepEqual(moves, [{ from: 0, to: 1 }]);
   assert.equal(cluster.used.pods[1], 1);
   assert.equal(cluster.nodes.name[2], "new-1");
@@ -262,4 +272,37 @@ test("listeners are told once a picture", () => {
   waiting.forEach((work) => work());
   assert.equal(told, 1);
   assert.equal(store.state.frame, 2);
+});
+
+test("nodes that two runs use differently are found by name", () => {
+  const [one, other] = [two(), two()];
+  assert.equal(differing(one, other).size, 0);
+  other.apply([[1, 0, pod("a", { node: 2 })]]);
+  assert.deepEqual([...differing(one, other)], [0, 1]);
+  other.apply([[1, 0, pod("a", { node: 1 })], [0, 1, null]]);
+  assert.deepEqual([...differing(one, other)], [1]);
+});
+
+test("a timeline has round moments, few enough for its width", () => {
+  const labels = (start, end, width) => ticks(start, end, width, false).map((tick) => tick.label);
+  assert.deepEqual(labels(5, 135, 600), ["0s", "30s", "1m00s", "1m30s", "2m00s"]);
+  assert.deepEqual(labels(0, 1, 390), ["0s", "0.5s", "1s"]);
+  assert.ok(ticks(0, 86_400 * 30, 1440, false).length <= 16);
+  const wall = ticks(1_794_000_002.5, 1_794_000_004.5, 400, true);
+  assert.equal(wall[0].time, 1_794_000_003);
+});
+
+test("a node at the edge is shown without a half empty window", () => {
+  assert.equal(centred(300, 5000, 800), 16);
+  assert.equal(centred(-4900, 5000, 800), 800 - 16 - 5000);
+  assert.equal(centred(-1000, 5000, 800), -1000);
+  assert.equal(centred(99, 400, 800), 200);
+});
+
+test("where nodes are coloured by owner, pods have the colours of the key", () => {
+  const cluster = new Cluster(wire([node("n1")], [pod("a", { node: 1, owner: 5 })]));
+  const found = colouring(cluster, [0], "owner", "light");
+  assert.equal(found.keys[0].label, "web");
+  assert.equal(found.ofOwner("web"), found.keys[0].colour);
+  assert.equal(colouring(cluster, [0], "pool", "light").ofOwner, undefined);
 });

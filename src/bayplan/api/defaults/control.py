@@ -64,6 +64,12 @@ def default_webhooks(obj: Object) -> None:
             service.setdefault("port", 443)
 
 
+def default_api_service(obj: Object) -> None:
+    service = (obj.get("spec") or {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
+
+
 def default_mutating_webhooks(obj: Object) -> None:
     default_webhooks(obj)
     for hook in obj.get("webhooks") or []:
@@ -87,6 +93,7 @@ DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("autoscaling", "horizontalpodautoscalers"): default_autoscaler,
     (_FLOW, "flowschemas"): default_flow_schema,
     (_FLOW, "prioritylevelconfigurations"): default_priority_level,
+    ("apiregistration.k8s.io", "apiservices"): default_api_service,
     (_ADMISSION, "validatingwebhookconfigurations"): default_webhooks,
     (_ADMISSION, "mutatingwebhookconfigurations"): default_mutating_webhooks,
     (_ADMISSION, "validatingadmissionpolicies"): default_policy,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import aggregate
-from bayplan.apiserver.admission.types import CREATE, Attributes, Reader, forbidden
+from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader, forbidden
 
 Usage = dict[str, int]
 
@@ -56,13 +56,17 @@ def kind_counted(name: str) -> tuple[str, str]:
 
 
 def check_quota(attrs: Attributes, reader: Reader) -> None:
-    """Refuse a create that would exceed a quota of its namespace."""
-    if attrs.operation != CREATE or attrs.subresource or not attrs.namespace:
+    """Refuse a create or a change that would exceed a quota of its namespace."""
+    if not attrs.namespace or not _counts(attrs):
         return
     quotas = list(reader.list("", "resourcequotas", attrs.namespace))
     if not quotas:
         return
     added = _usage(attrs.group, attrs.resource, attrs.obj)
+    if attrs.old is not None:  # only what it uses more than before
+        before = _usage(attrs.group, attrs.resource, attrs.old)
+        more = {name: amount - before.get(name, 0) for name, amount in added.items()}
+        added = {name: amount for name, amount in more.items() if amount > 0}
     for quota in quotas:
         spec = quota.get("spec") or {}
         hard: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
@@ -72,6 +76,17 @@ def check_quota(attrs: Attributes, reader: Reader) -> None:
         _demand_declared(attrs, quota, hard)
         if wanted:
             _compare(attrs, reader, quota, hard, wanted)
+
+
+# What may come to use more by a change: sizes of claims, types of services, resized pods.
+_GROWING = (("persistentvolumeclaims", ""), ("services", ""), ("pods", "resize"))
+
+
+def _counts(attrs: Attributes) -> bool:
+    if attrs.operation == CREATE:
+        return not attrs.subresource
+    changed = (attrs.resource, attrs.subresource)
+    return attrs.operation == UPDATE and not attrs.group and changed in _GROWING
 
 
 def _demand_declared(attrs: Attributes, quota: dict[str, Any], hard: dict[str, str]) -> None:

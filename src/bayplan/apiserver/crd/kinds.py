@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.schema import Type, custom_resource
+from bayplan.apiserver.crd.defaults import View, has_defaults
 from bayplan.apiserver.crd.structural import has_rules
 from bayplan.apiserver.kinds import READ_WRITE, Kind, Subresource
 
@@ -50,7 +51,7 @@ def _kind(
 ) -> CustomKind:
     spec = definition["spec"]
     names = spec["names"]
-    schema = _schema(version)
+    schema, stored = _schema(version), _schema(storage)
     subresources = version.get("subresources") or {}
     selectable = version.get("selectableFields") or ()
     return CustomKind(
@@ -67,6 +68,7 @@ def _kind(
         storage=(spec["group"], names["plural"]),
         storage_version=storage["name"],
         custom=True,
+        view=View(stored) if has_defaults(stored) else None,
         deprecated=_deprecation(spec["group"], version, names["kind"]),
         schema=schema,
         type=custom_resource(schema, names["kind"]),
@@ -74,7 +76,7 @@ def _kind(
         scale=dict(subresources.get("scale") or {}),
         rules=_rules(schema),
         list_kind=names.get("listKind") or f"{names['kind']}List",
-        stored_schema=_schema(storage) if storage is not version else None,
+        stored_schema=stored if storage is not version else None,
     )
 
 

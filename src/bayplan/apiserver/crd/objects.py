@@ -12,6 +12,7 @@ from typing import Any
 
 from bayplan.api.patch import clone
 from bayplan.api.schema import decode, duplicate_fields, struct, unknown_fields
+from bayplan.apiserver.crd.defaults import fill
 from bayplan.apiserver.crd.kinds import PRESERVE, CustomKind, Object, custom
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.kinds import Kind
@@ -79,26 +80,7 @@ def _prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
 
 def default(kind: Kind, obj: Object) -> None:
     """Write the schema's defaults into the object, in place."""
-    _default(obj, custom(kind).schema)
-
-
-def _default(value: Any, schema: Schema) -> None:
-    if isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        for key, inner in properties.items():
-            if value.get(key) is None and (key not in value or not inner.get("nullable")):
-                value.pop(key, None)
-                if "default" in inner:
-                    value[key] = clone(inner["default"])
-            if key in value:
-                _default(value[key], inner)
-        other = schema.get("additionalProperties")
-        if isinstance(other, Mapping):
-            for key in value.keys() - properties.keys():
-                _default(value[key], other)
-    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        for item in value:
-            _default(item, schema["items"])
+    fill(obj, custom(kind).schema)
 
 
 def prepare_for_create(kind: Kind, obj: Object) -> None:

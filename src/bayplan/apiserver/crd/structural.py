@@ -10,16 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
+from bayplan.apiserver.crd.extensions import (
+    EMBEDDED,
+    INT_OR_STRING,
+    PRESERVE,
+    validate_extensions,
+)
+from bayplan.apiserver.crd.junctors import validate_junctors
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, not_supported, required
 
 Schema = Mapping[str, Any]
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
-INT_OR_STRING = "x-kubernetes-int-or-string"
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-LIST_TYPES = ("atomic", "set", "map")
 RULES = "x-kubernetes-validations"
-MAP_TYPES = ("atomic", "granular")
 
 
 def has_rules(schema: Any) -> bool:
@@ -36,7 +39,7 @@ def validate_schema(schema: Schema, path: str) -> list[Cause]:
         return [invalid(f"{path}.type", kind, "must be object at the root")]
     if not kind:
         return [required(f"{path}.type", "must not be empty at the root")]
-    causes = _validate(schema, path, root=True)
+    causes = _validate(schema, path)
     if causes or not has_rules(schema):
         return causes
     from bayplan.apiserver.crd.rule_checks import validate_rules_of
@@ -44,42 +47,97 @@ def validate_schema(schema: Schema, path: str) -> list[Cause]:
     return validate_rules_of(schema, path)
 
 
-def _validate(schema: Schema, path: str, *, root: bool = False) -> list[Cause]:
-    causes = _validate_type(schema, path) + _validate_extensions(schema, path)
-    causes += _validate_pattern(schema, path)
-    if "default" in schema and not root:
+def _validate(schema: Schema, path: str, level: str = "root") -> list[Cause]:
+    causes = validate_extensions(schema, path) + _validate_type(schema, path, level)
+    causes += _validate_pattern(schema, path) + validate_junctors(
+        schema, path, root=level == "root"
+    )
+    if "default" in schema and level != "root":
         causes += [
             Cause(cause.reason, f"{path}.default", cause.message)
             for cause in validate_value(schema["default"], schema)
         ]
-    properties = schema.get("properties")
-    other = schema.get("additionalProperties")
-    if properties and other:
-        text = "additionalProperties and properties are mutual exclusive"
-        causes.append(forbidden(f"{path}.additionalProperties", text))
-    for name, inner in (properties or {}).items():
-        if root and name in ("metadata", "apiVersion", "kind"):
-            continue
-        causes += _validate(inner, f"{path}.properties[{name}]")
-    if isinstance(other, Mapping):
-        causes += _validate(other, f"{path}.additionalProperties")
+    causes += _validate_children(schema, path, level)
     items = schema.get("items")
     if isinstance(items, Mapping):
-        causes += _validate(items, f"{path}.items")
-    elif schema.get("type") == "array":
+        causes += _validate(items, f"{path}.items", "item")
+    elif schema.get("type") == "array" and not items:
         causes.append(required(f"{path}.items", "must be specified"))
     return causes
 
 
-def _validate_type(schema: Schema, path: str) -> list[Cause]:
-    kind = schema.get("type", "")
-    if kind in TYPES:
-        return []
-    if kind:
-        return [not_supported(f"{path}.type", kind, TYPES)]
-    if schema.get(INT_OR_STRING) or schema.get(PRESERVE):
-        return []
-    return [required(f"{path}.type", "must not be empty for specified object fields")]
+def _validate_children(schema: Schema, path: str, level: str) -> list[Cause]:
+    causes: list[Cause] = []
+    properties = schema.get("properties") or {}
+    other = schema.get("additionalProperties")
+    place = f"{path}.additionalProperties"
+    if properties and (isinstance(other, Mapping) or other is False):
+        text = "additionalProperties and properties are mutual exclusive"
+        causes.append(forbidden(place, text))
+    if other is not None and level == "root":
+        causes.append(forbidden(place, "must not be used at the root"))
+    if other is not None and schema.get(EMBEDDED):
+        causes.append(forbidden(place, f"must not be used if {EMBEDDED} is set"))
+    whole = level == "root" or bool(schema.get(EMBEDDED))
+    for name, inner in properties.items():
+        inside = f"{path}.properties[{name}]"
+        if whole and name in TYPE_META:
+            causes += _validate_meta(inner, inside, name, level)
+        else:
+            causes += _validate(inner, inside, "field")
+    if isinstance(other, Mapping):
+        causes += _validate(other, place, "field")
+    return causes
+
+
+TYPE_META = {"metadata": "object", "apiVersion": "string", "kind": "string"}
+_NAMES = {"name", "generateName"}
+
+
+def _validate_meta(schema: Schema, path: str, name: str, level: str) -> list[Cause]:
+    """The fields of every object: their types are known, and little may be said of them."""
+    causes: list[Cause] = []
+    kind = schema.get("type") or ""
+    if kind != TYPE_META[name]:
+        causes.append(invalid(f"{path}.type", kind, f"must be {TYPE_META[name]}"))
+    if level == "root" and "default" in schema:
+        causes.append(forbidden(f"{path}.default", f"must not be set in top-level {name}"))
+    if name == "metadata" and level == "root":
+        rest = {key for key, value in schema.items() if value} - {"type", "default", "properties"}
+        if rest or not set(schema.get("properties") or {}) <= _NAMES:
+            text = (
+                "must not specify anything other than name and generateName, "
+                "but metadata is implicitly specified"
+            )
+            causes.append(forbidden(path, text))
+    return causes
+
+
+_WHERE = {
+    "root": "at the root",
+    "item": "for specified array items",
+    "field": "for specified object fields",
+}
+
+
+def _validate_type(schema: Schema, path: str, level: str) -> list[Cause]:
+    kind, causes = schema.get("type") or "", list[Cause]()
+    place = f"{path}.type"
+    if kind and kind not in TYPES:
+        causes.append(not_supported(place, kind, TYPES))
+    if kind == "null":
+        text = "type cannot be set to null, use nullable as an alternative"
+        causes.append(forbidden(place, text))
+    if schema.get(EMBEDDED):
+        text = f"must be object if {EMBEDDED} is true"
+        if kind != "object":
+            causes.append(invalid(place, kind, text) if kind else required(place, text))
+        if not schema.get(PRESERVE) and not schema.get("properties"):
+            text = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
+            causes.append(required(f"{path}.properties", text))
+    elif not kind and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
+        causes.append(required(place, f"must not be empty {_WHERE[level]}"))
+    return causes
 
 
 def _validate_pattern(schema: Schema, path: str) -> list[Cause]:
@@ -92,20 +150,3 @@ def _validate_pattern(schema: Schema, path: str) -> list[Cause]:
         text = f"must be a valid regular expression, but isn't: {error}"
         return [invalid(f"{path}.pattern", pattern, text)]
     return []
-
-
-def _validate_extensions(schema: Schema, path: str) -> list[Cause]:
-    causes = []
-    list_type = schema.get("x-kubernetes-list-type")
-    if list_type is not None and list_type not in LIST_TYPES:
-        causes.append(not_supported(f"{path}.x-kubernetes-list-type", list_type, LIST_TYPES))
-    if list_type == "map" and not schema.get("x-kubernetes-list-map-keys"):
-        text = "must not be empty if x-kubernetes-list-type is map"
-        causes.append(required(f"{path}.x-kubernetes-list-map-keys", text))
-    map_type = schema.get("x-kubernetes-map-type")
-    if map_type is not None and map_type not in MAP_TYPES:
-        causes.append(not_supported(f"{path}.x-kubernetes-map-type", map_type, MAP_TYPES))
-    if schema.get("uniqueItems"):
-        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        causes.append(forbidden(f"{path}.uniqueItems", text))
-    return causes

@@ -1,13 +1,14 @@
 """`/openapi/v2` and `/openapi/v3`: what kubectl reads for explain, validation and apply.
 
 Documents are built from the kinds of a registry on first request and kept until the registry
-changes, so custom resources appear as soon as they are served. There are no descriptions. The v2
-document is JSON, or the protobuf form that Go's discovery client insists on.
+changes, so custom resources appear as soon as they are served. Only what all kinds share is
+described. The v2 document is JSON, or the protobuf form that Go's discovery client insists on.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from bayplan.apiserver.crd.kinds import CustomKind
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.openapi.gnostic import encode_document
 from bayplan.apiserver.openapi.paths import Operations
-from bayplan.apiserver.openapi.schemas import Schema, Writer, custom_name
+from bayplan.apiserver.openapi.schemas import Schema, Writer, custom_name, full_name
 
 JSON = "application/json"
 PLAIN = "text/plain; charset=utf-8"  # what the real server says of its index
@@ -27,10 +28,11 @@ INDEX = "/openapi/v3"
 
 
 class Served(NamedTuple):
-    """An OpenAPI answer."""
+    """An OpenAPI answer; the digest tells it from others, for clients that have one already."""
 
     body: bytes
     content_type: str
+    digest: str
 
 
 class _Documents:
@@ -38,33 +40,45 @@ class _Documents:
 
     def __init__(self, registry: Registry) -> None:
         self.generation = registry.generation
-        self.groups: dict[str, list[Kind]] = {}
+        self._groups: dict[str, list[Kind]] = {}
         for kind in registry:
             path = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
-            self.groups.setdefault(path, []).append(kind)
-        self._bodies: dict[str, bytes] = {}
+            self._groups.setdefault(path, []).append(kind)
+        self._kept: dict[str, Served] = {}
 
-    def v3(self, path: str) -> bytes | None:
-        if path not in self.groups:
+    def _keep(self, name: str, make: Callable[[], bytes], content_type: str = JSON) -> Served:
+        if name not in self._kept:
+            body = make()
+            digest = hashlib.sha512(body).hexdigest().upper()
+            self._kept[name] = Served(body, content_type, digest)
+        return self._kept[name]
+
+    def v3(self, path: str) -> Served | None:
+        if path not in self._groups:
             return None
-        if path not in self._bodies:
-            self._bodies[path] = msgspec.json.encode(_v3(self.groups[path]))
-        return self._bodies[path]
+        return self._keep(path, lambda: msgspec.json.encode(_v3(self._groups[path])))
 
-    def index(self) -> bytes:
-        if "" not in self._bodies:
-            paths = {}
-            for path in self.groups:
-                digest = hashlib.sha512(self.v3(path) or b"").hexdigest().upper()
-                paths[path] = {"serverRelativeURL": f"{INDEX}/{path}?hash={digest}"}
-            self._bodies[""] = msgspec.json.encode({"paths": paths})
-        return self._bodies[""]
+    def index(self) -> Served:
+        return self._keep("", self._index, PLAIN)
 
-    def v2(self) -> bytes:
-        if "v2" not in self._bodies:
-            kinds = [kind for group in self.groups.values() for kind in group]
-            self._bodies["v2"] = msgspec.json.encode(_v2(kinds))
-        return self._bodies["v2"]
+    def _index(self) -> bytes:
+        served = {path: self.v3(path) for path in self._groups}
+        paths = {
+            path: {"serverRelativeURL": f"{INDEX}/{path}?hash={found.digest}"}
+            for path, found in served.items()
+            if found is not None
+        }
+        return msgspec.json.encode({"paths": paths})
+
+    def v2(self) -> Served:
+        kinds = [kind for group in self._groups.values() for kind in group]
+        return self._keep("v2", lambda: msgspec.json.encode(_v2(kinds)))
+
+    def v2_protobuf(self) -> Served:
+        content_type = V2_PROTOBUF.replace("@", ".")  # an @ is no media type
+        return self._keep(
+            "v2.proto", lambda: encode_document(msgspec.json.decode(self.v2().body)), content_type
+        )
 
 
 _known: WeakKeyDictionary[Registry, _Documents] = WeakKeyDictionary()
@@ -77,15 +91,12 @@ def document(registry: Registry, path: str, accept: str | None = None) -> Served
         documents = _known[registry] = _Documents(registry)
     path = path.rstrip("/")
     if path == INDEX:
-        return Served(documents.index(), PLAIN)
+        return documents.index()
     if path.startswith(f"{INDEX}/"):
-        body = documents.v3(path.removeprefix(f"{INDEX}/"))
-        return Served(body, JSON) if body is not None else None
+        return documents.v3(path.removeprefix(f"{INDEX}/"))
     if path == "/openapi/v2":
-        if accept is not None and V2_PROTOBUF in accept:
-            body = encode_document(msgspec.json.decode(documents.v2()))
-            return Served(body, V2_PROTOBUF.replace("@", "."))  # an @ is no media type
-        return Served(documents.v2(), JSON)
+        protobuf = accept is not None and V2_PROTOBUF in accept
+        return documents.v2_protobuf() if protobuf else documents.v2()
     return None
 
 
@@ -142,4 +153,7 @@ def _schemas(kind: Kind, writer: Writer) -> tuple[Schema, Schema]:
     list_type = type_for(kind.api_version, f"{kind.kind}List")
     if list_type is None:
         return item, {"type": "object"}
-    return item, writer.add(list_type, [list_gvk])
+    listing = writer.add(list_type, [list_gvk])
+    items = writer.found[full_name(list_type)]["properties"]["items"]
+    items["description"] = f"List of {kind.resource}."
+    return item, listing

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.apiserver.kinds import Kind, Subresource
+from bayplan.apiserver.openapi.words import PARAMETERS
 
 Document = dict[str, Any]
 _TYPES = ("application/json", "application/yaml")
@@ -164,7 +165,7 @@ class Operations:
         return operation
 
     def _parameter(self, name: str, type_: str, place: str) -> Document:
-        parameter: Document = {"name": name, "in": place}
+        parameter: Document = {"name": name, "in": place, "description": PARAMETERS[name]}
         if place == "path":
             parameter["required"] = True
         if self.v2:

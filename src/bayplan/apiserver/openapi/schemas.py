@@ -1,4 +1,4 @@
-"""OpenAPI schemas of the API types, made from the schema table; descriptions are not in it.
+"""OpenAPI schemas of the API types, made from the schema table; few fields have descriptions.
 
 `Writer` collects the schemas that a set of kinds needs, in the v3 form (`#/components/schemas/`)
 or the v2 form (`#/definitions/`). Names are those of the real server, because clients look types
@@ -12,6 +12,7 @@ from typing import Any
 
 from bayplan.api.schema import Field, Type, catalog, struct
 from bayplan.api.schema.model import SCALARS
+from bayplan.apiserver.openapi import words
 
 Schema = dict[str, Any]
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -50,6 +51,8 @@ _BODIES_V2: dict[str, Schema] = _BODIES_V3 | {
     QUANTITY: {"type": "string"},
     INT_OR_STRING: {"type": "string", "format": "int-or-string"},
 }
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_ONLY_V3 = ("allOf", "anyOf", "oneOf", "not", "nullable")
 assert set(_NAMED) | set(_PLAIN) == set(SCALARS.values())
 
 
@@ -90,8 +93,11 @@ class Writer:
         required = [name for name, field in type_.fields.items() if field.required]
         if required:
             schema["required"] = required
+        texts = words.of_type(type_.name, type_.fields)
         schema["properties"] = {
-            name: self._field(field) for name, field in type_.fields.items() if field.published
+            name: _described(self._field(field), texts.get(name, ""))
+            for name, field in type_.fields.items()
+            if field.published
         }
         if type_.atomic:
             schema["x-kubernetes-map-type"] = "atomic"
@@ -151,15 +157,25 @@ class Writer:
     ) -> Schema:
         """Write a custom resource's schema with its type and metadata."""
         if name not in self.found:
-            body = dict(schema)
-            properties = dict(body.get("properties") or {})
-            properties["apiVersion"] = properties["kind"] = {"type": "string"}
-            metadata = self.add(struct("meta.v1.ObjectMeta"))
-            properties["metadata"] = metadata if self.v2 else {"allOf": [metadata]}
-            body["properties"] = properties
-            self.found[name] = body
+            self.found[name] = self._custom(schema)
         self.found[name]["x-kubernetes-group-version-kind"] = gvk
         return self.reference(name)
+
+    def _custom(self, schema: Mapping[str, Any]) -> Schema:
+        if self.v2 and schema.get(PRESERVE):
+            return {"type": "object"}  # kubectl would refuse all fields but those that are told
+        body = for_v2(schema) if self.v2 else dict(schema)
+        return {**body, "properties": {**(body.get("properties") or {}), **self._shared()}}
+
+    def _shared(self) -> dict[str, Schema]:
+        """The properties that every custom resource has."""
+        metadata = self.add(struct("meta.v1.ObjectMeta"))
+        known = {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": metadata if self.v2 else {"allOf": [metadata]},
+        }
+        return {name: _described(known[name], text) for name, text in words.OBJECT.items()}
 
     def add_list(self, name: str, item: Schema, gvk: list[Mapping[str, str]]) -> Schema:
         """Write the list kind of a custom resource."""
@@ -168,11 +184,54 @@ class Writer:
             "type": "object",
             "required": ["items"],
             "properties": {
-                "apiVersion": {"type": "string"},
+                "apiVersion": _described({"type": "string"}, words.LIST["apiVersion"]),
                 "items": {"type": "array", "items": item},
-                "kind": {"type": "string"},
-                "metadata": meta if self.v2 else {"allOf": [meta]},
+                "kind": _described({"type": "string"}, words.LIST["kind"]),
+                "metadata": _described(
+                    meta if self.v2 else {"allOf": [meta]}, words.LIST["metadata"]
+                ),
             },
             "x-kubernetes-group-version-kind": gvk,
         }
         return self.reference(name)
+
+
+def _described(schema: Schema, text: str) -> Schema:
+    return {"description": text, **schema} if text else schema
+
+
+def for_v2(schema: Mapping[str, Any]) -> Schema:
+    """Return a custom resource's schema without what version 2 does not know or kubectl trips over.
+
+    What may be null has no type; what keeps unknown fields tells none.
+    """
+    body = {key: value for key, value in schema.items() if key not in _ONLY_V3}
+    if schema.get("nullable"):
+        body.pop("type", None)
+    if schema.get("nullable") or schema.get(PRESERVE):
+        body.pop("items", None)
+        body.pop("properties", None)
+    kind = body.get("type")
+    if (kind == "array" and "items" not in body) or (kind == "object" and schema.get(PRESERVE)):
+        del body["type"]
+    if "properties" in body:
+        properties: Mapping[str, Any] = body["properties"]
+        body["properties"] = {name: for_v2(value) for name, value in properties.items()}
+        required = [
+            name for name in body.get("required") or () if not _nullable(properties.get(name))
+        ]
+        body = {**body, "required": required} if required else _without(body, "required")
+    for name in ("items", "additionalProperties"):
+        if isinstance(body.get(name), Mapping):
+            body[name] = for_v2(body[name])
+    if _nullable(schema.get("additionalProperties")):
+        body = _without(body, "required")
+    return body
+
+
+def _nullable(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and bool(schema.get("nullable"))
+
+
+def _without(schema: Schema, name: str) -> Schema:
+    return {key: value for key, value in schema.items() if key != name}

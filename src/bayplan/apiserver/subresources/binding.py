@@ -8,6 +8,8 @@ that the pod fits into what the node has left, so that two schedulers cannot ove
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, nullcontext
+
 from bayplan.apiserver import capacity, pipeline
 from bayplan.apiserver.admission import CREATE
 from bayplan.apiserver.backend import Backend
@@ -71,11 +73,17 @@ async def _assign(
     _check_preconditions(pod, metadata)
     _check_pod(pod)
     node = binding["target"]["name"]
-    if backend.check_capacity:
-        capacity.check(backend, pod, node)
     _write(pod, node, metadata, backend.now())
-    if not request.dry_run:
-        await backend.store.put(kv.key, codec.encode(pod), expect=kv.mod_revision)
+    async with _turn(backend, node):
+        if backend.check_capacity:
+            capacity.check(backend, pod, node)
+        if not request.dry_run:
+            await backend.store.put(kv.key, codec.encode(pod), expect=kv.mod_revision)
+
+
+def _turn(backend: Backend, node: str) -> AbstractAsyncContextManager[None]:
+    """Bindings to one node wait for each other where each must find the one before stored."""
+    return backend.turns.taken(f"node/{node}") if backend.check_capacity else nullcontext()
 
 
 def _check_preconditions(pod: Object, wanted: Object) -> None:

@@ -347,5 +347,16 @@ def network_policy(obj: Object, now: datetime) -> list[Any]:
     return [_name(obj), selector_or_none(_spec(obj).get("podSelector")), age(obj, now)]
 
 
+def api_service(obj: Object, now: datetime) -> list[Any]:
+    service = _spec(obj).get("service")
+    where = "Local" if service is None else f"{service.get('namespace')}/{service.get('name')}"
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    found: Object = next((c for c in conditions if c.get("type") == "Available"), {})
+    state = found.get("status", "Unknown")
+    reason = found.get("reason", "")
+    available = state if state == "True" or not reason else f"{state} ({reason})"
+    return [_name(obj), where, available, age(obj, now)]
+
+
 def runtime_class(obj: Object, now: datetime) -> list[Any]:
     return [_name(obj), obj.get("handler", ""), age(obj, now)]

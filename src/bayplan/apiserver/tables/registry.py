@@ -150,6 +150,10 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         "Name | Pod-Selector | Age",
         cluster.network_policy,
     ),
+    ("apiregistration.k8s.io", "APIService"): (
+        "Name | Service | Available | Age",
+        cluster.api_service,
+    ),
     ("node.k8s.io", "RuntimeClass"): ("Name | Handler | Age", cluster.runtime_class),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_BINDING, cluster.role_binding),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_BINDING, cluster.role_binding),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayplan.apiserver import event_views
 from bayplan.apiserver.validation import (
+    aggregation,
     batch,
     configs,
     control,
@@ -344,6 +345,13 @@ _APART: dict[tuple[str, str], Strategy] = {
         revalidate=False,
         meta_update=False,
         generation=True,
+    ),
+    ("apiregistration.k8s.io", "apiservices"): Strategy(
+        namespaced=False,
+        name=path_segment,
+        validate=aggregation.validate_api_service,
+        prepare_create=aggregation.prepare_api_service,
+        unconditional=False,
     ),
     ("node.k8s.io", "runtimeclasses"): Strategy(
         namespaced=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bayplan.api.schema import Type, type_for
 from bayplan.apiserver import managed, pipeline
 from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_apply
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import canonical, identify, parse_body
 from bayplan.apiserver.codec import Object
@@ -26,7 +27,7 @@ async def apply(backend: Backend, request: Request) -> Answer:
         cause = required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
     force = flag(request.query, "force")
-    applied, named = _read(request)
+    applied, named = await aside(request, _read, request)
     type_ = managed.type_of(request.kind) or _built_in(request.kind)
 
     def merged(live: Object | None) -> Object:
@@ -39,7 +40,7 @@ async def apply(backend: Backend, request: Request) -> Answer:
         if not named:
             raise bad_request("name must be provided")
         demand(backend.authorizer, request, "create")
-        obj = merged(None)
+        obj = await aside(request, merged, None)
         pipeline.check_identity(request, obj)
         pipeline.default(request.kind, obj)
         return await create_object(backend, request, obj, track=False)

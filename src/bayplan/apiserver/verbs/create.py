@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayplan.apiserver import managed, pipeline
 from bayplan.apiserver.admission import CREATE
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
@@ -17,7 +18,7 @@ GENERATED_NAME_ATTEMPTS = 8
 
 async def create(backend: Backend, request: Request) -> Answer:
     """Create the object in the body."""
-    obj = read_object(request, request.kind)
+    obj = await aside(request, read_object, request, request.kind)
     obj.setdefault("metadata", {})
     pipeline.check_identity(request, obj)
     pipeline.default(request.kind, obj)
@@ -35,10 +36,10 @@ async def create_object(
     attrs = pipeline.attributes(request, CREATE, obj, None, obj["metadata"].get("name", ""))
     await pipeline.admit(backend, request, attrs)
     if track:
-        managed.track(backend, request, obj, None)
+        await aside(request, managed.track, backend, request, obj, None)
     generated = not obj["metadata"].get("name")
     for attempt in range(GENERATED_NAME_ATTEMPTS):
-        pipeline.before_create(backend, request, obj)
+        await pipeline.before_create(backend, request, obj)
         attrs.name = obj["metadata"]["name"]
         await pipeline.admit_valid(backend, request, attrs)
         try:

@@ -7,12 +7,14 @@ pod is marked and removed in one go, so watchers see MODIFIED and then DELETED.
 
 from __future__ import annotations
 
+import asyncio
 import calendar
 import time
 
 import msgspec
 
 from bayplan.apiserver import pipeline
+from bayplan.apiserver.aside import beside
 from bayplan.apiserver.backend import Backend, timestamp
 from bayplan.apiserver.bodies import parse_body
 from bayplan.apiserver.codec import Codec, Object
@@ -24,7 +26,7 @@ from bayplan.apiserver.negotiate import body_type
 from bayplan.apiserver.request import Request, number
 from bayplan.apiserver.responses import Answer, object_answer, plain_answer, success
 from bayplan.apiserver.validation.errors import Cause, not_supported
-from bayplan.apiserver.verbs.read import list_object, read_page
+from bayplan.apiserver.verbs.read import ASIDE_ITEMS, list_object, read_page
 from bayplan.store import Conflict, KeyValue, NotFound
 
 ATTEMPTS = 64
@@ -369,6 +371,7 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
     page = await read_page(backend, request, codec)
     deleted: list[Object] = []
     for kv in page.items:
+        await asyncio.sleep(0)  # others have their turn
         obj = codec.decode(kv)
         found = obj["metadata"]
         one = msgspec.structs.replace(options)
@@ -379,6 +382,8 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
                 raise
             continue
         deleted.append(obj)  # as it was listed, not as it went
-    return plain_answer(
-        request, list_object(request, {"resourceVersion": str(backend.store.revision)}, deleted)
-    )
+    metadata = {"resourceVersion": str(backend.store.revision)}
+    shown = list_object(request, metadata, deleted)
+    if len(deleted) <= ASIDE_ITEMS:
+        return plain_answer(request, shown)
+    return await beside(plain_answer, request, shown)

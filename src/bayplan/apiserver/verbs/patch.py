@@ -7,6 +7,7 @@ ownership and may create the object; `bayplan.apiserver.apply` does that part.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from bayplan.api.patch import (
 )
 from bayplan.api.schema import FieldTypeError, decode, problems, strict_message, type_for
 from bayplan.apiserver import crd, pipeline
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse
 from bayplan.apiserver.codec import Object
@@ -37,7 +39,7 @@ from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer
 from bayplan.apiserver.validation.errors import Cause
 from bayplan.apiserver.verbs.apply import apply
-from bayplan.apiserver.verbs.update import rewrite
+from bayplan.apiserver.verbs.update import Compute, rewrite
 
 
 async def patch(backend: Backend, request: Request) -> Answer:
@@ -45,6 +47,12 @@ async def patch(backend: Backend, request: Request) -> Answer:
     media = patch_type(request.content_type, strategic=not request.kind.custom)
     if media == APPLY_PATCH:
         return await apply(backend, request)
+    return await rewrite(backend, request, await aside(request, read_patch, request))
+
+
+def read_patch(request: Request) -> Compute:
+    """Return what the patch in the body makes of an object. Raises a 400 or 422."""
+    media = patch_type(request.content_type, strategic=not request.kind.custom)
     if "force" in request.query:
         cause = Cause(
             "FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"
@@ -59,7 +67,7 @@ async def patch(backend: Backend, request: Request) -> Answer:
         pipeline.check_identity(request, obj)
         return obj
 
-    return await rewrite(backend, request, compute)
+    return compute
 
 
 def _parse(media: str, body: bytes) -> Any:
@@ -103,7 +111,8 @@ def patched(request: Request, old: Object, change: Callable[[Object], Any], body
     try:
         out, dropped = decode(obj, type_)
     except FieldTypeError as error:
-        raise _invalid_patch(body, str(error)) from error
+        strategic = patch_type(request.content_type, strategic=True) == STRATEGIC_PATCH
+        raise _invalid_patch(body, _restoring(str(error), strategic)) from error
     mode = request.field_validation
     if dropped and mode != "Ignore":
         _report(request, mode, obj, problems(type_, obj), body)
@@ -143,6 +152,22 @@ def _custom(request: Request, obj: Object) -> Object:
     if found and mode != "Ignore":
         _report(request, mode, obj, found, obj)
     return out
+
+
+_MISFIT = re.compile(r"json: cannot unmarshal (\w+) into Go .* of type (\S+)$")
+_GO_KINDS = {"array": "slice", "object": "map", "number": "int64"}
+
+
+def _restoring(text: str, strategic: bool) -> str:
+    """Return what is said of a value that does not fit: a strategic patch never becomes JSON."""
+    found = _MISFIT.search(text) if strategic else None
+    if found is None:
+        return text
+    given, wanted = _GO_KINDS.get(found[1], found[1]), found[2]
+    for mark, name in (("map[", "map"), ("[]", "slice")):
+        if wanted.startswith(mark):
+            return f"cannot restore {name} from {given}"
+    return f"cannot restore struct from: {given}" if "." in wanted else text
 
 
 REJECTED = "the server rejected our request due to an error in our request"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from bayplan.api.labels import Selector
+from bayplan.apiserver.aside import beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import (
@@ -32,7 +33,9 @@ from bayplan.apiserver.validation.errors import Cause, forbidden, not_supported
 from bayplan.store import Compacted, FutureRevision, KeyValue
 
 CHUNK_ITEMS = 500
+ASIDE_ITEMS = 100  # objects from which on a thread looks into them
 FUTURE_WAIT_SECONDS = 3.0
+NEWEST = -1  # in a token: go on with what there is now
 PAGE = 1000  # how many stored objects are read at once when a selector may leave some out
 
 
@@ -145,6 +148,14 @@ async def list_(backend: Backend, request: Request) -> Answer | Stream:
     output = request.output
     if output.form == WHOLE and output.media == JSON and not request.pretty:
         return _whole_list(codec, page)
+    if len(page.items) <= ASIDE_ITEMS:
+        return _shown_list(request, codec, page)
+    return await beside(_shown_list, request, codec, page)
+
+
+def _shown_list(request: Request, codec: Codec, page: Page) -> Answer:
+    """Return a list in a form that needs a look into every object."""
+    output = request.output
     objects = [codec.decode(kv) for kv in page.items]
     shown: Object
     if output.form == TABLE:
@@ -182,6 +193,7 @@ async def _list_chunks(codec: Codec, head: bytes, items: list[KeyValue]) -> Asyn
     for start in range(0, len(items), CHUNK_ITEMS):
         chunk = b",".join(map(codec.item, items[start : start + CHUNK_ITEMS]))
         yield (b"," if start else head) + chunk
+        await asyncio.sleep(0)
     yield b"]}"
 
 
@@ -210,9 +222,12 @@ def _expired(token: Token | None, error: Compacted) -> ApiError:
         return ApiError(410, "Expired", text)
     text = (
         "The provided continue parameter is too old to display a consistent list result. "
-        "You can start a new list without the continue parameter."
+        "You can start a new list without the continue parameter, or use the continue token in "
+        "this response to retrieve the remainder of the results. Continuing with the provided "
+        "token results in an inconsistent list - objects that were created, modified, or deleted "
+        "between the time the first chunk was returned and now may show up in the list."
     )
-    return ApiError(410, "Expired", text)
+    return ApiError(410, "Expired", text, continue_=encode_token(NEWEST, token.start))
 
 
 async def _revision(
@@ -222,7 +237,7 @@ async def _revision(
     if token is not None:
         if query.get("resourceVersion") not in (None, "", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        return token.revision
+        return max(token.revision, 0)
     version = parse_version(query.get("resourceVersion"))
     match = query.get("resourceVersionMatch", "")
     await wait_for_version(backend, version)
@@ -326,6 +341,8 @@ async def _read_selected(
         found = await backend.store.range(prefix, start_after=start, limit=size, revision=revision)
         revision = found.revision
         for position, kv in enumerate(found.items):
+            if position % CHUNK_ITEMS == CHUNK_ITEMS - 1:
+                await asyncio.sleep(0)  # others have their turn
             if not chosen.matches(codec, kv):
                 continue
             items.append(kv)

@@ -12,6 +12,7 @@ from typing import cast
 
 from bayplan.api.patch import clone
 from bayplan.apiserver import managed, pipeline, validation
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
@@ -30,7 +31,7 @@ Compute = Callable[[Object], Object]
 
 async def update(backend: Backend, request: Request) -> Answer:
     """Replace an object by the one in the body; some kinds are created by it."""
-    obj = read_object(request, request.kind)
+    obj = await aside(request, read_object, request, request.kind)
     obj.setdefault("metadata", {})
     pipeline.check_identity(request, obj)
     pipeline.check_name(request, obj)
@@ -87,18 +88,18 @@ async def _attempt(
     compute: Compute,
     track: bool,
 ) -> Answer:
-    old = codec.decode(kv)
-    obj = compute(codec.decode(kv))
+    request.stored = len(kv.value)
+    old, obj = await aside(request, _computed, codec, kv, compute)
     check_version(request.kind, obj, kv)
     if request.verb == "update":
         check_uid(request.kind, obj, old)
     await pipeline.before_update(backend, request, obj, old)
     if track:
-        managed.track(backend, request, obj, old)
+        await aside(request, managed.track, backend, request, obj, old)
     if ready_to_go(request.kind, obj):
         return await _remove(backend, request, codec, obj, kv)
-    value = codec.encode(obj)
-    if value == kv.value or _same(obj, old):
+    value = await aside(request, _changed, codec, obj, old, kv)
+    if value is None:
         return value_answer(backend, request, kv)
     if request.dry_run:
         return object_answer(backend, request, obj)
@@ -106,10 +107,18 @@ async def _attempt(
     return value_answer(backend, request, written)
 
 
-def _same(obj: Object, old: Object) -> bool:
-    """Say whether two objects are equal but for the order of keys and the version."""
+def _computed(codec: Codec, kv: KeyValue, compute: Compute) -> tuple[Object, Object]:
+    """Return the stored object and what is to become of it."""
+    return codec.decode(kv), compute(codec.decode(kv))
+
+
+def _changed(codec: Codec, obj: Object, old: Object, kv: KeyValue) -> bytes | None:
+    """Return what to store; None for one equal but for the order of keys and the version."""
+    value = codec.encode(obj)
+    if value == kv.value:
+        return None
     obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    return obj == old
+    return None if obj == old else value
 
 
 def check_version(kind: Kind, obj: Object, kv: KeyValue) -> None:

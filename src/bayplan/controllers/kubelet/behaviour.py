@@ -2,8 +2,9 @@
 
 By annotations of its own, `bayplan.dev/NAME: "value"`, or by a ConfigMap with the label
 `bayplan.dev/behaviour`: `pods` (those of its namespace; in kube-system those of all namespaces) or
-`nodes` (in kube-system). Its data are a `selector` of labels and the same names and values. What a
-pod says itself goes before what ConfigMaps say, and of those the first by name.
+`nodes` (in kube-system). Its data are a `selector` of labels, for pods also an `image` (a pattern
+with *, or several, that one of the images must match), and the same names and values. What a pod
+says itself goes before what ConfigMaps say, and of those the first by name.
 
     start-seconds  run-seconds  exit-code  stop-seconds    when it begins, how long it runs, how it
                                                            ends, how long it takes to stop
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -131,6 +133,13 @@ class Rules:
             return Told(own) if own else NOTHING
         for selector, rule in rules:
             near = rule.metadata.namespace in (meta.namespace, EVERYWHERE)
-            if near and selector.matches(meta.labels):
+            if near and selector.matches(meta.labels) and _has_image(obj, rule.data.get("image")):
                 own = {**{k: v for k, v in rule.data.items() if k in _NAMES}, **own}
         return Told(own) if own else NOTHING
+
+
+def _has_image(obj: Object, pattern: str | None) -> bool:
+    if not pattern:
+        return True
+    images = [container.get("image", "") for container in obj.spec.get("containers") or ()]
+    return any(fnmatchcase(image, one) for one in pattern.split() for image in images)

@@ -20,7 +20,10 @@ MAX_MESSAGE = 4096
 # Files of images that are known, and where a web server among them looks for its pages.
 IMAGE_FILES: dict[str, tuple[Volume, str]] = {
     "httpd": (
-        {"usr/local/apache2/htdocs/index.html": b"<html><body><h1>It works!</h1></body></html>\n"},
+        {
+            "usr/local/apache2/htdocs/": b"",
+            "usr/local/apache2/htdocs/index.html": b"<html><body>It works!</body></html>\n",
+        },
         "/usr/local/apache2/htdocs",
     ),
     "agnhost test-webserver": ({"localhost.crt": b"", "localhost.key": b""}, "/"),

@@ -17,6 +17,7 @@ from bayplan.api import quantity
 from bayplan.client import Client, ClientError, NotFound, Resource
 from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS
 from bayplan.controllers.kubelet.files import Files, Volume
+from bayplan.controllers.kubelet.nodes import host_address
 from bayplan.controllers.objects import Json, Object
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -43,9 +44,10 @@ class _Wanted(NamedTuple):
 class Inputs:
     """The data of ConfigMaps and Secrets that one pod refers to."""
 
-    def __init__(self, pod: Object, host: str, address: str) -> None:
+    def __init__(self, pod: Object, node: Object, address: str) -> None:
         self._pod = pod
-        self._host = host
+        self._node = node
+        self._host = host_address(node)
         self._address = address
         self._data: dict[tuple[str, str], dict[str, bytes]] = {}
         self.volumes: dict[str, Volume] = {}
@@ -61,6 +63,27 @@ class Inputs:
                 self._data[entry] = found
             if wanted.key and wanted.key not in self._data[entry] and not wanted.optional:
                 raise _no_key(self._pod, wanted)
+        for container in self._pod.spec.get("containers") or []:
+            self._check_paths(container)
+
+    def _check_paths(self, container: Json) -> None:
+        """Refuse parts of volumes whose names cannot be worked out, or lead elsewhere."""
+        expressions = [m.get("subPathExpr") for m in container.get("volumeMounts") or []]
+        if not any(expressions):
+            return
+        variables = self.environment(container)
+        for expression in filter(None, expressions):
+            text = ""
+            path = references(expression, variables)
+            missing = {name for name in _names(expression) if not variables.get(name)}
+            if missing:
+                text = f"missing value for {', '.join(sorted(missing))}"
+            elif path.startswith("/"):
+                text = f"error SubPath `{path}` must not be an absolute path"
+            elif ".." in path.split("/"):
+                text = f"unable to provision SubPath `{path}`: must not contain '..'"
+            if text:
+                raise MissingError("CreateContainerConfigError", text)
 
     async def _read(self, client: Client, wanted: _Wanted) -> dict[str, bytes] | None:
         namespace = self._pod.metadata.namespace
@@ -139,6 +162,8 @@ class Inputs:
             if field.get("containerName") in ("", None, one.get("name")) or one is container:
                 container = one if field.get("containerName") == one.get("name") else container
         value = ((container.get("resources") or {}).get(part) or {}).get(name)
+        if value is None and part == "limits":  # then all of the node is the limit
+            value = (self._node.status.get("allocatable") or {}).get(name)
         divisor = field.get("divisor") or "1"
         divisor = "1" if divisor == "0" else divisor
         return str(-(-quantity.nanos(value or "0") // quantity.nanos(divisor)))
@@ -155,6 +180,8 @@ class Inputs:
             content = self._volume(volume, hosts)
             sub = mount.get("subPath") or references(mount.get("subPathExpr", ""), variables)
             fixed = bool(mount.get("readOnly")) or bool({*_KINDS, "projected"} & set(volume))
+            if sub.strip("/") and sub.strip("/") not in content:  # a kubelet makes the folder
+                content.setdefault(f"{sub.strip('/')}/", b"")
             mounts.append((mount.get("mountPath", ""), content, sub.strip("/"), fixed))
         name = variables["HOSTNAME"]
         own.setdefault("tmp/", b"")
@@ -211,6 +238,10 @@ def references(text: str, variables: dict[str, str]) -> str:
         return "$" if match[1] is None else variables.get(match[1], match[0])
 
     return _REFERENCE.sub(one, text) if "$" in text else text
+
+
+def _names(text: str) -> Iterator[str]:
+    return (found for found in _REFERENCE.findall(text) if found)
 
 
 def _quoted(text: str) -> str:

@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from bayplan.client import Change, Informer, NotFound
 from bayplan.client.resources import NODES, PODS
+from bayplan.controllers.kubelet.admission import REASON, TEXT, host_ports, refuses
 from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS, LABEL, Rule, Rules
 from bayplan.controllers.kubelet.files import Volume
 from bayplan.controllers.kubelet.inputs import Inputs, MissingError
@@ -174,8 +175,15 @@ class Kubelet:
         wait = 0.0 if started else self._before_start(run, now)
         if wait > 0:
             return wait
+        ports = not started and any(host_ports(pod))
+        if ports and refuses(pod, self.runs_on(node.metadata.name)):
+            run.begin(now)
+            run.failed, run.text = REASON, f"Pod was rejected: {TEXT}"
+            self._kit.events.record(PODS, pod.metadata, REASON, TEXT, "kubelet", warning=True)
+            await self._write(run, node)
+            return FOREVER
         run.address = run.address or pod.status.get("podIP") or self._new_address(pod, node)
-        inputs = Inputs(pod, host_address(node), run.address)
+        inputs = Inputs(pod, node, run.address)
         try:
             await inputs.load(self._kit.client)
         except MissingError as missing:
@@ -249,7 +257,7 @@ class Kubelet:
         pod, now = run.pod, _now()
         grace = pod.metadata.deletion_grace_period_seconds or 0
         if run.inputs is None and pod.status.get("phase") == "Running":
-            run.inputs = Inputs(pod, host_address(node), pod.status.get("podIP", ""))
+            run.inputs = Inputs(pod, node, pod.status.get("podIP", ""))
             run.resume(pod.status)
         if not is_finished(pod) and run.started_at:
             asked = seconds_of(pod.metadata.deletion_timestamp) - grace - run.wall

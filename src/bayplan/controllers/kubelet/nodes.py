@@ -64,6 +64,7 @@ class Nodes:
         wrong = ready.get("status") != "True" or self._pressure_differs(node, told)
         if told.text("ready") == "false":
             wrong = ready.get("status") != "False"
+        wrong = wrong or bool(_new_resources(node))
         if not self._lease:  # says once that it is there, and then only if somebody denies it
             if wrong or not node.status.get("addresses"):
                 await self._post_status(node, told)
@@ -104,6 +105,8 @@ class Nodes:
             if self._lease:
                 conditions[-1]["lastHeartbeatTime"] = now
         body: Json = {"conditions": conditions}
+        if found := _new_resources(node):
+            body["allocatable"] = found
         if not (node.status.get("nodeInfo") or {}).get("kubeletVersion"):
             body["nodeInfo"] = _node_info(node)
         if not node.status.get("addresses"):
@@ -136,6 +139,13 @@ class Nodes:
         except AlreadyExists:
             await self._kit.patch(LEASES, f"{LEASE_NAMESPACE}/{name}", lease)
         self._leases[name] = uid
+
+
+def _new_resources(node: Object) -> Json:
+    """Return the extended resources of the capacity that are not yet offered to pods."""
+    offered = node.status.get("allocatable") or {}
+    capacity = node.status.get("capacity") or {}
+    return {name: value for name, value in capacity.items() if "/" in name and name not in offered}
 
 
 def host_address(node: Object) -> str:

@@ -94,8 +94,8 @@ def _answers(
             return None
         return lambda now: _run(command, variables, files, now, limit)
     if root and (page := spec.get("httpGet")):
-        path = f"{root.rstrip('/')}/{str(page.get('path', '')).lstrip('/') or 'index.html'}"
-        return lambda now: files.exists(path)
+        path = f"{root.rstrip('/')}/{str(page.get('path', '')).lstrip('/')}"
+        return lambda now: files.exists(path)  # of a folder, both servers show what it holds
     return None
 
 

@@ -8,7 +8,7 @@ were not used for longest go, and with them what nobody else uses.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,11 +16,14 @@ import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.limits import Limits
-from bayplan.engine.answers.answer import Answer, ClusterAnswer, RowAnswer
+from bayplan.engine.answers.answer import Answer
 from bayplan.engine.answers.asking import Desk, FailArray
-from bayplan.engine.answers.candidates import Candidates
+from bayplan.engine.answers.candidates import Candidates, Rejecting
+from bayplan.engine.answers.cluster_answer import ClusterAnswer
+from bayplan.engine.answers.domains import LOWEST
+from bayplan.engine.answers.row_answer import RowAnswer
 from bayplan.engine.answers.share import Share, pay
-from bayplan.engine.answers.totals import LOWEST, Scorer, Totals, add_up, normalized
+from bayplan.engine.answers.totals import Scorer, Totals, add_up, normalized
 from bayplan.framework import CycleState, Depends, NodeTable, Outcomes, PodInfo, Profile
 from bayplan.framework.runtime.filtering import (
     PreFilterMerge,
@@ -50,6 +53,7 @@ class Plan:
         "cluster_scorers",
         "facets",
         "filters",
+        "narrowed",
         "pre_filters",
         "promised",
         "row_scorers",
@@ -75,6 +79,8 @@ class Plan:
         self.promised: dict[int, Any] = {}
         """What is remembered of nodes with nominated pods, by the pod's priority."""
         self.candidates: Candidates | None = None
+        self.narrowed: Candidates | None = None
+        """The same without rows that nominated pods leave no room on."""
         self.totals: tuple[Candidates, list[bool], Totals] | None = None
         """For which candidates, and which scorers had nothing to say."""
         self._nodes_seen = -1
@@ -153,6 +159,11 @@ class Plan:
         return merge.outcome()
 
 
+def _whole(info: PodInfo) -> Hashable:
+    """The facet of plugins that do not say what they read."""
+    return info.signature, info.pod.spec.node_name
+
+
 def _written(answers: list[RowAnswer]) -> tuple[dict[str, object], set[str], bool]:
     data: dict[str, object] = {}
     for answer in answers:
@@ -212,11 +223,16 @@ class Judgement:
 
     def shares_of_fails(self) -> tuple[tuple[Share, ...], int]:
         """The same for records, and the bytes that nobody else accounts for."""
-        filters = self.candidates.filters
+        filters = [item for item in self.candidates.filters if isinstance(item, Answer)]
         if not filters:
             return (), 0
         shares = [Share.of(answer.name, 1, answer.fails) for answer in filters]
         return tuple(shares), pay([answer.fails for answer in filters])
+
+    def leave_out(self, rejecting: Rejecting) -> None:
+        """Take rows out that something besides the filters rejects."""
+        self._candidates = self._answers.candidates_without(self.plan, rejecting)
+        self._candidates.sync()
 
     def totals(self) -> Totals:
         """Scores of all candidates, up to date; raises AttemptFailed."""
@@ -254,11 +270,13 @@ class Answers:
         self._plans: dict[tuple[Hashable, ...], Plan] = {}
         self._recent: dict[Plan, None] = {}
         self._answers: WeakValueDictionary[tuple[str, Hashable], Scorer] = WeakValueDictionary()
-        self._candidates: WeakValueDictionary[tuple[Answer, ...], Candidates]
+        self._candidates: WeakValueDictionary[tuple[Rejecting, ...], Candidates]
         self._candidates = WeakValueDictionary()
         self._totals: WeakValueDictionary[tuple[Candidates, tuple[Scorer, ...]], Totals]
         self._totals = WeakValueDictionary()
+        self._newest: Plan | None = None
         cycle = [plugin for plugin, _ in profile.cycle]
+        self._facets = [(plugin.name, getattr(plugin, "facet", None)) for plugin in cycle]
         self._changing = [p for p in cycle if hasattr(p, "facet_revision")]
 
     def judge(self, info: PodInfo) -> Judgement:
@@ -279,18 +297,37 @@ class Answers:
         candidates.sync()
         return Judgement(self, plan, info, state, outcome, candidates)
 
+    def revisions(self, info: PodInfo) -> tuple[Hashable, ...] | None:
+        """What the answers for a pod hang on beside rows; None if one must not be kept."""
+        state = CycleState(info)
+        plan = self._plan_for(info, state)
+        found: list[Hashable] = [plugin.facet_revision() for plugin in self._changing]
+        for answer in plan.cluster:
+            revision = answer.revision(info, state)
+            if revision is None:
+                return None
+            found.append(revision)
+        return tuple(found)
+
     def validate(self) -> None:
         """Ask everything that is kept as right anew, and compare; raises AssertionError.
 
-        Plugins are asked with the pods that they were asked about last. For tests.
+        Plugins are asked with the pods that they were asked about last, unless these have another
+        facet by now: the answer is about the facet, not about the pod. For tests.
         """
+        answers = [a for (_, facet), a in self._answers.items() if self._has_facet(a, facet)]
         kept: list[Scorer | Candidates | Totals] = [
-            *self._answers.values(),
+            *answers,
             *self._candidates.values(),
             *self._totals.values(),
         ]
         problems = [problem for item in kept for problem in item.problems()]
         assert not problems, "kept answers differ: " + "; ".join(problems)
+
+    def _has_facet(self, answer: Scorer, facet: Hashable) -> bool:
+        """Whether the pod that an answer was asked about last still has its facet."""
+        info, asks = answer.state.info, getattr(answer.plugin, "facet", None)
+        return info is None or asks is None or asks(CycleState(info), info.pod) == facet
 
     def run_pre_filters(self, info: PodInfo) -> tuple[CycleState, PreFilterOutcome]:
         """Ask PreFilter plugins on a fresh state, in order, as far as they go."""
@@ -323,28 +360,45 @@ class Answers:
         plan.signatures.add(key)
 
     def _find_plan(self, info: PodInfo, state: CycleState) -> Plan:
-        desk = self._desk
-        facets = tuple([self._facet(plugin, info, state) for plugin, _ in desk.profile.cycle])
+        facets = tuple(
+            [
+                self._facet(name, facet, info, state) if facet is not None else _whole(info)
+                for name, facet in self._facets
+            ]
+        )
         plan = self._plans.get(facets)
         if plan is None:
-            items = zip(desk.profile.cycle, facets, strict=True)
-            answers = [
-                self._answer_for(plugin, points, facet, info) for (plugin, points), facet in items
-            ]
+            answers = self._answers_for(facets, info)
             self._make_room()
-            plan = self._plans[facets] = Plan(desk.profile, facets, answers)
+            plan = self._plans[facets] = Plan(self._desk.profile, facets, answers)
             self._recent[plan] = None
+            self._newest = plan
         return plan
 
-    def _facet(self, plugin: Any, info: PodInfo, state: CycleState) -> Hashable:
-        facet = getattr(plugin, "facet", None)
-        if facet is None:
-            return (info.signature, info.pod.spec.node_name)
+    def _facet(
+        self,
+        name: str,
+        facet: Callable[[CycleState, Any], Hashable],
+        info: PodInfo,
+        state: CycleState,
+    ) -> Hashable:
         try:
-            found: Hashable = facet(state, info.pod)
+            return facet(state, info.pod)
         except Exception as problem:
-            raise self._desk.broken(plugin.name, "facet", problem) from problem
-        return found
+            raise self._desk.broken(name, "facet", problem) from problem
+
+    def _answers_for(self, facets: tuple[Hashable, ...], info: PodInfo) -> list[Scorer]:
+        """One answer a plugin; pods that come one after the other have most of them in common."""
+        newest, cycle = self._newest, self._desk.profile.cycle
+        if newest is None:
+            each = zip(cycle, facets, strict=True)
+            return [self._answer_for(plugin, points, f, info) for (plugin, points), f in each]
+        return [
+            answer if facet == known else self._answer_for(plugin, points, facet, info)
+            for (plugin, points), facet, known, answer in zip(
+                cycle, facets, newest.facets, newest.answers, strict=True
+            )
+        ]
 
     def _answer_for(
         self, plugin: Any, points: dict[str, bool], facet: Hashable, info: PodInfo
@@ -397,6 +451,14 @@ class Answers:
             if known is None:
                 known = self._candidates[filters] = Candidates(self._desk, filters)
             plan.candidates = known
+        return known
+
+    def candidates_without(self, plan: Plan, rejecting: Rejecting) -> Candidates:
+        """A plan's candidates without rows that something else rejects."""
+        assert plan.candidates is not None
+        known, filters = plan.narrowed, plan.candidates.filters
+        if known is None or known.filters[-1] is not rejecting or known.filters[:-1] != filters:
+            known = plan.narrowed = Candidates(self._desk, (*filters, rejecting))
         return known
 
     def totals_for(self, judgement: Judgement) -> Totals:

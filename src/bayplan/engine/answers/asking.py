@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,8 @@ import numpy.typing as npt
 
 from bayplan.cluster.journal import Journal
 from bayplan.cluster.limits import Limits
+from bayplan.engine.answers.alike import Remembered
+from bayplan.engine.answers.standing import FRESH, VOID, Behind, Standing, distinct
 from bayplan.framework import (
     Code,
     CycleState,
@@ -26,6 +27,9 @@ from bayplan.framework import (
 from bayplan.framework.runtime.filtering import call_filter, row_error, wrap_filter
 
 FailArray = npt.NDArray[np.uint32]
+
+FEW = 4
+"""Up to this many changed rows are asked one by one; more are cheaper in one array pass."""
 
 
 class AttemptFailed(Exception):
@@ -49,7 +53,8 @@ class Desk:
         self._serial = 0
         self._node: tuple[int, int, NodeInfo] | None = None
         self._view: tuple[int, list[int], NodeSelection] | None = None
-        self._behind: tuple[Journal, int, int, list[int] | None] | None = None
+        self._behind: dict[Journal, tuple[int, int, Standing]] = {}
+        self.remembered = Remembered(limits.alike)
 
     def serial(self) -> int:
         """A number that nobody else has."""
@@ -64,15 +69,24 @@ class Desk:
             known = self._node = (row, generation, self.table.info(row))
         return known[2]
 
-    def behind(self, journal: Journal, stamp: int) -> list[int] | None:
-        """The rows that changed since, each once, worked out once for all who stopped there."""
+    def standing(self, journal: Journal, stamp: int) -> Standing:
+        """How an answer stands that has followed a journal so far, worked out once for all."""
         generation = journal.generation
-        known = self._behind
-        if known is None or known[0] is not journal or known[1] != stamp or known[2] != generation:
+        if stamp == generation:
+            return FRESH
+        known = self._behind.get(journal)
+        if known is None or known[0] != stamp or known[1] != generation:
             rows = journal.since(stamp)
-            found = None if rows is None else distinct(rows, self.table.count)
-            known = self._behind = (journal, stamp, generation, found)
-        return known[3]
+            table = self.table
+            found = VOID if rows is None else Behind(table, distinct(rows, table.count))
+            known = self._behind[journal] = (stamp, generation, found)
+        return known[2]
+
+    def groups(self) -> tuple[IntArray, IntArray] | None:
+        """One row of each kind, and every row's place among them; None if few are alike."""
+        kinds = self.table.kinds
+        kinds.sync()
+        return kinds.groups()
 
     def view(self, rows: list[int]) -> NodeSelection:
         """Some rows of the table, gathered once for all plugins that ask about them."""
@@ -126,13 +140,6 @@ class Desk:
         if not status.code.rejected:
             raise AttemptFailed(status.with_plugin(plugin.name))
         return self.outcomes.number(plugin.name, status)
-
-
-def distinct(rows: Sequence[int], count: int) -> list[int]:
-    """Noted rows that are still there, each once."""
-    if len(rows) == 1:
-        return [rows[0]] if rows[0] < count else []
-    return [row for row in dict.fromkeys(rows) if row < count]
 
 
 def as_scores(values: IntArray) -> npt.NDArray[Any]:

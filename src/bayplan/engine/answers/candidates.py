@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
-from bayplan.engine.answers.answer import Answer
+from bayplan.cluster.label_column import Domains
 from bayplan.engine.answers.asking import Desk
 from bayplan.engine.answers.column import Column, Rows, rows_of
 from bayplan.engine.cycle.choice import ListOrder
+
+
+class Rejecting(Protocol):
+    """An answer, or whatever else keeps rows out."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fails(self) -> Column:
+        """0 where a row fits."""
 
 
 class Candidates:
@@ -17,7 +29,10 @@ class Candidates:
     __slots__ = (
         "__weakref__",
         "_desk",
+        "_first",
+        "_gained",
         "_heap_keys",
+        "_per_domain",
         "_seen",
         "_serial",
         "count",
@@ -25,7 +40,7 @@ class Candidates:
         "fits",
     )
 
-    def __init__(self, desk: Desk, filters: tuple[Answer, ...]) -> None:
+    def __init__(self, desk: Desk, filters: tuple[Rejecting, ...]) -> None:
         self._desk = desk
         self._serial = desk.serial()
         self.filters = filters
@@ -34,7 +49,11 @@ class Candidates:
         self.count = 0
         self._seen: list[int] | None = None
         """The version of each filter's column that `fits` was put together from; None: void."""
+        self._gained = 0
+        """Grows when a row may have become a candidate."""
+        self._first: tuple[IntArray, int, int, int] | None = None
         self._heap_keys: tuple[int, IntArray, int, IntArray] | None = None
+        self._per_domain: tuple[int, Domains, list[int]] | None = None
 
     @property
     def mask(self) -> BoolArray:
@@ -53,10 +72,14 @@ class Candidates:
 
     def sync(self) -> None:
         """Follow the columns."""
-        if not self.filters and self._seen is not None:
-            values = self.fits.values
-            if values is not None and len(values) == self._desk.table.count:
+        values, count = self.fits.values, self._desk.table.count
+        if values is not None and self._seen is not None:
+            if not self.filters and len(values) == count:
                 return
+            if len(values) < count:
+                self.fits.resize(count)
+                new = np.arange(len(values), count, dtype=np.int64)
+                self._sync_rows(new)
         rows = self._changed_rows()
         if rows is None:
             mask = np.ones(self._desk.table.count, dtype=bool)
@@ -64,18 +87,13 @@ class Candidates:
                 values = answer.fails.values
                 if values is not None:
                     mask &= values == 0
+            self._gained += 1
             self.fits.replace(mask)
             self.count = int(np.count_nonzero(mask))
         elif isinstance(rows, int):
             self._sync_row(rows)
         elif len(rows):
-            fits = np.ones(len(rows), dtype=bool)
-            for answer in self.filters:
-                values = answer.fails.values
-                if values is not None:
-                    fits &= values[rows] == 0
-            self.fits.set_rows(rows, fits)
-            self.count = int(np.count_nonzero(self.mask))
+            self._sync_rows(rows)
         self._seen = [answer.fails.version for answer in self.filters]
 
     def problems(self) -> list[str]:
@@ -91,6 +109,16 @@ class Candidates:
             return []
         return [f"candidates of {[answer.name for answer in self.filters]}"]
 
+    def _sync_rows(self, rows: IntArray) -> None:
+        fits = np.ones(len(rows), dtype=bool)
+        for answer in self.filters:
+            values = answer.fails.values
+            if values is not None:
+                fits &= values.take(rows) == 0
+        self._gained += 1
+        self.fits.set_rows(rows, fits)
+        self.count = int(np.count_nonzero(self.mask))
+
     def _sync_row(self, row: int) -> None:
         fits = True
         for answer in self.filters:
@@ -100,6 +128,7 @@ class Candidates:
         if self.mask[row] != fits:
             self.fits.set_row(row, fits)
             self.count += 1 if fits else -1
+            self._gained += fits
 
     def _changed_rows(self) -> Rows | None:
         """The rows to look at again; None for all."""
@@ -124,3 +153,38 @@ class Candidates:
             keys = order.heap_keys(self.mask, start)
             known = self._heap_keys = (version, order.rows, start, keys)
         return known[3]
+
+    def first(self, order: ListOrder, start: int) -> int:
+        """The candidate that a search from `start` finds first; there is one."""
+        known, mask, listed = self._first, self.mask, order.rows
+        if (
+            known is None
+            or known[0] is not listed
+            or known[1] != start
+            or known[2] != self._gained
+            or not mask.item(listed.item(known[3]))
+        ):
+            place = -1
+            if known is not None and known[0] is listed and known[1:3] == (start, self._gained):
+                place = self._next_after(known[3], listed)
+            if place < 0:
+                place = order.first(mask, start)
+            known = self._first = (listed, start, self._gained, place)
+        return listed.item(known[3])
+
+    def _next_after(self, place: int, listed: IntArray) -> int:
+        """The next place with a candidate, if it is near; candidates were only lost since."""
+        for near in range(place + 1, min(place + 64, len(listed))):
+            if self.mask.item(listed.item(near)):
+                return near
+        return -1
+
+    def per_domain(self, domains: Domains) -> list[int]:
+        """How many candidates each domain has; do not change it."""
+        if self.count == len(self.mask):
+            return domains.sizes
+        known, version = self._per_domain, self.version
+        if known is None or known[0] != version or known[1] is not domains:
+            counts = np.bincount(domains.codes.compress(self.mask), minlength=len(domains.sizes))
+            known = self._per_domain = (version, domains, counts.tolist())
+        return known[2]

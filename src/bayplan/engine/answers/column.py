@@ -37,20 +37,29 @@ class History:
         """The array as it was after `end` changes."""
         if self.base is None or not end:
             return self.base
-        array: Values = self.base.copy()
+        size = max(len(self.base), *(_beyond(rows) for rows in self.rows[:end]))
+        array: Values = np.zeros(size, dtype=self.base.dtype)
+        array[: len(self.base)] = self.base
         for rows, values in zip(self.rows[:end], self.values, strict=False):
             array[rows] = values
         return array
 
 
+def _beyond(rows: Rows) -> int:
+    """The number of rows that there are at least."""
+    return (rows if isinstance(rows, int) else int(rows.max(initial=-1))) + 1
+
+
 class Column:
     """One value a row; None as a whole stands for all zero."""
 
-    __slots__ = ("_limit", "history", "unpaid", "values", "version")
+    __slots__ = ("_limit", "_room", "history", "unpaid", "values", "version")
 
     def __init__(self, limit: int, values: Values | None = None) -> None:
         self._limit = limit
         self.values = values
+        self._room: Values | None = None
+        """What `values` is the beginning of, if nobody else holds it."""
         self.version = 0
         """Another number after every change."""
         self.unpaid = 0
@@ -68,9 +77,12 @@ class Column:
         old = self.values
         if values is old:
             return
-        if values is None or old is None or len(values) != len(old) or values.dtype != old.dtype:
+        if values is None or old is None or len(values) < len(old) or values.dtype != old.dtype:
             self._restart(values)
             return
+        if len(values) > len(old):
+            self.resize(len(values))
+            old = self.values
         differs = values != old
         changed = int(np.count_nonzero(differs))
         if changed == 1:
@@ -95,42 +107,66 @@ class Column:
     def set_rows(self, rows: IntArray, values: Any) -> None:
         old = self.values
         assert old is not None
-        differs = old[rows] != values
+        differs = old.take(rows) != values
         changed = np.count_nonzero(differs)
         if changed == len(rows):
             self._write(rows, values)
         elif changed:
-            self._write(rows[differs], values[differs] if np.ndim(values) else values)
+            self._write(rows.compress(differs), values[differs] if np.ndim(values) else values)
+
+    def write_rows(self, rows: IntArray, values: Values) -> None:
+        """Set rows without looking whether they differ; each row must be there once."""
+        self._write(rows, values)
 
     def resize(self, count: int) -> None:
         """The table has another number of rows now; new ones hold zero until they are set."""
         values = self.values
-        if values is not None and len(values) != count:
-            resized = np.zeros(count, dtype=values.dtype)
-            kept = min(count, len(values))
-            resized[:kept] = values[:kept]
-            self._restart(resized)
+        if values is None or len(values) == count:
+            return
+        size = len(values)
+        if count < size:
+            self._restart(values[:count].copy())
+            return
+        if self._room is None or len(self._room) < count:
+            self._make_own(count + count // 8)
+        assert self._room is not None
+        self.values = self._room[:count]
+        self.values[size:] = 0
+        more = size if count == size + 1 else np.arange(size, count, dtype=np.int64)
+        self._note(more, np.zeros(count - size, dtype=values.dtype) if count > size + 1 else 0)
+
+    def _make_own(self, room: int) -> None:
+        """Copy the values, which records may hold, to where there is room for more."""
+        values = self.values
+        assert values is not None
+        self._room = np.zeros(room, dtype=values.dtype)
+        self._room[: len(values)] = values
+        self.values = self._room[: len(values)]
+
+    def _note(self, rows: Rows, values: Any) -> None:
+        if len(self.history.rows) >= self._limit:
+            self._restart(self.values)
+            return
+        self.history.rows.append(rows)
+        self.history.values.append(values)
+        self.version += 1
+        self.unpaid += 64 if isinstance(rows, int) else 10 * len(rows)
 
     def _write(self, rows: Rows, values: Any) -> None:
-        history = self.history
-        if len(history.rows) >= self._limit:
+        if len(self.history.rows) >= self._limit:
             self._restart(self.values)
-            history = self.history
-        if self.values is history.base:  # records may hold it
+        if self._room is None:
             assert self.values is not None
-            self.values = self.values.copy()
+            self._make_own(len(self.values))
         array = self.values
         assert array is not None
         array[rows] = values
-        history.rows.append(rows)
-        history.values.append(values)
-        self.version += 1
-        self.unpaid += 64 if isinstance(rows, int) else 10 * len(rows)
+        self._note(rows, values)
 
     def _restart(self, values: Values | None) -> None:
         self.version += 1
         self.history = History(values, self.version)
-        self.values = values
+        self.values, self._room = values, None
         self.unpaid += 0 if values is None else values.nbytes
 
 
@@ -140,8 +176,9 @@ def rows_of(changes: list[Rows], count: int) -> Rows:
         rows = set(changes)  # quick while all are single rows
     except TypeError:  # arrays cannot be in a set
         single = {rows for rows in changes if isinstance(rows, int)}
-        arrays = [rows for rows in changes if not isinstance(rows, int)]
-        return _joined(arrays, single, count)
+        # Columns that followed the same rows noted the very same array.
+        arrays = {id(rows): rows for rows in changes if not isinstance(rows, int)}
+        return _joined(list(arrays.values()), single, count)
     if len(rows) == 1:
         return rows.pop()
     return np.array(list(rows), dtype=np.int64)

@@ -14,27 +14,44 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.cluster.arrays import BoolArray, IntArray
-from bayplan.engine.answers.answer import ClusterAnswer, RowAnswer
 from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores
 from bayplan.engine.answers.candidates import Candidates
+from bayplan.engine.answers.cluster_answer import ClusterAnswer
 from bayplan.engine.answers.column import Column, Rows, rows_of
-from bayplan.engine.answers.share import Share
+from bayplan.engine.answers.domains import (
+    LOWEST,
+    DomainLeaders,
+    DomainShare,
+    first_by_key,
+)
+from bayplan.engine.answers.row_answer import RowAnswer
+from bayplan.engine.answers.share import Layout, ScoreMoment, pay
 from bayplan.engine.cycle.choice import ListOrder
 from bayplan.framework import PodInfo, Status
 from bayplan.framework.runtime.scoring import call_normalize, range_problem
 
-LOWEST = int(np.iinfo(np.int64).min)
-
-_AHEAD = 512
-"""So many winners are sorted ahead; more would often be sorted in vain."""
-
 Scorer = RowAnswer | ClusterAnswer
+
+_MOST = int(np.iinfo(np.int16).max)
+
+_SOON = 3
+"""Leaders are sorted once candidates and their order have stayed the same so often."""
 
 
 class Part:
     """One plugin's share: normalised scores for the candidates, and what they were made for."""
 
-    __slots__ = ("_share", "_stamp", "answer", "column", "raw", "shared", "told_raw", "weight")
+    __slots__ = (
+        "_stamp",
+        "answer",
+        "by_domain",
+        "column",
+        "domain",
+        "raw",
+        "shared",
+        "told_raw",
+        "weight",
+    )
 
     def __init__(self, desk: Desk, answer: Scorer) -> None:
         self.answer = answer
@@ -50,25 +67,16 @@ class Part:
         """What records show beside the normalised scores."""
         self._stamp: Hashable = None
         """What `column` was made for; None: void."""
-        self._share: tuple[int, int, Share] | None = None
-        """Versions of both columns, and what records keep of them."""
+        self.by_domain = isinstance(answer, ClusterAnswer) and answer.tells_domains
+        """Whether the plugin can tell its scores by domain."""
+        self.domain: DomainShare | None = None
+        """The scores by domain, if they are kept so; `column` then means nothing."""
 
-    def share(self) -> tuple[Share, int]:
-        """What records keep, and the bytes that nobody else accounts for."""
-        column, raw = self.column, self.told_raw
-        size, version = column.unpaid, 0
-        column.unpaid = 0
-        if raw is not None:
-            size, version = size + raw.unpaid, raw.version
-            raw.unpaid = 0
-        known = self._share
-        if known is None or known[0] != column.version or known[1] != version:
-            share = Share.of(self.answer.name, self.weight, column, raw)
-            known = self._share = (column.version, version, share)
-        return known[2], size
+    def sync(self, info: PodInfo, candidates: Candidates, by_domain: bool) -> None:
+        """Bring the scores up to date with the answer, which is; raises AttemptFailed.
 
-    def sync(self, info: PodInfo, candidates: Candidates) -> None:
-        """Bring `column` up to date with the answer, which is; raises AttemptFailed."""
+        They may be kept by domain only if the caller says so.
+        """
         answer = self.answer
         if self.shared:
             if not answer.in_range:
@@ -79,11 +87,28 @@ class Part:
             stamp: Hashable = (answer.raw.version, None if fixed else candidates.version)
         else:
             stamp = (answer.epoch, candidates.version)
-        if stamp == self._stamp:
+        if stamp == self._stamp and (by_domain or self.domain is None):
             return
         self._stamp = None
-        self.column.replace(self._normalized(info, candidates))
+        self.domain = self._by_domain(info, candidates) if by_domain else None
+        if self.domain is None:
+            self.column.replace(self._normalized(info, candidates))
         self._stamp = stamp
+
+    def _by_domain(self, info: PodInfo, candidates: Candidates) -> DomainShare | None:
+        """The scores by domain, normalised; None if there are too many different ones."""
+        answer = self.answer
+        assert isinstance(answer, ClusterAnswer)
+        answer.prepare_scores(info, candidates.mask, candidates.stamp)
+        found = answer.score_domains(info)
+        if found is None:
+            return None
+        table = answer.desk.table
+        domains = table.label_column(found.key).domains(table.count)
+        counts = candidates.per_domain(domains)
+        share = DomainShare(domains, found.worth, found.own, candidates.mask, counts)
+        share.normalize(answer.normalize_domains(info, share.scores()))
+        return share
 
     def _normalized(self, info: PodInfo, candidates: Candidates) -> npt.NDArray[np.uint8]:
         answer, mask = self.answer, candidates.mask
@@ -154,11 +179,17 @@ class Totals:
 
     __slots__ = (
         "__weakref__",
+        "_by_domain",
         "_candidates",
+        "_domain",
+        "_domain_leaders",
         "_fits_seen",
+        "_layout",
         "_leaders",
         "_moving",
         "_place",
+        "_places",
+        "_raws",
         "_seen",
         "_settled",
         "masked",
@@ -169,7 +200,12 @@ class Totals:
         self._candidates = candidates
         self.parts = [Part(desk, answer) for answer in scorers]
         self.masked: IntArray = np.zeros(0, dtype=np.int64)
-        """Totals of candidates, LOWEST elsewhere."""
+        """Totals of candidates without scores that are kept by domain, LOWEST elsewhere."""
+        self._by_domain = next((part for part in self.parts if part.by_domain), None)
+        """The part that may be kept by domain; one at most."""
+        self._domain: Part | None = None
+        """The part that is."""
+        self._domain_leaders: tuple[Place, DomainLeaders] | None = None
         self._seen: list[int] | None = None
         """The version of each part that `masked` was summed from; None: void."""
         self._moving: list[Part] = []
@@ -177,15 +213,24 @@ class Totals:
         self._settled: IntArray = self.masked
         """The sum of all other parts."""
         self._fits_seen = -1
+        self._raws = [part.told_raw for part in self.parts if part.told_raw is not None]
+        self._layout: Layout | None = None
+        """Where records find scores; None after a column may have begun anew."""
         self._leaders: Leaders | None = None
         self._place: Place | None = None
+        self._places = 0
+        """How often the place has been the same."""
 
     def sync(self, info: PodInfo) -> None:
         """Bring every part and the sums up to date; raises AttemptFailed."""
         candidates = self._candidates
         for part in self.parts:
             if not part.shared or not part.answer.in_range:
-                part.sync(info, candidates)
+                part.sync(info, candidates, part is self._by_domain)
+        may = self._by_domain
+        domain = None if may is None or may.domain is None else may
+        if domain is not self._domain:
+            self._domain, self._seen = domain, None
         rows = self._changed_rows()
         if rows is None:
             self._sum_all()
@@ -193,17 +238,20 @@ class Totals:
             self._sum_row(rows)
         elif len(rows):
             self._sum_rows(rows)
-        self._seen = [part.column.version for part in self.parts]
+        self._seen = self._versions()
         self._fits_seen = candidates.version
+
+    def _versions(self) -> list[int]:
+        domain = self._domain
+        return [-1 if part is domain else part.column.version for part in self.parts]
 
     def problems(self) -> list[str]:
         """What differs from the parts' columns, if those were followed."""
         candidates, seen = self._candidates, self._seen
-        if seen is None or seen != [part.column.version for part in self.parts]:
+        if seen is None or seen != self._versions() or self._fits_seen != candidates.version:
             return []
-        if self._fits_seen != candidates.version:
-            return []
-        parts = [(p.column.values, p.weight) for p in self.parts if p.column.values is not None]
+        kept = [part for part in self.parts if part is not self._domain]
+        parts = [(p.column.values, p.weight) for p in kept if p.column.values is not None]
         sums = [
             sum(weight * int(values[row]) for values, weight in parts) if fits else LOWEST
             for row, fits in enumerate(candidates.mask.tolist())
@@ -212,14 +260,21 @@ class Totals:
             return []
         return [f"totals of {[part.answer.name for part in self.parts]}"]
 
-    def shares(self) -> tuple[tuple[Share, ...], int]:
+    def moment(self) -> tuple[ScoreMoment, int]:
         """What was scored, for records, and the bytes that nobody else accounts for."""
-        shares, size = [], 0
-        for part in self.parts:
-            share, mine = part.share()
-            shares.append(share)
-            size += mine
-        return tuple(shares), size
+        seen, layout = self._seen, self._layout
+        assert seen is not None
+        raws = [raw.version for raw in self._raws]
+        if layout is None or layout.raw_versions != raws:
+            parts = [(p.answer.name, p.weight, p.column, p.told_raw) for p in self.parts]
+            layout = self._layout = Layout(parts, raws)
+            size = pay([part.column for part in self.parts]) + pay(self._raws)
+        else:
+            size = pay([part.column for part in self._moving])
+        domain = None if self._domain is None else self._domain.domain
+        if domain is not None:
+            size += 256 + 64 * len(domain.own)
+        return ScoreMoment(layout, seen, domain), size
 
     def best(self, order: ListOrder, start: int) -> int:
         """The row that upstream's heap has at its root.
@@ -230,49 +285,56 @@ class Totals:
         """
         masked, candidates = self.masked, self._candidates
         place = (candidates.version, order.rows, start)
+        if self._domain is not None:
+            return self._best_by_domain(self._domain, order, place)
         leaders = self._leaders
         if leaders is not None and leaders.holds_for(place):
             row = leaders.next(masked)
             if row >= 0:
                 return row
         top = int(masked.max())
-        ties = np.flatnonzero(masked == top)
-        if len(ties) == 1:
-            self._leaders = None
-            return int(ties[0])
         again = self._place is not None and _same(self._place, place)
         self._place, self._leaders = place, None
+        self._places = self._places + 1 if again else 0
         if not again:
-            first = order.first(candidates.mask, start)
-            if masked[first] == top:  # the heap's first place; nothing equal comes before it
+            first = candidates.first(order, start)
+            if masked.item(first) == top:  # the heap's first place; nothing equal comes before it
                 return first
-        keys = candidates.heap_keys(order, start)[ties]
-        if not again:
+        ties = np.flatnonzero(masked == top)
+        if len(ties) == 1:
+            return int(ties[0])
+        keys = candidates.heap_keys(order, start).take(ties)
+        if self._places < _SOON:
             return int(ties[keys.argmin()])
-        if len(ties) > _AHEAD:
-            early = keys.argpartition(_AHEAD)[:_AHEAD]
-            ties, keys = ties[early], keys[early]
-        rows = ties[keys.argsort()[::-1]].tolist()
+        rows = first_by_key(ties, keys)
         self._leaders = Leaders(place, top, rows)
-        row = rows[-1]
-        return int(row)
+        return rows[-1]
+
+    def _best_by_domain(self, part: Part, order: ListOrder, place: Place) -> int:
+        share = part.domain
+        assert share is not None
+        known = self._domain_leaders
+        if known is None or not _same(known[0], place) or known[1].domains is not share.domains:
+            known = self._domain_leaders = (place, DomainLeaders(share.domains))
+        keys = self._candidates.heap_keys(order, place[2])
+        return known[1].best(share, part.weight, self.masked, keys)
 
     def _changed_rows(self) -> Rows | None:
         """The rows to sum again; None for all."""
-        seen, mask = self._seen, self._candidates.mask
+        seen, count, size = self._seen, len(self._candidates.mask), len(self.masked)
         self._seen = None
-        if seen is None or len(self.masked) != len(mask):
+        if seen is None or size > count:
             return None
         changes: list[Rows] = []
         moved = False
         for part, version in zip(self.parts, seen, strict=True):
-            if part.column.version != version:
-                if part not in self._moving:
-                    self._moving.append(part)
-                    moved = True
+            if part is not self._domain and part.column.version != version:
                 found = part.column.since(version)
                 if found is None:
                     return None
+                if part not in self._moving and not _all_beyond(found, size):
+                    self._moving.append(part)
+                    moved = True
                 changes += found
         fits = self._candidates.fits
         if fits.version != self._fits_seen:
@@ -280,18 +342,31 @@ class Totals:
             if found is None:
                 return None
             changes += found
+        if size < count:
+            self._grow(size, count)
         if moved:
             self._settle()
-        return rows_of(changes, len(mask))
+        return rows_of(changes, count)
+
+    def _grow(self, size: int, count: int) -> None:
+        """Rows were added; all of them are among those that changed."""
+        still = [p for p in self.parts if p not in self._moving and p is not self._domain]
+        columns = [(p.column.values, p.weight) for p in still]
+        new = [(None if values is None else values[size:], weight) for values, weight in columns]
+        self._settled = np.concatenate([self._settled, add_up(new, count - size)])
+        more = np.full(count - size, LOWEST, dtype=np.int64)
+        self.masked = np.concatenate([self.masked, more])
 
     def _settle(self) -> None:
-        still = [part for part in self.parts if part not in self._moving]
+        still = [p for p in self.parts if p not in self._moving and p is not self._domain]
         count = len(self._candidates.mask)
         self._settled = add_up([(p.column.values, p.weight) for p in still], count)
 
     def _sum_all(self) -> None:
         mask = self._candidates.mask
-        self._leaders = None
+        self._leaders = self._domain_leaders = self._layout = None
+        if self._domain in self._moving:
+            self._moving.remove(self._domain)
         self._settle()
         moving = add_up([(p.column.values, p.weight) for p in self._moving], len(mask))
         self.masked = np.where(mask, self._settled + moving, LOWEST)
@@ -304,9 +379,12 @@ class Totals:
                 total += part.weight * values.item(row)
         if not self._candidates.mask[row]:
             total = LOWEST
-        leaders = self._leaders
-        if leaders is not None and total >= leaders.top and self.masked[row] != total:
+        if self.masked.item(row) == total:
+            return
+        if self._leaders is not None and total >= self._leaders.top:
             self._leaders = None
+        if self._domain_leaders is not None:
+            self._domain_leaders[1].risen(row, total)
         self.masked[row] = total
 
     def _sum_rows(self, rows: IntArray) -> None:
@@ -323,10 +401,20 @@ class Totals:
             total[~candidates.mask.take(rows)] = LOWEST
         leaders = self._leaders
         if leaders is not None and total.max() >= leaders.top:
-            risen = (total >= leaders.top) & (self.masked[rows] != total)
+            risen = (total >= leaders.top) & (self.masked.take(rows) != total)
             if risen.any():
                 self._leaders = None
+        if self._domain_leaders is not None:
+            changed = self.masked.take(rows) != total
+            self._domain_leaders[1].all_risen(rows.compress(changed), total.compress(changed))
         self.masked[rows] = total
+
+
+def _all_beyond(changes: list[Rows], size: int) -> bool:
+    """Whether all rows that changed are new."""
+    return all(
+        (rows if isinstance(rows, int) else int(rows.min(initial=size))) >= size for rows in changes
+    )
 
 
 def add_up(columns: Sequence[tuple[npt.NDArray[np.uint8] | None, int]], count: int) -> IntArray:
@@ -334,7 +422,7 @@ def add_up(columns: Sequence[tuple[npt.NDArray[np.uint8] | None, int]], count: i
     weights = sum(abs(weight) for _, weight in columns)
     bytewise = all(values is None or values.dtype == np.uint8 for values, _ in columns)
     # Scores below 256 and small weights fit 16 bits, which are added four times as fast.
-    small = bytewise and weights * 255 < np.iinfo(np.int16).max
+    small = bytewise and weights * 255 < _MOST
     kind = np.dtype(np.int16 if small else np.int64)
     total: npt.NDArray[Any] = np.zeros(count, dtype=kind)
     for values, weight in columns:

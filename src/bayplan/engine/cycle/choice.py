@@ -39,16 +39,17 @@ class ListOrder:
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
         rows = np.roll(self.rows, -start) if start else self.rows
-        listed = rows[feasible[rows]]
+        everywhere = np.count_nonzero(feasible) == len(rows)
+        listed = rows if everywhere else rows.compress(feasible.take(rows))
         # Rows that do not fit have any key; nobody asks for it.
         keys: IntArray = np.empty(len(rows), dtype=np.int64)
         keys[listed] = self.keys[: len(listed)]
         return keys
 
     def first(self, feasible: BoolArray, start: int) -> int:
-        """The feasible row that the search from `start` finds first: the heap's index 0."""
+        """The place of the feasible row that the search from `start` finds first: heap index 0."""
         rows = np.roll(self.rows, -start) if start else self.rows
-        return int(rows[feasible[rows].argmax()])
+        return (int(feasible.take(rows).argmax()) + start) % len(rows)
 
 
 def sample(

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.arrays import BoolArray
+from bayplan.cluster.limits import Limits
 from bayplan.engine.answers import AttemptFailed, Judgement
+from bayplan.engine.answers.column import Column
 from bayplan.engine.cache import Cache
 from bayplan.framework import Profile, Status
 from bayplan.framework.runtime.filtering import run_filters_with_nominated
@@ -22,7 +24,11 @@ from bayplan.framework.runtime.filtering import run_filters_with_nominated
 class Promised:
     """What is remembered for one plan and priority."""
 
-    def __init__(self) -> None:
+    name = "nominated pods"
+
+    def __init__(self, limits: Limits) -> None:
+        self.fails = Column(limits.changes)
+        """1 where a row does not fit, as filters have it."""
         self._nominations = (-1, -1)
         """Revision of nominations and nodes: either may give a promise to another row."""
         self._generation = -1
@@ -30,7 +36,8 @@ class Promised:
         self._pending: set[int] = set()
         """Rows that have not been looked at since they changed."""
         self._statuses: dict[int, Status] = {}
-        self._rows: IntArray | None = None
+        self._told = False
+        """Whether somebody else holds the statuses."""
 
     def follow(self, cache: Cache) -> None:
         """Forget what may have changed."""
@@ -41,8 +48,8 @@ class Promised:
             found = (table.row_of(name) for name in cache.nominator.nodes())
             self._promised = {row for row in found if row is not None}
             self._pending = set(self._promised)
-            self._statuses.clear()
-            self._rows = None
+            self._statuses, self._told = {}, False
+            self.fails.put(np.zeros(table.count, dtype=np.uint32))
         else:
             for row in self._promised.intersection(rows):
                 self._pending.add(row)
@@ -56,33 +63,34 @@ class Promised:
 
     def keep(self, row: int, status: Status | None) -> None:
         """Remember what was found; None: it fits."""
+        if self._told:
+            self._statuses, self._told = self._statuses.copy(), False
         if status is not None:
             self._statuses[row] = status
-            self._rows = None
-        elif self._statuses.pop(row, None) is not None:
-            self._rows = None
+        else:
+            self._statuses.pop(row, None)
+        self.fails.set_row(row, status is not None)
 
-    def rejected(self) -> tuple[IntArray, dict[int, Status]]:
-        """Rows that do not fit, and why; not to be changed."""
-        if self._rows is None:
-            self._rows = np.array(list(self._statuses), dtype=np.int64)
-        return self._rows, self._statuses
+    def rejected(self) -> dict[int, Status]:
+        """Rows that do not fit, and why; not to be changed, nor will it."""
+        self._told = True
+        return self._statuses
 
 
 def too_full(
     cache: Cache, profile: Profile, judgement: Judgement, within: BoolArray, *, keep: bool
-) -> tuple[IntArray, dict[int, Status]]:
+) -> tuple[dict[int, Status], Promised | None]:
     """Rows (among some) that nominated pods leave no room on, with their statuses.
 
-    Only with `keep`, for the rows that fit, is anything remembered: a row fits or not until it
-    changes.
+    Only with `keep`, for the rows that fit, is anything remembered, and told what: a row fits or
+    not until it changes.
     """
     pod = judgement.info.pod
     memory = judgement.plan.promised.get(pod.priority)
     itself = cache.nominator.node_of(pod.metadata.uid)
     kept = keep and judgement.plan.hangs_on_rows and not itself
     if memory is None or not kept:
-        memory = Promised()
+        memory = Promised(cache.limits)
     if kept:
         judgement.plan.promised[pod.priority] = memory
     memory.follow(cache)
@@ -98,4 +106,4 @@ def too_full(
             if status is not None and not status.rejected:
                 raise AttemptFailed(status)
         memory.keep(row, status)
-    return memory.rejected()
+    return memory.rejected(), memory if kept else None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
-from bayplan.engine.answers.share import Share, array
+from bayplan.engine.answers.share import ScoreMoment, Share, array
 from bayplan.framework import IntArray, Outcomes, Status
 from bayplan.framework.contract.results import Victims
 
@@ -43,7 +43,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
     """Node names by row; all arrays have this length."""
     feasible_count: int = 0
     node_name: str = ""
-    scores: tuple[Share, ...] = ()
+    scores: tuple[Share, ...] | ScoreMoment = ()
     """What plugins scored; empty if there was nothing to choose."""
     verdicts: tuple[Share, ...] = ()
     """Outcome numbers of plugins that rejected a node, in the order in which they ran."""
@@ -59,7 +59,8 @@ class AttemptRecord(msgspec.Struct, gc=False):
     def columns(self) -> tuple[Column, ...]:
         """What each plugin scored; empty if there was nothing to choose."""
         found: list[Column] = []
-        for share in self.scores:
+        scores = self.scores
+        for share in scores.shares() if isinstance(scores, ScoreMoment) else scores:
             values = array(share.values)
             if values is not None:
                 found.append(Column(share.plugin, share.weight, values, array(share.raw)))

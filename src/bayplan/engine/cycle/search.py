@@ -13,7 +13,7 @@ import numpy as np
 
 from bayplan.engine.answers import AttemptFailed, Judgement
 from bayplan.engine.answers.asking import FailArray
-from bayplan.engine.answers.share import Share
+from bayplan.engine.answers.share import ScoreMoment, Share
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, sample
 from bayplan.engine.cycle.extending import extender_scores, filter_with_extenders
@@ -65,12 +65,12 @@ class Search:
         self.mask: BoolArray = judgement.candidates.mask
         """The rows left; do not keep."""
         self.own: dict[int, Status] = {}
-        """Statuses of nodes that were looked at on their own."""
+        """Statuses of nodes that were looked at on their own; replaced, never changed."""
         self.feasible = 0
         self.evaluated = 0
         self.next_start = self._start
         """Where in the list of nodes the next search starts."""
-        self.shares: tuple[Share, ...] = ()
+        self.shares: tuple[Share, ...] | ScoreMoment = ()
         """What plugins scored, for the record."""
         self.bytes = 0
         """What only these shares hold on to."""
@@ -148,10 +148,13 @@ class Search:
         Only nodes that fit are looked at: the others need not fail twice.
         """
         keep = self._within is None
-        rows, statuses = too_full(
-            self._shared.cache, self._profile, self._judgement, mask, keep=keep
-        )
-        self.own.update(statuses)
+        judgement = self._judgement
+        statuses, memory = too_full(self._shared.cache, self._profile, judgement, mask, keep=keep)
+        self.own = {**self.own, **statuses} if self.own else statuses
+        if memory is not None:
+            judgement.leave_out(memory)
+            return judgement.candidates.mask
+        rows = list(statuses)
         if not mask[rows].any():
             return mask
         left = mask.copy()
@@ -162,7 +165,7 @@ class Search:
         """Nothing fits: upstream counts nominated pods first, so they may add to the reasons."""
         looked_at = self._within if self._seen is None else self._seen
         everywhere = np.ones(len(self.mask), dtype=bool) if looked_at is None else looked_at
-        _, statuses = too_full(
+        statuses, _ = too_full(
             self._shared.cache, self._profile, self._judgement, everywhere, keep=False
         )
         self.own = {**statuses, **self.own}
@@ -217,8 +220,7 @@ class Search:
             raise AttemptFailed(problem)
         if len(left) < len(rows):
             self._extended = True
-        for row, status in failed.items():
-            self.own[row] = status
+        self.own = {**self.own, **failed}
         kept = np.zeros(len(mask), dtype=bool)
         kept[left] = True
         return kept
@@ -227,7 +229,7 @@ class Search:
         candidates, order = self._judgement.candidates, self._order
         if self.mask is candidates.mask and not self._shared.extenders:
             totals = self._judgement.totals()
-            self.shares, self.bytes = totals.shares()
+            self.shares, self.bytes = totals.moment()
             return totals.best(order, self._start)
         ties = self._ties_among()
         if len(ties) == 1:
@@ -237,8 +239,8 @@ class Search:
 
     def _ties_among(self) -> IntArray:
         """The best of some of the candidates; extenders have their say."""
-        totals, self.shares = self._judgement.totals_among(self.mask)
-        self.bytes = 3 * len(totals) * len(self.shares)
+        totals, shares = self._judgement.totals_among(self.mask)
+        self.shares, self.bytes = shares, 3 * len(totals) * len(shares)
         rows = np.flatnonzero(self.mask)
         inside = totals[rows]
         if self._shared.extenders:

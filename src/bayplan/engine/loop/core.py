@@ -42,8 +42,9 @@ from bayplan.engine.loop.preemption import Preemptions
 from bayplan.engine.loop.shared import Failure, Shared
 from bayplan.engine.loop.story import Note
 from bayplan.engine.loop.timing import Timing
-from bayplan.engine.queue import Gate, HintIndex, Place, QueuedPod, SchedulingQueue, sort_key_of
-from bayplan.engine.queue.heap import SortKey
+from bayplan.engine.loop.verdicts import Verdicts
+from bayplan.engine.loop.wiring import gates_of, hints_of, order_of, watched_kinds
+from bayplan.engine.queue import Place, QueuedPod, SchedulingQueue
 from bayplan.framework.contract.events import RECONFIGURED
 from bayplan.framework.contract.extender import Extender
 from bayplan.framework.contract.handle import never
@@ -61,28 +62,6 @@ Late = Callable[[], bool]
 
 MOST_SLICES = 100
 """An attempt that was cut so often, because the cluster changes all the time, is finished."""
-
-_KINDS = (
-    "Namespace",
-    "Service",
-    "ReplicationController",
-    "ReplicaSet",
-    "StatefulSet",
-    "PodDisruptionBudget",
-    "StorageClass",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "CSINode",
-    "CSIDriver",
-    "CSIStorageCapacity",
-    "VolumeAttachment",
-    "DeviceClass",
-    "DeviceTaintRule",
-    "ResourceClaim",
-    "ResourceSlice",
-    "Node",
-    "Pod",
-)
 
 
 class Attempt(NamedTuple):
@@ -125,10 +104,10 @@ class Scheduler:
         self._behind = 0.0
         """How much our time is ahead of the clock, because the clock was set back."""
         self.queue = shared.queue = SchedulingQueue(
-            self._hints(),
+            hints_of(self.engine),
             nominations,
-            gates=self._pre_enqueue(),
-            sort_key=self._sort_key(),
+            gates=gates_of(self.engine),
+            sort_key=order_of(self.engine),
             initial_backoff=float(config.pod_initial_backoff_seconds),
             max_backoff=float(config.pod_max_backoff_seconds),
             max_in_unschedulable=max_in_unschedulable,
@@ -137,6 +116,7 @@ class Scheduler:
         if self.timing.enabled:
             self.queue.measure(self.timing.clock, self.timing.observe, self.timing.gates)
         self._failures = Failures(shared)
+        self.verdicts = Verdicts(self.engine)
         self.bindings = BindingCycles(shared, self._failures)
         self._gangs = Gangs(shared) if gangs_are_on(gates) else None
         self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
@@ -310,6 +290,10 @@ class Scheduler:
             if gang is not None:
                 self._decide_gang(gang)
                 return
+            known = self.verdicts.of(item, self._shared.wall)
+            if known is not None:
+                self._failures.fail(item, profile, known)
+                return
             decision = self.engine.place(item.pod, self._shared.wall, late)
             self.timing.decided()
         except Unfinished:
@@ -370,6 +354,7 @@ class Scheduler:
             decision.post_filter_status is not None,
             nominating,
         )
+        self.verdicts.keep(item, decision, failure)
         self._failures.fail(item, profile, failure)
 
     def _activate_wanted(self, state: CycleState) -> None:
@@ -394,33 +379,6 @@ class Scheduler:
 
     def _activate(self, pods: Iterable[Pod]) -> None:
         self.queue.activate(pods, self._shared.now)
-
-    def _hints(self) -> HintIndex:
-        events = {name: profile.events() for name, profile in self.engine.profiles.items()}
-        plugins = [p for item in self.engine.profiles.values() for p in item.plugins.values()]
-        promised = {plugin.name for plugin in plugins if getattr(plugin, "class_hint", False)}
-        selectors = {
-            (name, plugin.name): plugin.hint_selectors
-            for name, profile in self.engine.profiles.items()
-            for plugin in profile.plugins.values()
-            if hasattr(plugin, "hint_selectors")
-        }
-        return HintIndex(
-            events,
-            extenders=bool(self.engine.extenders),
-            class_hints=promised,
-            selectors=selectors,
-        )
-
-    def _pre_enqueue(self) -> dict[str, list[Gate]]:
-        return {
-            name: [(plugin.name, plugin.pre_enqueue) for plugin in profile.pre_enqueue]
-            for name, profile in self.engine.profiles.items()
-        }
-
-    def _sort_key(self) -> SortKey:
-        first = next(iter(self.engine.profiles.values()))
-        return sort_key_of(first.queue_sort)
 
     def reconfigure(
         self,
@@ -449,10 +407,11 @@ class Scheduler:
             handle.preempting = shared.preempting
         engine.next_start = self.engine.next_start
         self.config, self.engine, shared.engine = config, engine, engine
+        self.verdicts.forget(engine)
         self.queue.reconfigure(
-            self._hints(),
-            self._pre_enqueue(),
-            sort_key=self._sort_key(),
+            hints_of(self.engine),
+            gates_of(self.engine),
+            sort_key=order_of(self.engine),
             initial_backoff=float(config.pod_initial_backoff_seconds),
             max_backoff=float(config.pod_max_backoff_seconds),
         )
@@ -470,10 +429,7 @@ class Scheduler:
 
     def watched_kinds(self) -> list[str]:
         """The kinds whose changes the driver must deliver."""
-        kinds = list(_KINDS)
-        if self.gates["GenericWorkload"]:
-            kinds += ["PodGroup", "Workload"]
-        return kinds
+        return watched_kinds(self.gates)
 
     # --- for people and tests ---
 

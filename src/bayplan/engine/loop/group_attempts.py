@@ -13,7 +13,7 @@ from bayplan.engine.loop.actions import SCHEDULER_ERROR, UNSCHEDULABLE, CallApi,
 from bayplan.engine.loop.failure import Failures
 from bayplan.engine.loop.gangs import Gang
 from bayplan.engine.loop.group_cycle import Cycle
-from bayplan.engine.loop.group_preemption import GroupPreemption
+from bayplan.engine.loop.group_preemption import make_room
 from bayplan.engine.loop.preemption import Preemptions
 from bayplan.engine.loop.shared import Failure, Shared
 from bayplan.engine.queue import QueuedPod
@@ -23,9 +23,6 @@ from bayplan.framework.contract.status import Code
 from bayplan.framework.runtime.profile import Profile
 from bayplan.plugins.gang_scheduling import NAME
 
-DEVICES = "DynamicResources"
-GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
-"""What the plugin of devices says of a group that does not fit, whether or not it has claims."""
 RESOURCE = "podgroups.v1beta1.scheduling.k8s.io"
 RESOURCE_1_36 = "podgroups.v1alpha2.scheduling.k8s.io"
 GoOn = Callable[[QueuedPod, Profile, Decision], None]
@@ -87,22 +84,10 @@ class GroupAttempts:
         self._preemptions.start(decision.info.pod, node_name, victims.pods, profile)
 
     def _make_room(self, cycle: Cycle, profile: Profile) -> None:
-        gang, shared = cycle.gang, self._shared
-        if not cycle.decisions and DEVICES in profile.plugins:
-            # its part for groups asks for what its PreFilter left, which was not asked
-            text = f'error in "{DEVICES}" PodGroupPostFilter plugins: not found'
-            cycle.error, cycle.message = Status(Code.ERROR, text), text
-            return
-        if "DefaultPreemption" not in profile.plugins:
-            return
-        room = GroupPreemption(shared.engine, gang, shared.wall).find()
-        cycle.remedy, cycle.nominations = room.text, room.nominations
-        if not room.final and DEVICES in profile.plugins:
-            cycle.remedy = f"{GIVEN_BACK}, {room.text}"
-        cycle.waits_for_victims = room.helps
-        if room.victims:
-            pods = [item.pod for item in gang.items]
-            self._preemptions.start_for_group(gang.group, pods, room.victims, profile)
+        victims = make_room(cycle, self._shared.engine, profile, self._shared.wall)
+        if victims:
+            pods = [item.pod for item in cycle.gang.items]
+            self._preemptions.start_for_group(cycle.gang.group, pods, victims, profile)
 
     def _refuse(self, cycle: Cycle, profile: Profile) -> None:
         gang = cycle.gang

@@ -15,12 +15,17 @@ from bayplan.cluster.info import PodInfo
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.gangs import Gang, policy_of
 from bayplan.engine.loop.group_cycle import Cycle, Nominations
-from bayplan.framework import NominatingInfo, NominatingMode
+from bayplan.framework import NominatingInfo, NominatingMode, Status
+from bayplan.framework.contract.status import Code
+from bayplan.framework.runtime.profile import Profile
 from bayplan.plugins.default_preemption.plugin import is_leaving_for_us
 from bayplan.plugins.default_preemption.victims import Budgets, compile_budgets, start_time
 from bayplan.plugins.gang_scheduling import group_key
 
 PREFIX = "pod group preemption: "
+DEVICES = "DynamicResources"
+GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
+"""What the plugin of devices says of a group that does not fit, whether or not it has claims."""
 
 
 class Unit(NamedTuple):
@@ -40,6 +45,23 @@ class Room(NamedTuple):
     helps: bool = True
     final: bool = True
     """Whether no other plugin has a say."""
+
+
+def make_room(cycle: Cycle, engine: Engine, profile: Profile, now: float) -> list[Pod]:
+    """Look for room for a group that found none; the cycle is told, the victims are returned."""
+    if not cycle.decisions and DEVICES in profile.plugins:
+        # its part for groups asks for what its PreFilter left, which was not asked
+        text = f'error in "{DEVICES}" PodGroupPostFilter plugins: not found'
+        cycle.error, cycle.message = Status(Code.ERROR, text), text
+        return []
+    if "DefaultPreemption" not in profile.plugins:
+        return []
+    room = GroupPreemption(engine, cycle.gang, now).find()
+    cycle.remedy, cycle.nominations = room.text, room.nominations
+    if not room.final and DEVICES in profile.plugins:
+        cycle.remedy = f"{GIVEN_BACK}, {room.text}"
+    cycle.waits_for_victims = room.helps
+    return room.victims
 
 
 class GroupPreemption:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from bayplan.api import Object, Pod
@@ -27,9 +27,9 @@ from bayplan.engine.queue.changes import (
     UNSCHEDULED_POD_UPDATE,
     pod_update_events,
 )
+from bayplan.engine.queue.contents import QueueContents
 from bayplan.engine.queue.heap import PodHeap, SortKey
 from bayplan.engine.queue.hints import HintIndex
-from bayplan.engine.queue.in_flight import InFlight
 from bayplan.engine.queue.pods import Place, QueuedPod
 from bayplan.engine.queue.requeuing import SAMPLE, HintObserver, Incoming, Requeuing, Strategy
 from bayplan.engine.queue.waiting_room import WaitingRoom
@@ -69,7 +69,7 @@ class AlreadyQueuedError(RuntimeError):
     """A pod came back from an attempt although it is in the queue; a bug of the caller."""
 
 
-class SchedulingQueue:
+class SchedulingQueue(QueueContents):
     """All pods that wait to be scheduled."""
 
     def __init__(
@@ -101,12 +101,12 @@ class SchedulingQueue:
         self._gates: Mapping[str, Sequence[Gate]] = gates or {}
         self._nominations = nominations
         self._sort_key = sort_key
-        self._pods: dict[str, QueuedPod] = {}
-        self._active = PodHeap(Place.ACTIVE, sort_key)
-        self._backoff = PodHeap(Place.BACKOFF, self._backoff_key)
-        self._error_backoff = PodHeap(Place.ERROR_BACKOFF, self.backoff.expiration)
-        self._waiting = WaitingRoom(self._selectors_of)
-        self._in_flight = InFlight()
+        super().__init__(
+            PodHeap(Place.ACTIVE, sort_key),
+            PodHeap(Place.BACKOFF, self._backoff_key),
+            PodHeap(Place.ERROR_BACKOFF, self.backoff.expiration),
+            WaitingRoom(self._selectors_of),
+        )
         self._time_gates: TimeGates | None = None
         self._gatings = 0
         self._next_leftover = -math.inf
@@ -114,29 +114,7 @@ class SchedulingQueue:
     def _selectors_of(self, plugin: str, pod: Pod) -> Sequence[Selector] | None:
         return self._requeuing.hints.selectors_of(plugin, pod)
 
-    # --- what is where ---
-
-    def __len__(self) -> int:
-        """Pods that are queued, in flight ones not counted."""
-        return len(self._pods)
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods.values())
-
-    def get(self, key: str) -> QueuedPod | None:
-        """The queued pod of that name (not while it is in flight)."""
-        return self._pods.get(key)
-
-    def in_flight(self, uid: str) -> bool:
-        return uid in self._in_flight
-
-    @property
-    def in_flight_count(self) -> int:
-        return len(self._in_flight)
-
-    def in_flight_events(self) -> dict[str, int]:
-        """Events kept for pods in flight, by name; kube-scheduler's `inflight_events`."""
-        return self._in_flight.by_label()
+    # --- what comes next ---
 
     def measure(
         self, clock: Callable[[], float], observe: HintObserver, time_gates: TimeGates
@@ -146,21 +124,8 @@ class SchedulingQueue:
         self._time_gates = time_gates
 
     @property
-    def in_flight_event_count(self) -> int:
-        return self._in_flight.event_count
-
-    @property
     def hint_calls(self) -> int:
         return self._requeuing.calls
-
-    def pending(self) -> dict[str, int]:
-        """How many pods wait where; kube-scheduler's `pending_pods`."""
-        return {
-            "active": len(self._active),
-            "backoff": len(self._backoff) + len(self._error_backoff),
-            "unschedulable": len(self._waiting) - self._waiting.gated,
-            "gated": self._waiting.gated,
-        }
 
     @property
     def ready(self) -> bool:
@@ -497,7 +462,7 @@ class SchedulingQueue:
         end = self.backoff.expiration(item)
         return (end, self._sort_key(item)) if self.pop_from_backoff else (end,)
 
-    # --- changes of the configuration, checks ---
+    # --- changes of the configuration ---
 
     def reconfigure(
         self,
@@ -525,43 +490,6 @@ class SchedulingQueue:
         for item in items:
             fresh.push(item)
         return fresh
-
-    def unschedulable_by_plugin(self) -> dict[tuple[str, str], int]:
-        """Waiting pods by (plugin, profile); kube-scheduler's `unschedulable_pods`.
-
-        May be called while another thread steps: the list is taken in one go.
-        """
-        counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-        for item in list(self._pods.values()):
-            for plugin in item.rejectors:
-                counts[plugin, item.pod.spec.scheduler_name] += 1
-        return dict(counts)
-
-    def validate(self) -> None:
-        """Raise AssertionError unless every pod is in exactly one place."""
-        heaps = (self._active, self._backoff, self._error_backoff)
-        seen: dict[str, Place] = {}
-        for place, items in (
-            (Place.ACTIVE, heaps[0]),
-            (Place.BACKOFF, heaps[1]),
-            (Place.ERROR_BACKOFF, heaps[2]),
-            (Place.UNSCHEDULABLE, self._waiting),
-        ):
-            count = 0
-            for item in items:
-                count += 1
-                assert item.key not in seen, (
-                    f"{item.key} is in {seen[item.key].name} and {place.name}"
-                )
-                assert item.place is place, f"{item.key} says {item.place.name}, not {place.name}"
-                assert self._pods.get(item.key) is item, f"{item.key} is not the known pod"
-                seen[item.key] = place
-            assert count == len(items), f"{place.name} has {count} pods but counts {len(items)}"
-        assert len(seen) == len(self._pods), f"lost: {set(self._pods) - set(seen)}"
-        for item in self._pods.values():
-            uid = item.pod.metadata.uid
-            assert uid not in self._in_flight, f"{item.key} is queued and in flight"
-        self._waiting.validate()
 
 
 def _alike(old: Pod, new: Pod) -> bool:

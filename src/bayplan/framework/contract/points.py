@@ -16,7 +16,7 @@ status: the attempt fails and the pod is retried after error backoff; the schedu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -48,9 +48,12 @@ class Depends(IntEnum):
 
     NODE = 0
     """On the node's own object: labels, taints, images, allocatable."""
-    USAGE = 1
-    """Also on the pods placed on that very node."""
-    CLUSTER = 2
+    SUMS = 1
+    """On what the node offers and what its pods add up to: `allocatable`, `requested`,
+    `nonzero_cpu`, `nonzero_memory`, `allowed_pods`, `pod_count`. Nodes alike are asked once."""
+    USAGE = 2
+    """On the node and the pods placed on that very node."""
+    CLUSTER = 3
     """On anything else: other nodes, other pods, volumes. Asked again in every attempt."""
 
 
@@ -70,9 +73,9 @@ class CachedPlugin(Protocol[P]):
         """Say what pre_filter, filter, pre_score's status and score depend on for pods like this.
 
         Called once per facet. Without this method the answer is CLUSTER: always right, never kept.
-        NODE and USAGE answers are kept and computed again only for changed rows; `pre_filter` and
-        `pre_score` are then called once per facet, and what they write to the state is shared by
-        all pods with that facet. A kept answer sees no other plugin's part of the state.
+        All others are kept and computed again only for changed rows; `pre_filter` and `pre_score`
+        are then called once per facet, and what they write to the state is shared by all pods with
+        that facet. A kept answer sees no other plugin's part of the state.
         """
 
 
@@ -108,6 +111,20 @@ class Revisioned(Protocol[P]):
         attempt, and no node object changed, the kept answers are used: those of pre_filter and
         filter as they are, scores only if the same nodes fit. So whether `pre_score` skips must
         not depend on which nodes fit. None: never keep.
+        """
+
+
+@runtime_checkable
+class Narrowing(Protocol[P]):
+    """Optional, for CLUSTER plugins with a revision: tells how far a change of pods reaches."""
+
+    def filter_affects(
+        self, state: CycleState, pod: P, rows: Sequence[int]
+    ) -> Collection[int] | None:
+        """Return the rows whose outcome may differ from that of the facet's last attempt.
+
+        Called after `pre_filter` on the same state as then, if no node object changed since and
+        pods only on `rows` (of the table) came, went or changed. None: any row's may.
         """
 
 
@@ -220,6 +237,8 @@ class PostFilterPlugin(Plugin, Protocol[P]):
         Success and UnschedulableAndUnresolvable end the round; Unschedulable passes on to the next
         plugin; anything else is an error. The pod stays unscheduled in this attempt either way.
         Long work looks at `Handle.late` and raises `Unfinished`: the attempt is then made again.
+        A plugin with `repeats = True` promises the same answer for pods alike that are nominated
+        to no node, while no node, placed pod or other object changes: they are not asked for then.
         """
 
 

@@ -15,7 +15,8 @@ from bayplan.cluster.arrays import IntArray
 from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import unschedulable
 from bayplan.framework.contract.verdict import Verdict
-from bayplan.global_scheduler.needs import Combination, Need, best_first, quotient
+from bayplan.global_scheduler.needs import Combination, Need, best_first
+from bayplan.global_scheduler.packing import quotient
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import NO_POOL
 from bayplan.global_scheduler.view import SiteView
@@ -25,6 +26,8 @@ NONE = -1
 
 NOT_SOLD = unschedulable("site(s) didn't offer a requested flavor")
 NO_ROOM = unschedulable("Insufficient machines of the requested flavors")
+NO_HOSTS = unschedulable("site(s) didn't list hosts, which max_per_host needs")
+TOO_DEAR = unschedulable("site(s) were above the requested price, or had none")
 NO_VOLUME_TYPE = unschedulable("site(s) didn't have a requested volume type")
 NO_STORAGE = unschedulable("Insufficient storage")
 NO_EIP_POOL = unschedulable("site(s) didn't have an EIP pool")
@@ -51,17 +54,28 @@ class FlavorFit:
         plan = FlavorPlan([], [], np.full(sites.count, NONE, np.int16))
         state.write(PLAN, plan)
         offered = np.zeros(sites.count, np.bool_)
+        apart = any(resource.max_per_host for resource in allocation.stack.resources)
+        listed = np.full(sites.count, not apart)
+        limit = allocation.selector.max_price
+        cheap = np.full(sites.count, limit is None)
         for combination in best_first(allocation.stack):
             need = Need(sites.table, allocation.stack, combination, fake_spot=self._fake_spot)
             fits = need.fits(sites)
+            if limit is not None:
+                fits &= need.price(sites) <= limit
+                cheap |= need.price(sites) <= limit
             offered |= need.sold(sites)
+            if apart:
+                listed |= need.listed(sites)
             plan.choice[fits & (plan.choice == NONE)] = len(plan.needs)
             plan.combinations.append(combination)
             plan.needs.append(need)
             if (plan.choice != NONE).all():
                 return Verdict.all_pass(sites)
         which = np.where(plan.choice != NONE, 0, np.where(offered, 2, 1))
-        return Verdict.by_outcome(which, (NOT_SOLD, NO_ROOM))
+        which[(which == 2) & ~listed] = 3
+        which[(which == 2) & ~cheap] = 4
+        return Verdict.by_outcome(which, (NOT_SOLD, NO_ROOM, NO_HOSTS, TOO_DEAR))
 
     def score(self, state: CycleState, allocation: Allocation, sites: SiteView) -> IntArray:
         plan = state.read(PLAN, FlavorPlan)

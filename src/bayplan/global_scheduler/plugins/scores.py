@@ -6,7 +6,7 @@ import numpy as np
 
 from bayplan.cluster.arrays import IntArray
 from bayplan.framework.contract.state import CycleState
-from bayplan.global_scheduler.needs import Amount
+from bayplan.global_scheduler.packing import Amount
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorPlan, by_combination
 from bayplan.global_scheduler.stack import Allocation, Requirement
 from bayplan.global_scheduler.table import NO_POOL, BoolArray

@@ -81,11 +81,18 @@ def _read(data: bytes, file: Path, gathering: Gathering) -> None:
     try:
         gathering.add_json(text)
     except DecodeError:
-        documents = _JSON_DOCUMENT.findall(data)
+        documents = _JSON_DOCUMENT.findall(data) or _lines(data)
         if not documents:
             raise
         for document in documents:
             gathering.add_json(document)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Documents one a line; none if there are lines of anything else."""
+    lines = [line for line in data.splitlines() if line.strip()]
+    whole = len(lines) > 1 and all(line[:1] == b"{" and line[-1:] == b"}" for line in lines)
+    return lines if whole else []
 
 
 def _read_yaml(data: bytes, file: Path, gathering: Gathering) -> None:

@@ -20,6 +20,7 @@ from bayplan.client import (
     Connection,
     Forbidden,
     NotFound,
+    Resource,
     TransportError,
     Unauthorized,
     connect,
@@ -85,10 +86,13 @@ async def read_client(
 
     async def one(kind: Kind) -> Unread | None:
         async with limit:
-            return await _list(client, kind, gathering, name)
+            unread = await _list(client, kind, kind.served[0], gathering, name)
+            if unread is not None and len(kind.served) > 1:
+                unread = await _list(client, kind, kind.resource, gathering, name)
+            return unread
 
     found = await asyncio.gather(*(one(kind) for kind in KINDS))
-    unread = [item for item in found if item is not None] + gathering.unread()
+    unread = [item for item in found if item is not None and item.why] + gathering.unread()
     return gathering.objects, Origin(name, version, time.time(), namespace, tuple(unread))
 
 
@@ -109,8 +113,10 @@ async def _version(client: Client, name: str) -> str:
         ) from problem
 
 
-async def _list(client: Client, kind: Kind, gathering: Gathering, name: str) -> Unread | None:
-    resource = kind.resource
+async def _list(
+    client: Client, kind: Kind, resource: Resource, gathering: Gathering, name: str
+) -> Unread | None:
+    """List all of a kind; what could not be read, without a reason where that is no news."""
     selectors = [""]
     if resource is PODS:
         selectors = [RUNNING_PODS]
@@ -121,8 +127,7 @@ async def _list(client: Client, kind: Kind, gathering: Gathering, name: str) -> 
             async for page in client.pages(resource, field_selector=selector, limit=PAGE):
                 gathering.add_json(page, resource.kind)
     except NotFound:
-        why = f"not served (since {kind.served_since})" if kind.served_since else "not served"
-        return None if kind.served_since else Unread(resource.plural, why, kind.without)
+        return Unread(resource.plural, "" if kind.served_since else "not served", kind.without)
     except Unauthorized as problem:
         raise _refused(name, problem) from problem
     except Forbidden as problem:

@@ -14,6 +14,7 @@ from typing import Any
 from bayplan.api import Object, convert, plain
 from bayplan.inspect.cluster import Cluster, Objects, Origin
 from bayplan.inspect.objects import Event
+from bayplan.inspect.sources.snapshot import KEPT_ANNOTATIONS
 
 _KEPT_DOMAINS = ("kubernetes.io", "k8s.io")
 # fmt: off
@@ -30,6 +31,7 @@ _KEPT_FIELDS = frozenset((
 # fmt: on
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([a-zA-Z]{0,2})")
 _MESSAGE = ("message", "note")
+_KEPT_WORDS = frozenset(("default", "default-scheduler", "yes", "true", "false"))
 
 
 class _Words:
@@ -39,7 +41,7 @@ class _Words:
         self._known: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        if not name or _NUMBER.fullmatch(name) or name in ("default", "default-scheduler"):
+        if not name or _NUMBER.fullmatch(name) or name in _KEPT_WORDS:
             return name
         if any(domain in name.split("/", 1)[0] for domain in _KEPT_DOMAINS):
             return name
@@ -78,7 +80,7 @@ def _value(value: Any, words: _Words, field: str) -> Any:
         return {
             _key(key, words, field): _value(inner, words, key)
             for key, inner in value.items()
-            if key not in (*_MESSAGE, "annotations")
+            if key not in _MESSAGE and (field != "annotations" or key in KEPT_ANNOTATIONS)
         }
     if isinstance(value, list):
         return [_value(inner, words, field) for inner in value]

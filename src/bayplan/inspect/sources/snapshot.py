@@ -5,31 +5,42 @@ and nothing else, so secrets, environment values, commands and managedFields can
 Annotations are dropped but for the few of Kubernetes' own that decisions read.
 
 The file is gzip over lines of JSON: a header, then for each struct lines of up to a thousand
-objects, then an end line with the total, so that a file that was cut off is noticed.
+objects (pods as rows over tables, see `rows.py`), then an end line with the total, so that a file
+that was cut off is noticed.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from bayplan import private
-from bayplan.api import Object, ResourceClaim
-from bayplan.inspect.cluster import Unread
+from bayplan.api import (
+    ClaimTemplate,
+    Pod,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+)
+from bayplan.inspect.cluster import O, Unread
 from bayplan.inspect.errors import SourceError
 from bayplan.inspect.kinds import STRUCTS
+from bayplan.inspect.objects import Owner, PodTemplate
+from bayplan.inspect.sources.rows import PodParts, PodRow, PodState, PodTables
 
 if TYPE_CHECKING:
     from bayplan.inspect.cluster import Cluster
     from bayplan.inspect.sources.gather import Gathering
 
-FORMAT = 1
+T = TypeVar("T", PodTemplate, ClaimTemplate, ResourceClaimTemplateSpec)
+
+FORMAT = 2
 START = b'{"bayplanSnapshot":'
 AT_ONCE = 1000
 KEPT_ANNOTATIONS = frozenset(
@@ -68,6 +79,9 @@ class _Line(msgspec.Struct, frozen=True):
 
 _line = msgspec.json.Decoder(_Line)
 
+READ: dict[str, type] = {**STRUCTS, "PodParts": PodParts, "PodState": PodState, "PodRow": PodRow}
+"""What lines may hold."""
+
 
 def is_snapshot(data: bytes) -> bool:
     return data.startswith(START)
@@ -103,22 +117,34 @@ def header_of(cluster: Cluster, scrubbed: bool = False) -> Header:
 
 def _lines(cluster: Cluster, header: Header) -> Iterator[bytes]:
     yield msgspec.json.encode(header)
-    total = 0
-    for name, struct in STRUCTS.items():
-        items = list(cluster.objects.get(struct, {}).values())
+    tables = PodTables()
+    rows = [tables.row(_bare(pod)) for pod in cluster.pods.values()]
+    written: list[tuple[str, Sequence[object]]] = [
+        (name, [_bare(item) for item in cluster.objects.get(struct, {}).values()])
+        for name, struct in STRUCTS.items()
+        if struct is not Pod
+    ]
+    # rows come after the tables that they name
+    written += [("PodParts", tables.parts), ("PodState", tables.states), ("PodRow", rows)]
+    for name, items in written:
         for start in range(0, len(items), AT_ONCE):
-            chunk = [_bare(item) for item in items[start : start + AT_ONCE]]
-            total += len(chunk)
-            yield msgspec.json.encode({"struct": name, "items": chunk})
-    yield msgspec.json.encode({"end": total})
+            yield msgspec.json.encode({"struct": name, "items": items[start : start + AT_ONCE]})
+    yield msgspec.json.encode({"end": sum(len(items) for _, items in written)})
 
 
-def _bare(item: Object) -> Object:
+def _bare(item: O) -> O:
     """The object without annotations that nobody reads."""
     if isinstance(item, ResourceClaim) and item.spec.devices.config:
         # what a driver is told is its own business, and may be anything
         devices = replace(item.spec.devices, config=())
         item = replace(item, spec=replace(item.spec, devices=devices))
+    if isinstance(item, Owner):
+        claims = tuple(_plain(claim) for claim in item.spec.volume_claim_templates)
+        template = _plain(item.spec.template)
+        spec = replace(item.spec, template=template, volume_claim_templates=claims)
+        item = replace(item, spec=spec)
+    if isinstance(item, ResourceClaimTemplate):
+        item = replace(item, spec=_plain(item.spec))
     annotations = item.metadata.annotations
     if not annotations:
         return item
@@ -126,11 +152,17 @@ def _bare(item: Object) -> Object:
     return replace(item, metadata=replace(item.metadata, annotations=kept))
 
 
+def _plain(template: T) -> T:
+    """A template without annotations."""
+    return replace(template, metadata=replace(template.metadata, annotations={}))
+
+
 def read_snapshot(data: bytes, file: Path, gathering: Gathering) -> Header:
     """Put a snapshot's objects into a gathering; raises SourceError that names the remedy."""
     lines = data.splitlines()
     header = _header(lines[0], file)
-    decoders: dict[str, msgspec.json.Decoder[list[Object]]] = {}
+    decoders: dict[str, msgspec.json.Decoder[list[Any]]] = {}
+    tables = PodTables()
     total, end = 0, -1
     for number, text in enumerate(lines[1:], 2):
         try:
@@ -138,25 +170,34 @@ def read_snapshot(data: bytes, file: Path, gathering: Gathering) -> Header:
             if line.end >= 0:
                 end = line.end
                 continue
-            struct = STRUCTS.get(line.struct)
-            if struct is None:
-                continue
             if line.struct not in decoders:
+                struct = READ.get(line.struct, msgspec.Raw)  # unknown ones are only counted
                 decoders[line.struct] = msgspec.json.Decoder(list[struct])  # type: ignore[valid-type]
             items = decoders[line.struct].decode(line.items)
-        except msgspec.DecodeError as problem:
+            _take(line.struct, items, tables, gathering)
+        except (msgspec.DecodeError, IndexError) as problem:
             raise SourceError(
                 f'reading snapshot "{file}", line {number}: {problem}; save it again'
             ) from problem
         total += len(items)
-        gathering.seen += len(items)
-        for item in items:
-            gathering.put(item)
     if end != total:
         raise SourceError(
             f'reading snapshot "{file}": it is cut off after {total} objects; save or copy it again'
         )
     return header
+
+
+def _take(name: str, items: list[Any], tables: PodTables, gathering: Gathering) -> None:
+    if name == "PodRow":
+        gathering.put_shared(tables.pods(items))
+    elif name == "PodParts":
+        tables.parts += items
+    elif name == "PodState":
+        tables.states += items
+    elif name in STRUCTS:
+        gathering.seen += len(items)
+        for item in items:
+            gathering.put(item)
 
 
 def _header(line: bytes, file: Path) -> Header:
@@ -166,9 +207,9 @@ def _header(line: bytes, file: Path) -> Header:
         raise SourceError(
             f'reading snapshot "{file}": its first line is damaged ({problem}); save it again'
         ) from problem
-    if header.bayplanSnapshot > FORMAT:
+    if header.bayplanSnapshot != FORMAT:
         raise SourceError(
             f'reading snapshot "{file}": it has format {header.bayplanSnapshot}, this version '
-            f"reads up to {FORMAT}; install a newer Bayplan"
+            f"reads {FORMAT}; save it again, or install a newer Bayplan"
         )
     return header

@@ -26,7 +26,7 @@ SUFFIXES = (".json", ".yaml", ".yml")
 
 def read_manifests(change: Apply, namespace: str) -> list[Object]:
     """The objects of manifests; those without a namespace belong to `namespace`."""
-    gathering = Gathering()
+    gathering = Gathering(namespace)
     for name, document in _documents(change):
         try:
             gathering.add(_defaulted(document))
@@ -36,7 +36,7 @@ def read_manifests(change: Apply, namespace: str) -> list[Object]:
         raise SourceError(f"{change.text}: {left_out.why}")
     if not gathering.objects:
         raise SourceError(f"{change.text}: it holds no object that scheduling knows")
-    return list(_placed(gathering, namespace))
+    return [item for items in gathering.objects.values() for item in items.values()]
 
 
 def _documents(change: Apply) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -71,17 +71,6 @@ def _defaulted(document: dict[str, Any]) -> dict[str, Any]:
     if open_ended:
         found["spec"].pop("replicas", None)
     return found
-
-
-def _placed(gathering: Gathering, namespace: str) -> Iterator[Object]:
-    for items in gathering.objects.values():
-        for item in items.values():
-            if item.NAMESPACED and not item.namespace:
-                meta = replace(item.metadata, namespace=namespace)
-                uid = f"{item.KIND}/{namespace}/{item.name}"
-                yield replace(item, metadata=replace(meta, uid=uid))
-            else:
-                yield item
 
 
 def apply_manifests(carrying: Carrying, change: Apply) -> None:

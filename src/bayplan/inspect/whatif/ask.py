@@ -7,7 +7,7 @@ in a second engine: what runs stays, what is pending is decided anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from bayplan.inspect.whatif.answer import Eviction, Move, NodeCount, Side, Start
 from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.carrying import Carrying
 from bayplan.inspect.whatif.changes import AnyChange, Apply, Remove
+from bayplan.inspect.whatif.commands import scheduler_commands
 from bayplan.inspect.whatif.headroom import headroom
 from bayplan.inspect.whatif.owners import title
 from bayplan.inspect.whatif.rehearsal import Rehearsal
@@ -26,9 +27,16 @@ from bayplan.inspect.whatif.settling import Settling, Waiting
 
 
 def what_if(
-    cluster: Cluster, changes: Sequence[AnyChange], *, settings: Settings | None = None
+    cluster: Cluster,
+    changes: Sequence[AnyChange],
+    *,
+    settings: Settings | None = None,
+    look: Callable[[Engine], None] = lambda engine: None,
 ) -> WhatIf:
-    """Carry changes out in the engine, tell what follows, and leave everything as it was."""
+    """Carry changes out in the engine, tell what follows, and leave everything as it was.
+
+    `look` is called with the engine while it holds the outcome.
+    """
     moving = any(isinstance(change, Remove | Apply) for change in changes)
     engine = cluster.fresh_engine() if moving else cluster.engine
     with Rehearsal(engine, cluster.now) as trial:
@@ -36,12 +44,15 @@ def what_if(
         start = settle(cluster, trial, budgets)
         before = _side(engine, len(list(start.failed())))
         if settings is None:
-            return _carry_out(cluster, trial, budgets, start, before, changes)
+            found = _carry_out(cluster, trial, budgets, start, before, changes)
+            look(engine)
+            return found
     other = cluster.fresh_engine(settings)
     with Rehearsal(other, cluster.now) as trial:
         budgets = Budgets(cluster)
         again = settle(cluster, trial, budgets)
         found = _carry_out(cluster, trial, budgets, again, before, changes)
+        look(other)
     return _against(cluster, found, start, again, settings)
 
 
@@ -85,7 +96,6 @@ class _Reading:
 
     def answer(self, start: Settling, before: Side, changes: Sequence[AnyChange]) -> WhatIf:
         stuck = [*self._stuck(), *self._lost(), *self._blocked()]
-        draining = self._carrying.draining
         return WhatIf(
             changes=tuple(change.text for change in changes),
             ok=not any(item.source for item in stuck),
@@ -98,7 +108,7 @@ class _Reading:
             still_pending=len(self._remaining()),
             before=before,
             after=_side(self._trial.engine, len(list(self._settling.failed()))),
-            commands=tuple(draining.commands),
+            commands=tuple(self._carrying.commands),
             notes=tuple(self._notes()),
         )
 
@@ -236,4 +246,7 @@ def _against(
                 Stuck(pod=pod.key, owner=owner, source="", state="pending", reason=waiting.message)
             )
     changed = (*found.changes, f"schedule with {settings.title}")
-    return replace(found, changes=changed, starts=tuple(starts), stuck=tuple(stuck))
+    commands = (*found.commands, *scheduler_commands(settings))
+    return replace(
+        found, changes=changed, starts=tuple(starts), stuck=tuple(stuck), commands=commands
+    )

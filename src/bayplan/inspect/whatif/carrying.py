@@ -14,6 +14,7 @@ from bayplan.inspect.errors import InspectError, unknown
 from bayplan.inspect.objects import Budget, DaemonSet, Owner
 from bayplan.inspect.whatif import changes as c
 from bayplan.inspect.whatif.budgets import Budgets, PodCounter, is_healthy
+from bayplan.inspect.whatif.commands import commands_of
 from bayplan.inspect.whatif.draining import Draining, cordoned
 from bayplan.inspect.whatif.making import (
     daemon_pod,
@@ -44,11 +45,14 @@ class Carrying:
         self.dropped: list[Pod] = []
         """Pods that were deleted on purpose."""
         self.notes: list[str] = []
+        self.commands: list[str] = []
+        """What carries the changes out for real."""
         self.owners: dict[str, Owner] = {}
         """Owners that a change gave another form, by kind and key."""
         self._made: dict[str, list[Pod]] = {}
+        self._renewed = 0
         self._do: dict[type[c.Change], Callable[..., None]] = {
-            c.Drain: lambda change: self.draining.drain(self.nodes(change.nodes)),
+            c.Drain: self._drain,
             c.Cordon: lambda change: self._mark(change.nodes, unschedulable=True),
             c.Uncordon: lambda change: self._mark(change.nodes, unschedulable=False),
             c.Remove: lambda change: self.draining.lose(self.nodes(change.nodes)),
@@ -63,6 +67,7 @@ class Carrying:
 
     def carry_out(self, change: c.AnyChange) -> None:
         """Do one change and let everything follow."""
+        self.commands += commands_of(self, change)
         self._do[type(change)](change)
         self.settling.run()
 
@@ -87,6 +92,9 @@ class Carrying:
         if not found:
             raise InspectError(f'no node matches the selector "{text}"')
         return found
+
+    def _drain(self, change: c.Drain) -> None:
+        self.commands.append(self.draining.drain(self.nodes(change.nodes)))
 
     def _mark(self, text: str, *, unschedulable: bool) -> None:
         for name in self.nodes(text):
@@ -142,7 +150,11 @@ class Carrying:
 
     # -- owners ---------------------------------------------------------------------------------
 
-    def owner(self, change: c.Delete | c.Scale | c.Priority | c.Request | c.Patch) -> Owner:
+    def target(self, change: c.OfOwner) -> Owner | Pod:
+        """The pod or owner that a change is about."""
+        return self._pod(change) if change.kind in PODS else self.owner(change)
+
+    def owner(self, change: c.OfOwner) -> Owner:
         where = change.namespace or self.cluster.origin.namespace
         for owner in self.owners.values():
             if owner.title == f"{change.kind}/{change.name}" and owner.namespace == where:
@@ -209,7 +221,7 @@ class Carrying:
         else:
             self.drop(pod)
 
-    def _pod(self, change: c.Delete | c.Request | c.Patch) -> Pod:
+    def _pod(self, change: c.OfOwner) -> Pod:
         pod = self.cluster.pod(change.name, change.namespace)
         end = self.settling.ends.get(pod.uid)
         return pod if end is None else end.pod
@@ -219,7 +231,7 @@ class Carrying:
             return form(pod, how)
 
         if change.kind in PODS:
-            self._made_again(self._pod(change), 0, changed, gone_first=True)
+            self._made_again(self._pod(change), changed, gone_first=True)
         else:
             self.roll(self.owner(change), changed)
 
@@ -230,20 +242,19 @@ class Carrying:
 
     def roll(self, owner: Owner, changed: Callable[[Pod], Pod]) -> None:
         """Replace an owner's pods one by one: the new one first, but for stateful sets."""
-        for number, pod in enumerate(self.pods_of(owner)):
+        for pod in self.pods_of(owner):
             gone_first = owner.KIND == "StatefulSet"
-            problem = self._made_again(pod, number, changed, gone_first=gone_first)
+            problem = self._made_again(pod, changed, gone_first=gone_first)
             if problem:
                 self.notes.append(
                     f"the rolling update of {owner.title} stops at {pod.key}: {problem}"
                 )
                 return
 
-    def _made_again(
-        self, pod: Pod, number: int, changed: Callable[[Pod], Pod], *, gone_first: bool
-    ) -> str:
+    def _made_again(self, pod: Pod, changed: Callable[[Pod], Pod], *, gone_first: bool) -> str:
         """Replace one pod; returns why it must stay as it is, "" if the new one took its place."""
-        fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{number}")
+        self._renewed += 1
+        fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{self._renewed}")
         made = changed(Pod(metadata=fresh, spec=replace(pod.spec, node_name="")))
         known = self.settling.known.get(pod.uid)
         first = pod if known is None else known.first

@@ -30,14 +30,12 @@ class Draining:
         self._trial, self._settling, self._budgets = trial, settling, budgets
         self.blocked: list[tuple[Pod, str, str]] = []
         """Pod, node and why it could not be evicted."""
-        self.commands: list[str] = []
-        """What carries out each drain for real."""
         self.lost_data: list[Pod] = []
         """Pods whose emptyDir is deleted."""
         self.unmanaged: list[Pod] = []
 
-    def drain(self, names: Sequence[str]) -> None:
-        """Cordon all, then evict node by node."""
+    def drain(self, names: Sequence[str]) -> str:
+        """Cordon all, then evict node by node; returns the command that does it for real."""
         table = self._trial.engine.cache.table
         for name in names:
             row = table.row_of(name)
@@ -48,7 +46,7 @@ class Draining:
             flags |= self._drain_one(name)
         order = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
         used = [flag for flag in order if flag in flags]
-        self.commands.append(" ".join(("kubectl drain", *names[:20], *used)))
+        return " ".join(("kubectl drain", *names, *used))
 
     def _drain_one(self, name: str) -> set[str]:
         flags: set[str] = set()

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
-from bayplan.api import Pod
+from bayplan.api import Pod, PodGroup
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import NominatingMode, PodInfo
+from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.gangs import group_of, try_group
 from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.owners import (
     Remake,
@@ -29,6 +32,7 @@ from bayplan.inspect.whatif.owners import (
     with_claims,
 )
 from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.plugins.gang_scheduling import group_key
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
@@ -86,6 +90,8 @@ class Settling:
     def add(self, pod: Pod, first: Pod | None = None) -> Waiting:
         """A pod came to be that has no node yet."""
         waiting = Waiting(pod, first or pod)
+        if self.cluster.pods.get(pod.key) is not pod:  # it is new
+            self.trial.join(pod)
         self.known[pod.uid] = waiting
         self.ends[waiting.first.uid] = waiting
         self._push(waiting)
@@ -124,6 +130,8 @@ class Settling:
     def withdraw(self, uid: str) -> Waiting | None:
         """A pod that waits is no longer wanted."""
         waiting = self._failed.pop(uid, None)
+        if waiting is not None:
+            self.trial.leave(waiting.pod)
         self._queue = [item for item in self._queue if item[2].pod.uid != uid]
         heapq.heapify(self._queue)
         return waiting
@@ -160,13 +168,46 @@ class Settling:
                 waiting.message = refusal
                 self._failed[waiting.pod.uid] = waiting
                 continue
+            group = group_of(self.trial.engine, waiting.pod)
+            if group is not None:
+                self._schedule_group(waiting, group)
+                continue
             decision = self.trial.place(waiting.pod)
             if decision.placed:
-                waiting.node, waiting.message = decision.node_name, ""
-                if waiting.pod is not waiting.first:
-                    self.budgets.back(waiting.pod, self.trial)
+                self._placed(waiting, decision.node_name)
             else:
                 self._fail(waiting, decision)
+
+    def _placed(self, waiting: Waiting, node: str) -> None:
+        waiting.node, waiting.message = node, ""
+        if waiting.pod is not waiting.first:
+            self.budgets.back(waiting.pod, self.trial)
+
+    def _schedule_group(self, first: Waiting, group: PodGroup) -> None:
+        """Try all pods of a group that wait in one cycle: those that it needs, or none."""
+        key = group_key(first.pod)
+        mine = [first, *(item[2] for item in self._queue if group_key(item[2].pod) == key)]
+        self._queue = [item for item in self._queue if group_key(item[2].pod) != key]
+        heapq.heapify(self._queue)
+        engine = self.trial.engine
+        found = try_group(engine, group, [waiting.pod for waiting in mine], self.trial.now)
+        for number, waiting in enumerate(mine):
+            if found.node(number):
+                decision = found.cycle.decisions[number]
+                self.trial.afterwards(partial(engine.undo, decision))
+                self._placed(waiting, decision.node_name)
+                continue
+            waiting.message, node = found.told(number)
+            self._failed[waiting.pod.uid] = waiting
+            if node:
+                self._nominate(waiting, node)
+        self._evict_for(first.pod, found.victims)
+
+    def _nominate(self, waiting: Waiting, node: str) -> Pod:
+        pod = replace(waiting.pod, status=replace(waiting.pod.status, nominated_node_name=node))
+        waiting.pod = pod
+        self.trial.nominate(pod, node)
+        return pod
 
     def _refusal(self, waiting: Waiting) -> str:
         """Why a pod need not be tried: it waits for others, or its like has just failed."""
@@ -179,6 +220,9 @@ class Settling:
                 f'scheduler "{pod.spec.scheduler_name}" decides for it, which is not in the '
                 "configuration; give it with --config"
             )
+        if pod.spec.scheduling_group is not None:
+            gate = run_pre_enqueue(profiles[pod.spec.scheduler_name], pod)
+            return "" if gate is None else gate.message
         if pod.status.nominated_node_name:
             return ""
         info = self.trial.engine.cache.infos.make(pod)
@@ -201,21 +245,23 @@ class Settling:
             self._refusals[decision.info.signature] = (self.trial.mark, waiting.message)
 
     def _preempt(self, waiting: Waiting, decision: Decision, node: str) -> None:
-        pod = replace(waiting.pod, status=replace(waiting.pod.status, nominated_node_name=node))
-        waiting.pod = pod
-        cache = self.trial.engine.cache
-        for other in cache.nominator.pods_for(node):
+        pod = waiting.pod
+        for other in self.trial.engine.cache.nominator.pods_for(node):
             if other.priority < pod.priority:
                 self.trial.nominate(other.pod, "")
-        self.trial.nominate(pod, node)
-        victims = decision.victims
-        for victim in () if victims is None else victims.pods:
-            info = cache.pod(victim.uid)
+        pod = self._nominate(waiting, node)
+        self._evict_for(pod, () if decision.victims is None else decision.victims.pods)
+
+    def _evict_for(self, pod: Pod, victims: Iterable[Pod]) -> None:
+        """Tell victims to go for a more important pod."""
+        for victim in victims:
+            info = self.trial.engine.cache.pod(victim.uid)
             if info is None:
                 continue
             if info.terminating:  # told to go before all this, or a moment ago: it is waited for
                 self._going.setdefault(info.uid, (info, self._first(info)))
                 continue
+            node = info.node_name
             violates = self.evict(info)
             self.preempted.append(Preempted(info.pod, node, pod, violates))
 

@@ -18,7 +18,12 @@ from bayplan.cluster.info import NodeInfo, PodInfo
 from bayplan.cluster.table import NodeTable
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import CycleState, Profile, Status, Verdict
-from bayplan.framework.runtime.filtering import call_filter, row_error, run_pre_filters
+from bayplan.framework.runtime.filtering import (
+    PreFilterOutcome,
+    call_filter,
+    row_error,
+    run_pre_filters,
+)
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.pods import PodIndex
 
@@ -62,29 +67,27 @@ class Case:
         found = [(status, np.concatenate(rows)) for status, rows in merged.values()]
         return sorted(found, key=lambda item: (-len(item[1]), item[0].plugin))
 
-    @cached_property
+    @property
     def rejection(self) -> Status | None:
         """What PreFilter said if it ended the attempt for all nodes at once."""
-        return self._pre_filtered[1]
+        return self._pre_filtered[1].status
 
     @property
     def state(self) -> CycleState:
         return self._pre_filtered[0]
 
     @cached_property
-    def _pre_filtered(self) -> tuple[CycleState, Status | None]:
+    def _pre_filtered(self) -> tuple[CycleState, PreFilterOutcome]:
         state = CycleState(self.info)
-        outcome = run_pre_filters(self.profile, state, self.pod, self.table)
-        return state, outcome.status
+        return state, run_pre_filters(self.profile, state, self.pod, self.table)
 
     @cached_property
     def within(self) -> BoolArray | None:
         """Rows that PreFilter left in the search; None for all."""
-        state = CycleState(self.info)
-        outcome = run_pre_filters(self.profile, state, self.pod, self.table)
-        if outcome.node_names is None:
+        names = self._pre_filtered[1].node_names
+        if names is None:
             return None
-        return np.array([name in outcome.node_names for name in self.table.names()], dtype=bool)
+        return np.array([name in names for name in self.table.names()], dtype=bool)
 
     @cached_property
     def fails(self) -> dict[str, Verdict]:
@@ -131,6 +134,13 @@ class Case:
     def failing(self, row: int) -> tuple[str, ...]:
         """Which filters reject a node."""
         return tuple(name for name, verdict in self.fails.items() if not verdict.mask[row])
+
+    def failing_sets(self, rows: IntArray) -> IntArray:
+        """A number for each row; rows that the same filters reject have the same."""
+        sets = np.zeros(len(rows), dtype=np.int64)
+        for place, verdict in enumerate(self.fails.values()):
+            sets |= (~verdict.mask[rows]).astype(np.int64) << place
+        return sets
 
     def status(self, plugin: str, row: int) -> Status | None:
         """What one filter says of one node."""

@@ -7,8 +7,6 @@ disturbing on, within a budget of decisions, so that a question stays quick on 5
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
@@ -18,12 +16,13 @@ from bayplan.api import Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Status
 from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.commands import anew, create, json_patch, patch_template, where
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES
 from bayplan.inspect.why.moving import move_step, new_node_steps, priority_steps, victims_text
 from bayplan.inspect.why.nearest import nearest_rows
-from bayplan.inspect.why.step import POD, Step, patched, remove, together
+from bayplan.inspect.why.step import Step, patched, remove, together
 
 TRIED = 24
 """How many changes are decided again at most."""
@@ -37,7 +36,7 @@ def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
     found: list[Fix] = []
     seen: set[str] = set()
     tried = 0
-    for step in _candidates(case):
+    for step in candidates(case):
         if step.change in seen or not seen.isdisjoint(step.kind.split("+")):
             continue
         if len(found) >= most or tried >= TRIED:
@@ -51,7 +50,7 @@ def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
     return tuple(sorted(found, key=lambda fix: fix.disturbs))
 
 
-def _candidates(case: Case) -> Iterator[Step]:
+def candidates(case: Case) -> Iterator[Step]:
     """Single changes by cost, then those that take pods away or add a node, then pairs."""
     gates = _gate_steps(case)
     if gates:
@@ -137,7 +136,7 @@ def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
         step.side,
         node,
         step.patch,
-        step.commands or _creating(step) or pod_commands(cluster, given, step),
+        (*(step.commands or _creating(step)), *pod_commands(cluster, given, step)),
         step.creates,
         tuple(removes),
         equals,
@@ -149,9 +148,7 @@ def _creating(step: Step) -> tuple[str, ...]:
     """How to create what a change needs; a node is not made by a command."""
     if any(body["kind"] == "Node" for body in step.creates):
         return ()
-    return tuple(
-        f"echo {shlex.quote(json.dumps(body))} | kubectl create -f -" for body in step.creates
-    )
+    return tuple(create(body) for body in step.creates)
 
 
 def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
@@ -165,29 +162,11 @@ def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
 
 def pod_commands(cluster: Cluster, pod: Pod, step: Step) -> tuple[str, ...]:
     """How to make a change of the pod: in place, in its owner's template, or anew."""
-    if step.side != POD or not step.patch:
+    if not step.patch:
         return ()
     owner, exists = cluster.owner_of(pod), pod.key in cluster.pods
     if exists and all(op["path"].startswith(LIVE_PATHS) for op in step.patch):
-        return (f"kubectl patch pod -n {pod.namespace} {pod.name} {_json_patch(step.patch, '')}",)
+        return (f"kubectl patch pod {where(pod)} {json_patch(step.patch)}",)
     if owner is not None and owner.KIND != "Job":
-        where = f"{owner.KIND.lower()} -n {owner.namespace} {owner.name}"
-        return (f"kubectl patch {where} {_json_patch(step.patch, '/spec/template')}",)
-    return (_anew(pod, step),) if exists else ()
-
-
-def _anew(pod: Pod, step: Step) -> str:
-    name = f"-n {pod.namespace} {pod.name}"
-    return (
-        f"kubectl get pod {name} -o json | kubectl patch --local -f - -o json "
-        f"{_json_patch(step.patch, '')} | kubectl replace --force -f -"
-    )
-
-
-def _json_patch(ops: Iterable[dict[str, object]], prefix: str) -> str:
-    body = [
-        {**op, "path": f"{prefix}{op['path']}"}
-        for op in ops
-        if not (prefix and op["path"] == "/spec/priority")
-    ]
-    return f"--type=json -p {shlex.quote(json.dumps(body))}"
+        return (patch_template(owner, step.patch),)
+    return (anew(pod, step.patch),) if exists else ()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from bayplan.cluster.arrays import distinct
 from bayplan.inspect.why.answer import Near
 from bayplan.inspect.why.case import Case
-from bayplan.inspect.why.families import missing_on, resources
-from bayplan.inspect.why.families.taints import LIFECYCLE, in_the_way
+from bayplan.inspect.why.families import missing_on
+from bayplan.inspect.why.families.resources import shortage
+from bayplan.inspect.why.families.taints import trouble
 
 SHOWN = 5
 LOOKED_AT = 64
@@ -32,34 +34,21 @@ def nearest_rows(case: Case, filters: int, most: int) -> list[int]:
         return []
     wanted = filters or int(rejected.min())
     rows = np.flatnonzero(failures == wanted)
-    by_set: dict[tuple[str, ...], list[int]] = {}
-    for row in _spread_out(case, rows):
-        by_set.setdefault(case.failing(row), []).append(row)
-    for some in by_set.values():
-        some.sort(key=lambda row: (distance(case, row), case.name(row)))
+    away = shortage(case, rows) + trouble(case, rows)
+    sets = case.failing_sets(rows)
+    order = np.argsort(away, kind="stable")
+    by_set: dict[int, list[tuple[float, str, int]]] = {}
+    for number in distinct(sets):
+        near = order[sets[order] == number]
+        # those as near as the last that may be chosen, so that names and not rows decide
+        near = near[away[near] <= away[near[min(most, len(near)) - 1]]][:LOOKED_AT]
+        by_set[number] = sorted(
+            (float(away[i]), case.name(int(rows[i])), int(rows[i])) for i in near
+        )
     # one of each set in turn, so that different ways out are all seen
-    chosen: list[int] = []
+    chosen: list[tuple[float, str, int]] = []
     while len(chosen) < most and any(by_set.values()):
         for some in by_set.values():
             if some and len(chosen) < most:
                 chosen.append(some.pop(0))
-    if not filters:
-        chosen.sort(key=lambda row: (distance(case, row), case.name(row)))
-    return chosen
-
-
-def _spread_out(case: Case, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-    """Not more rows than can be looked at one by one; the emptiest nodes of all sets."""
-    if len(rows) <= LOOKED_AT:
-        return rows.tolist()
-    free = case.table.allocatable(0)[rows] - case.table.requested(0)[rows]
-    best = rows[np.argsort(-free, kind="stable")[: LOOKED_AT // 2]]
-    step = max(1, len(rows) // (LOOKED_AT // 2))
-    return list(dict.fromkeys([*best.tolist(), *rows[::step].tolist()]))
-
-
-def distance(case: Case, row: int) -> float:
-    """How far a node is from fitting; a node in trouble is farther than any shortage."""
-    taints = in_the_way(case.pod, case.table.nodes[row])
-    trouble = sum(2.0 if taint.key in LIFECYCLE else 0.5 for taint in taints)
-    return resources.shortage(case, row) + trouble
+    return [row for _, _, row in (chosen if filters else sorted(chosen))]

@@ -8,6 +8,7 @@ was not read.
 from __future__ import annotations
 
 import re
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -17,6 +18,8 @@ from bayplan.inspect.cluster import Cluster, seconds
 FAILED = "FailedScheduling"
 NOTE_LIMIT = 1024
 """kube-scheduler cuts the text of events to this."""
+_Index = dict[tuple[str, str, str], list[str]]
+_INDEXES: WeakKeyDictionary[Cluster, _Index] = WeakKeyDictionary()
 _NODES = re.compile(r"^0/(\d+) nodes are available")
 
 
@@ -46,14 +49,20 @@ def event_of(cluster: Cluster, pod: Pod) -> str | None:
 
 def events_about(cluster: Cluster, kind: str, key: str, reason: str) -> list[str]:
     """The texts of events about an object, oldest first."""
-    found = [
-        event
-        for event in cluster.events
-        if event.reason == reason
-        and event.about.kind == kind
-        and f"{event.about.namespace}/{event.about.name}" == key
-    ]
-    return [event.text for event in sorted(found, key=lambda event: seconds(event.time))]
+    known = _INDEXES.get(cluster)
+    if known is None:
+        known = _INDEXES[cluster] = _index(cluster)
+    return known.get((reason, kind, key), [])
+
+
+def _index(cluster: Cluster) -> _Index:
+    """Made once for a cluster: each of 5,000 pending pods has an event or two."""
+    found: _Index = {}
+    for event in sorted(cluster.events, key=lambda event: seconds(event.time)):
+        about = event.about
+        key = (event.reason, about.kind, f"{about.namespace}/{about.name}")
+        found.setdefault(key, []).append(event.text)
+    return found
 
 
 def observe(cluster: Cluster, pod: Pod, message: str) -> Observed:

@@ -45,8 +45,8 @@ def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
     missing = max(0, owner.wanted - len(pods))
     answers = [why_pod(cluster, pod) for pod in (chosen or pods[:1])[:5]]
     notes = not_made(cluster, owner) if missing else []
-    if missing and not pods:
-        answers = [_not_made(cluster, owner, notes)]
+    if missing and (notes or not pods):
+        answers = [*(answers if waiting else ()), _not_made(cluster, owner, notes)]
     return OwnerAnswer(
         f"{owner.KIND.lower()}/{owner.key}",
         owner.wanted,

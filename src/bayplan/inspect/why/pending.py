@@ -1,13 +1,17 @@
 """All pending pods at once, grouped by cause.
 
-Pods of one template get one answer: they are decided once and share it, so a thousand replicas cost
-as much as one. A cause is what rejects most nodes, in few words. For each group the change that
-frees most of its pods is looked for, and how many it frees is counted by placing them one after
-the other with the change made.
+Pods that cannot be told apart by what rejects them get one answer: they are decided once and share
+it, so a thousand replicas, or a thousand jobs with labels of their own, cost as much as one. A
+cause is what rejects most nodes, in few words. For each group the change that frees most of its
+pods is looked for, and how many it frees is counted by placing them one after the other with the
+change made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+import msgspec
 from jsonpatch import JsonPatchException
 from jsonpointer import JsonPointerException
 from msgspec.structs import replace
@@ -15,10 +19,12 @@ from msgspec.structs import replace
 from bayplan.api import Pod
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.answer import Answer, Fix, Group, Pending
+from bayplan.inspect.why.gangs import Groups
 from bayplan.inspect.why.observed import observe
-from bayplan.inspect.why.pod import age, why_pod
+from bayplan.inspect.why.pod import age, owner_title, why_pod
 from bayplan.inspect.why.step import patched
 
+_ENCODER = msgspec.msgpack.Encoder()
 NOT_FOR_THIS_POD = (JsonPatchException, JsonPointerException)
 
 COMMON = ("TaintToleration", "NodeUnschedulable")
@@ -31,24 +37,50 @@ PLACED = 200
 def why_pending(cluster: Cluster, namespace: str = "", *, with_fixes: bool = True) -> Pending:
     """Why every pending pod waits; only those of one namespace if it is given."""
     pods = [pod for pod in cluster.pending() if not namespace or pod.namespace == namespace]
-    known: dict[tuple[bytes, str], Answer] = {}
+    known: dict[Hashable, Answer] = {}
     answers: list[Answer] = []
+    groups: Groups = {}
     for pod in pods:
-        key = (cluster.engine.cache.infos.make(pod).signature, pod.status.nominated_node_name)
-        if key not in known:
-            known[key] = why_pod(cluster, pod, with_fixes=False)
-        answers.append(_as_for(cluster, pod, known[key]))
-    groups = _groups(cluster, pods, answers, with_fixes)
+        template, alike = _keys(cluster, pod)
+        answer = known.get(template) or known.get(alike)
+        if answer is None:
+            answer = why_pod(cluster, pod, with_fixes=False, groups=groups)
+            known[template] = answer
+            if answer.state != "fits":  # where it would go hangs on labels too
+                known[alike] = answer
+        answers.append(_as_for(cluster, pod, answer))
+    causes = _groups(cluster, pods, answers, with_fixes)
     said = [answer for answer in answers if answer.identical is not None]
     return Pending(
         len(pods),
-        groups,
+        causes,
         tuple(answers),
         sum(1 for answer in said if answer.identical),
         len(said),
         len(cluster.nodes),
         cluster.origin.unread,
     )
+
+
+def _keys(cluster: Cluster, pod: Pod) -> tuple[Hashable, Hashable]:
+    """What pods of one template share, and what pods share that are rejected alike.
+
+    Labels count where the pod's own rules may select it, or where placed pods' terms do.
+    """
+    spec, nominated = pod.spec, pod.status.nominated_node_name
+    own_claims = spec.resource_claims or any(item.ephemeral is not None for item in spec.volumes)
+    if own_claims or spec.scheduling_group is not None:
+        return pod.key, pod.key  # its claims, or its place in a group, are its own
+    cache, labels = cluster.engine.cache, pod.labels
+    affinity = spec.affinity
+    selects = spec.topology_spread_constraints or (
+        affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
+    )
+    about = cache.objects.namespace_labels(pod.namespace)
+    terms = cache.table.counts.terms_about(labels, pod.namespace, about)
+    own = tuple(sorted(labels.items())) if selects else ()
+    alike = (_ENCODER.encode(spec), pod.namespace, tuple(map(id, terms)), own, nominated)
+    return (cache.infos.make(pod).signature, nominated), alike
 
 
 def _as_for(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
@@ -61,6 +93,7 @@ def _as_for(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
         answer,
         pod=pod.key,
         age_seconds=age(cluster, pod),
+        owner=owner_title(cluster, pod),
         observed=seen.message,
         observed_reason=seen.reason,
         event=seen.event,

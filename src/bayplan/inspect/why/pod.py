@@ -11,23 +11,43 @@ from bayplan.framework import Status
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster, seconds
+from bayplan.inspect.gangs import group_of
 from bayplan.inspect.why.admission import refused
-from bayplan.inspect.why.answer import Answer, Fix, FunnelRow
+from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
 from bayplan.inspect.why.fixes import fixes, verify
+from bayplan.inspect.why.gangs import (
+    Groups,
+    Tried,
+    group_facts,
+    group_fixes,
+    incomplete_fixes,
+    member,
+)
 from bayplan.inspect.why.nearest import nearest
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.placed import compared, scores_of
 from bayplan.inspect.why.preempting import preemption_facts
 from bayplan.inspect.why.step import Step, set_to
+from bayplan.plugins.gang_scheduling import NAME
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 """What the API server writes into the condition of a gated pod."""
+SILENT = (
+    "its scheduler has not said anything about it: it may not have tried yet, may be "
+    "stopped, or the pod waits for a permit plugin or for its binding"
+)
+ALONE = (
+    "it belongs to a pod group, but is decided alone here; if your scheduler has pod groups, "
+    "give --feature-gates GenericWorkload=true,GangScheduling=true"
+)
 
 
-def why_pod(cluster: Cluster, pod: Pod, *, with_fixes: bool = True) -> Answer:
-    """Why a pod is where it is."""
+def why_pod(
+    cluster: Cluster, pod: Pod, *, with_fixes: bool = True, groups: Groups | None = None
+) -> Answer:
+    """Why a pod is where it is; `groups` are those that this question has tried already."""
     base = Answer(
         pod=pod.key,
         state="",
@@ -35,7 +55,7 @@ def why_pod(cluster: Cluster, pod: Pod, *, with_fixes: bool = True) -> Answer:
         scheduler=pod.spec.scheduler_name,
         nodes=len(cluster.nodes),
         age_seconds=age(cluster, pod),
-        owner=_owner(cluster, pod),
+        owner=owner_title(cluster, pod),
         unread=cluster.origin.unread,
     )
     if pod.finished:
@@ -48,11 +68,24 @@ def why_pod(cluster: Cluster, pod: Pod, *, with_fixes: bool = True) -> Answer:
         return _foreign(cluster, pod, base, with_fixes)
     if pod.key not in cluster.pods:
         base = replace(base, notes=tuple(item.text for item in refused(cluster, pod)))
+    with member(cluster, pod):
+        return _waiting(cluster, pod, base, with_fixes, {} if groups is None else groups)
+
+
+def _waiting(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool, groups: Groups) -> Answer:
     decision = cluster.decide(pod)
     case = Case(cluster, pod, decision)
     gate = run_pre_enqueue(decision.profile, pod)
     if gate is not None:
         return _gated(case, base, gate, with_fixes)
+    group = group_of(cluster.engine, pod)
+    if group is not None:
+        tried = groups.get(group.key)
+        if tried is None:
+            tried = groups[group.key] = Tried(cluster, pod, group)
+        return _in_group(cluster, pod, base, tried.for_pod(pod), with_fixes)
+    if pod.spec.scheduling_group is not None:
+        base = replace(base, notes=(*base.notes, ALONE))
     if decision.placed:
         return _fits(cluster, pod, base, decision)
     return _pending(case, base, with_fixes)
@@ -64,7 +97,8 @@ def age(cluster: Cluster, pod: Pod) -> int:
     return max(0, round(cluster.now - made)) if made else 0
 
 
-def _owner(cluster: Cluster, pod: Pod) -> str:
+def owner_title(cluster: Cluster, pod: Pod) -> str:
+    """What makes the pod, as kubectl names it; empty if nothing does."""
     owner = cluster.owner_of(pod)
     if owner is not None:
         return owner.title
@@ -72,9 +106,49 @@ def _owner(cluster: Cluster, pod: Pod) -> str:
     return "" if ref is None else f"{ref.kind.lower()}/{ref.name}"
 
 
+def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes: bool) -> Answer:
+    base = replace(base, notes=(*base.notes, *tried.notes()))
+    decision = tried.decision
+    if tried.node and decision is not None:
+        return _fits(cluster, pod, base, decision, tried.node)
+    own = tried.first_failed == tried.number
+    case = Case(cluster, pod, decision or cluster.decide(pod))
+    rows: tuple[FunnelRow, ...] = ()
+    near: tuple[Near, ...] = ()
+    if own:
+        with tried.others(cluster, tried.number):
+            rows, near = funnel(case), nearest(case)
+    elif base.nodes:
+        rows = (FunnelRow(NAME, (tried.message,), base.nodes),)
+    state, summary = "pending", f'its pod group "{tried.gang.group.name}" is not placed as a whole'
+    if tried.nominated:
+        state, summary = "nominated", f"its group waits for victims; it gets {tried.nominated} then"
+    answer = replace(
+        base,
+        state=state,
+        summary=summary,
+        message=tried.message,
+        funnel=rows,
+        nearest=near,
+        fixes=group_fixes(cluster, pod, tried) if with_fixes and state == "pending" else (),
+    )
+    return _compared(cluster, pod, answer)
+
+
+def _compared(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
+    """The answer with what the cluster's scheduler says."""
+    seen = observe(cluster, pod, answer.message)
+    return replace(
+        answer,
+        observed=seen.message,
+        observed_reason=seen.reason,
+        event=seen.event,
+        identical=seen.identical,
+        difference=seen.difference,
+    )
+
+
 def _pending(case: Case, base: Answer, with_fixes: bool) -> Answer:
-    message = case.decision.message
-    seen = observe(case.cluster, case.pod, message)
     nominated = case.decision.nominating
     state, summary = "pending", _summary(case)
     if case.decision.victims is not None and nominated is not None:
@@ -84,21 +158,17 @@ def _pending(case: Case, base: Answer, with_fixes: bool) -> Answer:
             f"it preempts {listed(names)} and is nominated to {nominated.nominated_node_name}; "
             "it is placed when they are gone"
         )
-    return replace(
+    answer = replace(
         base,
         state=state,
         summary=summary,
-        message=message,
-        observed=seen.message,
-        observed_reason=seen.reason,
-        event=seen.event,
-        identical=seen.identical,
-        difference=seen.difference,
+        message=case.decision.message,
         funnel=funnel(case),
         nearest=nearest(case),
         preemption=preemption_facts(case),
         fixes=fixes(case) if with_fixes else (),
     )
+    return _compared(case.cluster, case.pod, answer)
 
 
 def _summary(case: Case) -> str:
@@ -138,7 +208,6 @@ def _narrowing(case: Case) -> str:
 def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool) -> Answer:
     pod, cluster = case.pod, case.cluster
     message = GATED if pod.spec.scheduling_gates else gate.message
-    seen = observe(cluster, pod, message)
     names = ", ".join(item.name for item in pod.spec.scheduling_gates)
     summary = f"it is held back by {names}" if names else gate.message
     notes = [*base.notes]
@@ -149,47 +218,42 @@ def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool) -> Answer:
         notes.append(f"without the gate: {then}")
     rows = np.arange(case.table.count)
     facts = (f"gate: {names}",) if names else facts_of(case, gate, rows)
+    helps = fixes if names or gate.plugin != NAME else _of_group
+    if gate.plugin == NAME and not names:
+        facts = group_facts(cluster, pod)
     row = FunnelRow(gate.plugin, (message,), base.nodes, facts)
-    return replace(
+    answer = replace(
         base,
         state="gated" if names else "pending",
         summary=summary,
         message=message,
-        observed=seen.message,
-        observed_reason=seen.reason,
-        event=seen.event,
-        identical=seen.identical,
-        difference=seen.difference,
         funnel=(row,) if base.nodes else (),
         notes=tuple(notes),
-        fixes=fixes(case) if with_fixes else (),
+        fixes=helps(case) if with_fixes else (),
     )
+    return _compared(cluster, pod, answer)
 
 
-def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision) -> Answer:
-    seen = observe(cluster, pod, "")
-    notes = [*base.notes]
-    if seen.message is None and seen.event is None:
-        notes.append(
-            "its scheduler has not said anything about it: it may not have tried yet, may be "
-            "stopped, or the pod waits for a permit plugin or for its binding"
-        )
+def _of_group(case: Case) -> tuple[Fix, ...]:
+    return incomplete_fixes(case.cluster, case.pod)
+
+
+def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision, node: str = "") -> Answer:
+    node = node or decision.node_name
     fitting = FunnelRow("", ("fits",), decision.feasible_nodes)
     left = base.nodes - decision.feasible_nodes
     rest = (FunnelRow("", ("not needed",), left),) if left > 0 else ()
-    return replace(
+    answer = replace(
         base,
         state="fits",
-        summary=f"it would be placed on {decision.node_name} now",
-        observed=seen.message,
-        observed_reason=seen.reason,
-        event=seen.event,
-        identical=seen.identical,
-        difference=seen.difference,
-        node=decision.node_name,
+        summary=f"it would be placed on {node} now",
+        node=node,
         funnel=(fitting, *rest) if decision.feasible_nodes else (),
-        notes=tuple(notes),
     )
+    answer = _compared(cluster, pod, answer)
+    if answer.observed is None and answer.event is None:
+        answer = replace(answer, notes=(*answer.notes, SILENT))
+    return answer
 
 
 def _foreign(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool) -> Answer:

@@ -1,7 +1,9 @@
-// The cluster after a what-if, made from the cluster before and the answer's moves.
+// The cluster after a what-if, made from the cluster before and what the engine then holds.
 
 import { Cluster } from "./cluster.js";
+import { wireTable } from "./history.js";
 
+/** @import { Row } from "./cluster.js" */
 /** @typedef {{pod: string, owner: string, from: string, to: string, why?: string}} Move */
 /** @typedef {{pod: string, owner: string, node: string, new: boolean}} Start */
 /** @typedef {{pod: string, owner: string, from: string, state: string, reason: string}} Stuck */
@@ -22,78 +24,48 @@ import { Cluster } from "./cluster.js";
  */
 
 /** A copy that can be changed. @param {Cluster} cluster @returns {Cluster} */
-export function copied(cluster) {
-  const table = (/** @type {import("./cluster.js").Table} */ from) => ({
-    count: from.count,
-    columns: {
-      ...Object.fromEntries(Object.entries(from.columns).map(([name, column]) => [name, column.slice(0, from.count)])),
-      name: from.name.join("\n"), message: Object.fromEntries(from.message),
-    },
-  });
+function copied(cluster) {
   return new Cluster({
     ...cluster.about, number: cluster.number, epoch: 0, time: cluster.time, phases: cluster.phases, places: cluster.places,
-    fields: [cluster.nodes.fields, cluster.pods.fields], texts: [...cluster.texts], nodes: table(cluster.nodes), pods: table(cluster.pods),
+    fields: [cluster.nodes.fields, cluster.pods.fields], texts: [...cluster.texts], nodes: wireTable(cluster.nodes), pods: wireTable(cluster.pods),
   });
 }
+
+/** @typedef {{texts: string[], nodes: Row[], pods: [string, Row | null][]}} After what is then different: rows with texts of their own; a pod names its node */
+
+const NODE_TEXTS = ["labels", "taints", "conditions", "more"];
+const POD_TEXTS = ["namespace", "owner", "labels"];
 
 /**
  * The cluster afterwards, and the moves between slots of nodes.
- * @param {Cluster} before @param {WhatIf} answer
+ * @param {Cluster} before @param {WhatIf} answer @param {After} after
  * @returns {{cluster: Cluster, moves: {from: number, to: number}[]}}
  */
-export function aftermath(before, answer) {
+export function aftermath(before, answer, after) {
   const cluster = copied(before);
-  const slots = new Map(before.nodes.name.map((name, slot) => [name, slot]));
-  const pods = new Map();
-  for (let slot = 0; slot < before.pods.count; slot++) if (before.pods.name[slot]) pods.set(before.podKey(slot), slot);
-  const nodeOf = (/** @type {string} */ name) => {
-    const known = slots.get(name);
-    if (known !== undefined) return known;
-    const slot = cluster.nodes.count;
-    const row = cluster.nodes.fields.map((field) => (field === "name" ? name : field === "flags" ? 1 : 0));
-    cluster.apply([[0, slot, row]]);
-    slots.set(name, slot);
-    return slot;
-  };
-  const at = before.pods.fields.indexOf("node");
-  const place = before.pods.fields.indexOf("place");
-  const put = (/** @type {string} */ key, /** @type {number} */ node) => {
-    let slot = pods.get(key);
-    let row = slot === undefined ? null : cluster.pods.row(slot);
-    if (!row) {
-      slot = cluster.pods.count;
-      row = cluster.pods.fields.map((field) => (field === "name" ? key.slice(key.indexOf("/") + 1) : field === "message" ? "" : 0));
-    }
-    row[at] = node + 1;
-    row[place] = node < 0 ? 3 : 0;
-    cluster.apply([[1, slot, row]]);
-  };
+  const { nodes, pods } = cluster;
+  const shift = cluster.texts.length - 1;
+  cluster.texts.push(...after.texts.slice(1));
+  /** @param {Row} row @param {string[]} fields @param {string[]} texts */
+  const translated = (row, fields, texts) => row.map((value, i) => (texts.includes(fields[i]) && value ? Number(value) + shift : value));
+  const slots = new Map(nodes.name.map((name, slot) => [name, slot]));
+  for (const row of after.nodes) {
+    const slot = slots.get(String(row[0])) ?? nodes.count;
+    slots.set(String(row[0]), slot);
+    cluster.apply([[0, slot, translated(row, nodes.fields, NODE_TEXTS)]]);
+  }
+  const known = new Map();
+  for (let slot = 0; slot < pods.count; slot++) if (pods.name[slot]) known.set(cluster.podKey(slot), slot);
+  const at = pods.fields.indexOf("node");
+  for (const [key, row] of after.pods) {
+    const fresh = row && translated(row, pods.fields, POD_TEXTS);
+    if (fresh) fresh[at] = (slots.get(String(fresh[at])) ?? -1) + 1;
+    cluster.apply([[1, known.get(key) ?? pods.count, fresh]]);
+  }
   const moves = [];
   for (const move of answer.moves ?? []) {
-    const to = nodeOf(move.to);
-    const from = slots.get(move.from);
-    put(move.pod, to);
-    if (from !== undefined && from !== to) moves.push({ from, to });
+    const [from, to] = [slots.get(move.from), slots.get(move.to)];
+    if (from !== undefined && to !== undefined && from !== to) moves.push({ from, to });
   }
-  for (const start of answer.starts ?? []) put(start.pod, nodeOf(start.node));
-  for (const stuck of answer.stuck ?? []) if (stuck.state !== "blocked") put(stuck.pod, -1);
-  for (const key of answer.deleted ?? []) {
-    const slot = pods.get(key);
-    if (slot !== undefined) cluster.apply([[1, slot, null]]);
-  }
-  flags(cluster, before, answer);
   return { cluster, moves };
-}
-
-/** Mark drained, cordoned and removed nodes. @param {Cluster} cluster @param {Cluster} before @param {WhatIf} answer */
-function flags(cluster, before, answer) {
-  for (const text of answer.changes) {
-    const [verb, name] = text.split(" ");
-    const slot = before.nodes.name.indexOf(name);
-    if (slot < 0) continue;
-    const now = cluster.nodes.columns.flags;
-    if (verb === "drain" || verb === "cordon") now[slot] |= 2;
-    if (verb === "uncordon") now[slot] &= ~2;
-    if (verb === "remove") now[slot] = 4;
-  }
 }

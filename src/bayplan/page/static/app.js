@@ -5,7 +5,7 @@ import { search } from "./groups.js";
 import { saved, start } from "./live.js";
 import { formatRoute, parseRoute } from "./router.js";
 import { Store } from "./store.js";
-import { count, percent } from "./units.js";
+import { count, percent, some } from "./units.js";
 import { MapView } from "./view_map.js";
 
 /** @import { State } from "./store.js" */
@@ -146,9 +146,9 @@ class App {
     say(this.name, cluster.about.name);
     document.title = `${cluster.about.name} · bayplan`;
     const { nodes, pods, waiting, sums } = cluster.totals();
-    const parts = [`${count(nodes)} nodes`, `${count(pods)} pods`, `${count(waiting)} pending`, `cpu ${percent(sums.cpu.used, sums.cpu.all)}`, `memory ${percent(sums.memory.used, sums.memory.all)}`];
+    const parts = [some(nodes, "node"), some(pods, "pod"), `${count(waiting)} pending`, `cpu ${percent(sums.cpu.used, sums.cpu.all)}`, `memory ${percent(sums.memory.used, sums.memory.all)}`];
     if (sums.gpu.all) parts.push(`gpu ${percent(sums.gpu.used, sums.gpu.all)}`);
-    say(this.facts, parts.join(" · "));
+    say(this.facts, parts.map((part) => part.replace(" ", "\u00a0")).join(" · ")); // a line ends between facts
     this.save.setAttribute("href", `api/report?at=${encodeURIComponent(location.hash)}`);
   }
 

@@ -20,7 +20,7 @@ const FOOT = 18;
 const FONT = "system-ui, sans-serif";
 
 /** Where a moment is, in pixels. @param {Series} series @param {number} time @param {number} width */
-export function timeX(series, time, width) {
+function timeX(series, time, width) {
   const span = Math.max(series.end - series.start, 1e-9);
   return LEFT + ((time - series.start) / span) * (width - LEFT - RIGHT);
 }
@@ -46,7 +46,7 @@ export function timeline(c, series, other, { width, height, theme, moment, wall 
   LANES.forEach((lane, i) => {
     const top = i * tall;
     const most = Math.max(peak(series[lane.key]), other ? peak(other[lane.key]) : 0);
-    const scale = lane.kind === "line" ? Math.max(1, most) : Math.max(1, most);
+    const scale = Math.max(1, most);
     c.fillStyle = colours.dim;
     c.textBaseline = "middle";
     c.textAlign = "left";
@@ -64,11 +64,13 @@ export function timeline(c, series, other, { width, height, theme, moment, wall 
   c.lineWidth = 1.5;
   c.beginPath();
   c.moveTo(x, 0);
-  c.lineTo(x, height - FOOT + 4);
+  c.lineTo(x, height - FOOT);
   c.stroke();
   c.fillStyle = colours.text;
   c.beginPath();
-  c.arc(x, height - FOOT + 4, 4.5, 0, 7);
+  c.moveTo(x - 5, 0);
+  c.lineTo(x + 5, 0);
+  c.lineTo(x, 7);
   c.fill();
 }
 
@@ -79,23 +81,42 @@ function peak(values) {
   return most;
 }
 
+const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+
+/** Round moments to write below a timeline, few enough for its width; clock times are round by the clock. @param {number} start @param {number} end @param {number} width @param {boolean} wall */
+export function ticks(start, end, width, wall) {
+  const most = Math.max(2, Math.floor((width - LEFT - RIGHT) / 92));
+  const step = STEPS.find((size) => (end - start) / size <= most) ?? 86_400 * Math.ceil((end - start) / 86_400 / most);
+  const from = wall ? Math.ceil(start / step - 1e-6) * step - start : 0;
+  const found = [];
+  for (let at = from; at <= end - start + step * 1e-6; at += step) found.push({ time: start + at, label: wall ? told(start + at, step) : elapsed(Number(at.toFixed(3))) });
+  return found;
+}
+
+/** @param {number} time @param {number} step */
+function told(time, step) {
+  if (step >= 1) return clock(Math.round(time));
+  const digits = step >= 0.1 ? 1 : step >= 0.01 ? 2 : 3;
+  const whole = Math.floor(time + 1e-6);
+  return clock(whole) + Math.abs(time - whole).toFixed(digits).slice(1);
+}
+
 /** @param {CanvasRenderingContext2D} c @param {Series} series @param {number} width @param {number} height @param {Theme} theme @param {boolean} wall */
 function axis(c, series, width, height, theme, wall) {
   const colours = ink(theme);
-  const marks = width < 600 ? 3 : 8;
   c.strokeStyle = colours.line;
   c.lineWidth = 1;
   c.fillStyle = colours.dim;
   c.textBaseline = "bottom";
-  for (let i = 0; i <= marks; i++) {
-    const time = series.start + ((series.end - series.start) * i) / marks;
+  for (const { time, label } of ticks(series.start, series.end, width, wall)) {
     const x = Math.round(timeX(series, time, width)) + 0.5;
     c.beginPath();
     c.moveTo(x, 2);
     c.lineTo(x, height - FOOT);
     c.stroke();
-    c.textAlign = i === marks ? "right" : i ? "center" : "left";
-    c.fillText(wall ? clock(time) : elapsed(time - series.start), x, height - 2);
+    const half = c.measureText(label).width / 2;
+    c.textAlign = x + half > width ? "right" : x - half < LEFT ? "left" : "center";
+    c.fillText(label, x + half > width ? width : x, height - 2);
   }
 }
 

@@ -32,7 +32,7 @@ export const DISRUPTED = 2;
 export const BOUND = 0;
 export const FINISHED = 7;
 
-export const RESOURCES = /** @type {const} */ (["cpu", "memory", "gpu", "pods"]);
+const RESOURCES = /** @type {const} */ (["cpu", "memory", "gpu", "pods"]);
 /** @typedef {"cpu" | "memory" | "gpu" | "pods"} Resource */
 
 /** Rows of one kind in columns. */
@@ -318,7 +318,7 @@ function parsedLabels(text) {
 }
 
 /** Labels from their text; `*` is the object's own name. @param {string} text @param {string} name */
-export function labelMap(text, name) {
+function labelMap(text, name) {
   const found = parsedLabels(text);
   if (!text.includes("=*")) return found;
   return new Map([...found].map(([key, value]) => [key, value === "*" ? name : value]));

@@ -12,6 +12,7 @@ import { NAMES, named, ramp, step, STEPS } from "./palette.js";
  * @property {(slot: number) => number} of the number of a node's colour
  * @property {string[]} colours
  * @property {Key[]} keys
+ * @property {(owner: string) => string} [ofOwner] the colour of an owner's pods, where nodes are coloured by owner
  */
 
 /** What can be chosen: [name in the address, label]. @type {[string, string][]} */
@@ -38,7 +39,7 @@ export function share(cluster, slot, name) {
 }
 
 /** The label that names pools in this cluster, or "". @param {Cluster} cluster @param {number[]} slots */
-export function poolLabel(cluster, slots) {
+function poolLabel(cluster, slots) {
   const sample = slots.slice(0, 200);
   return POOLS.find((key) => sample.some((slot) => cluster.label(slot, key) !== undefined)) ?? "";
 }
@@ -80,6 +81,7 @@ function stateOf(cluster, slot) {
  * @returns {Colouring}
  */
 export function colouring(cluster, slots, mode, theme) {
+  if (mode === "owner") return byName(slots, (slot) => mostlyOwnedBy(cluster, slot), theme, true);
   if (mode === "taints") {
     return byName(slots, (slot) => cluster.text(cluster.nodes.columns.taints[slot]).replaceAll("=:", ":") || "no taints", theme);
   }
@@ -87,7 +89,6 @@ export function colouring(cluster, slots, mode, theme) {
     const key = poolLabel(cluster, slots);
     return byName(slots, (slot) => (key && cluster.label(slot, key)) || "no pool", theme);
   }
-  if (mode === "owner") return byName(slots, (slot) => mostlyOwnedBy(cluster, slot), theme);
   if (mode === "state") return byName(slots, (slot) => stateOf(cluster, slot), theme);
   if (mode === "free") {
     return byAmount(slots, theme, (slot) => {
@@ -114,8 +115,8 @@ function byAmount(slots, theme, value) {
   return { amounts: true, of: (slot) => step(value(slot)), colours, keys };
 }
 
-/** @param {number[]} slots @param {(slot: number) => string} value @param {Theme} theme @returns {Colouring} */
-function byName(slots, value, theme) {
+/** @param {number[]} slots @param {(slot: number) => string} value @param {Theme} theme @param {boolean} [owners] whether the names are owners @returns {Colouring} */
+function byName(slots, value, theme, owners = false) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for (const slot of slots) counts.set(value(slot), (counts.get(value(slot)) ?? 0) + 1);
@@ -125,10 +126,7 @@ function byName(slots, value, theme) {
   const grey = ramp(theme, 1);
   const colours = [grey, ...special.map((_, i) => named(theme, i)), named(theme, NAMES - 1)];
   const numbers = new Map(special.map((name, i) => [name, i + 1]));
-  const of = (/** @type {number} */ slot) => {
-    const name = value(slot);
-    return plain.includes(name) ? 0 : (numbers.get(name) ?? special.length + 1);
-  };
+  const number = (/** @type {string} */ name) => (plain.includes(name) ? 0 : (numbers.get(name) ?? special.length + 1));
   const keys = [];
   for (const name of ranked.filter((item) => plain.includes(item))) keys.push({ label: name, colour: grey, nodes: counts.get(name) ?? 0 });
   for (const name of special) keys.push({ label: name, colour: colours[numbers.get(name) ?? 0], nodes: counts.get(name) ?? 0 });
@@ -137,5 +135,5 @@ function byName(slots, value, theme) {
     const nodes = rest.reduce((sum, name) => sum + (counts.get(name) ?? 0), 0);
     keys.push({ label: `${rest.length} others`, colour: colours[special.length + 1], nodes });
   }
-  return { amounts: false, of, colours, keys };
+  return { amounts: false, of: (slot) => number(value(slot)), colours, keys, ofOwner: owners ? (owner) => colours[number(owner)] : undefined };
 }

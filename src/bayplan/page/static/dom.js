@@ -50,6 +50,42 @@ export function put(item, ...children) {
 }
 
 /**
+ * Bring what an element holds up to date and leave alone what is the same, so that focus, a pressed
+ * button and what was opened survive. For elements without listeners.
+ * @param {Element} item
+ * @param {...(Child | Child[])} children
+ */
+export function keep(item, ...children) {
+  const fresh = document.createDocumentFragment();
+  fill(fresh, children);
+  settle(item, fresh);
+}
+
+/** @param {Element} item @param {Element | DocumentFragment} fresh */
+function settle(item, fresh) {
+  const wanted = [...fresh.childNodes];
+  wanted.forEach((child, i) => {
+    const old = item.childNodes[i];
+    if (!old) item.append(child);
+    else if (!old.isEqualNode(child)) resemble(old, child);
+  });
+  while (item.childNodes.length > wanted.length) item.lastChild?.remove();
+}
+
+/** Make a node like another. @param {ChildNode} old @param {ChildNode} fresh */
+function resemble(old, fresh) {
+  if (!(old instanceof HTMLElement && fresh instanceof HTMLElement && old.nodeName === fresh.nodeName)) {
+    old.replaceWith(fresh);
+    return;
+  }
+  const left = ["open", "style"]; // what a reader opened; styles by their own door, as the policy wants it
+  for (const { name } of [...old.attributes]) if (!left.includes(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (!left.includes(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.style.cssText !== fresh.style.cssText) old.style.cssText = fresh.style.cssText;
+  settle(old, fresh);
+}
+
+/**
  * Set a text only if it differs, so that nothing is laid out in vain.
  * @param {Element} item
  * @param {string} text
@@ -66,4 +102,13 @@ export function say(item, text) {
  */
 export function notice(title, text, ...more) {
   return h("div", { class: "notice", role: "status" }, h("h2", null, title), h("p", null, text), ...more);
+}
+
+/**
+ * The same while an answer is awaited.
+ * @param {string} title
+ * @param {string} text
+ */
+export function busy(title, text) {
+  return notice(title, text, h("div", { class: "busy", "aria-hidden": "true" }));
 }

@@ -27,10 +27,11 @@ import { hash, ink, named } from "./palette.js";
  * @property {number} pod slot of a pod to point at, or -1
  * @property {Set<number> | null} shown nodes that match; null for all
  * @property {Move[]} moves
+ * @property {Set<number>} [marked] nodes to point out
  */
 
 export const NAMED_AT = 64;
-export const PODS_AT = 118;
+const PODS_AT = 84;
 const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
 
 /** @param {CanvasRenderingContext2D} c @param {Scene} scene */
@@ -38,6 +39,7 @@ export function draw(c, scene) {
   const { view, width, height, theme, layout } = scene;
   const colours = ink(theme);
   c.clearRect(0, 0, width, height);
+  if (!layout.where.size) empty(c, scene);
   const wide = CELL.width * view.scale;
   const gap = wide < 4 ? 0.4 : wide < 12 ? 1 : wide < NAMED_AT ? Math.min(3, wide * 0.09) : 6;
   for (const block of layout.blocks) {
@@ -48,10 +50,20 @@ export function draw(c, scene) {
   }
   if (wide < NAMED_AT) cells(c, scene, gap);
   else cards(c, scene, gap);
+  for (const slot of scene.marked ?? []) outline(c, scene, slot, colours.warn, gap);
   for (const [slot, colour] of [[scene.hover, colours.dim], [scene.selected, colours.accent]]) {
     outline(c, scene, Number(slot), String(colour), gap);
   }
   moves(c, scene);
+}
+
+/** @param {CanvasRenderingContext2D} c @param {Scene} scene */
+function empty(c, scene) {
+  c.font = `13px ${FONT}`;
+  c.fillStyle = ink(scene.theme).dim;
+  c.textAlign = "center";
+  c.fillText("no nodes at this moment", scene.width / 2, scene.height / 2);
+  c.textAlign = "left";
 }
 
 /** Rows of a block that are in sight, as indexes of its cells. @param {Scene} scene @param {Block} block @returns {[number, number, number, number]} */
@@ -226,7 +238,7 @@ function pods(c, scene, slot, x, y, wide, tall) {
     const left = x + (i % columns) * side;
     const top = y + Math.floor(i / columns) * side;
     if (top + side > y + tall + 1) return;
-    c.fillStyle = podColour(cluster, pod, theme);
+    c.fillStyle = podColour(scene, pod);
     const inner = Math.max(1, side - Math.max(1, side * 0.14));
     if (cluster.pods.columns.flags[pod] & TERMINATING) {
       c.strokeStyle = c.fillStyle;
@@ -240,10 +252,11 @@ function pods(c, scene, slot, x, y, wide, tall) {
   });
 }
 
-/** @param {Cluster} cluster @param {number} pod @param {Theme} theme */
-export function podColour(cluster, pod, theme) {
-  const owner = ownerName(cluster.text(cluster.pods.columns.owner[pod])) || cluster.pods.name[pod].replace(/[-.]?[a-z0-9]{5,10}$|[-.]?\d+$/, "");
-  return named(theme, hash(owner));
+/** The colour of a pod's owner; as in the key, where nodes are coloured so. @param {Scene} scene @param {number} pod */
+function podColour({ cluster, colouring, theme }, pod) {
+  const owner = ownerName(cluster.text(cluster.pods.columns.owner[pod]));
+  if (colouring.ofOwner) return colouring.ofOwner(owner || "no owner");
+  return named(theme, hash(owner || cluster.pods.name[pod].replace(/[-.]?[a-z0-9]{5,10}$|[-.]?\d+$/, "")));
 }
 
 /** The largest squares that fit. @param {number} count @param {number} wide @param {number} tall */
@@ -274,8 +287,10 @@ function moves(c, scene) {
     const at = layout.where.get(slot);
     return at && { x: (at.x + CELL.width / 2) * view.scale + view.x, y: (at.y + CELL.height / 2) * view.scale + view.y };
   };
-  c.lineWidth = scene.moves.length > 60 ? 1 : 1.6;
-  c.globalAlpha = scene.moves.length > 200 ? 0.35 : 0.8;
+  const many = scene.moves.length > 60;
+  const head = many ? 5 : 7;
+  c.lineWidth = many ? 1 : 1.6;
+  c.globalAlpha = Math.min(0.8, Math.max(0.12, 60 / scene.moves.length)); // a thousand must not hide the map
   for (const move of scene.moves) {
     const from = middle(move.from);
     const to = middle(move.to);
@@ -289,8 +304,8 @@ function moves(c, scene) {
     const angle = Math.atan2(to.y - bend.y, to.x - bend.x);
     c.beginPath();
     c.moveTo(to.x, to.y);
-    c.lineTo(to.x - 7 * Math.cos(angle - 0.45), to.y - 7 * Math.sin(angle - 0.45));
-    c.lineTo(to.x - 7 * Math.cos(angle + 0.45), to.y - 7 * Math.sin(angle + 0.45));
+    c.lineTo(to.x - head * Math.cos(angle - 0.45), to.y - head * Math.sin(angle - 0.45));
+    c.lineTo(to.x - head * Math.cos(angle + 0.45), to.y - head * Math.sin(angle + 0.45));
     c.fill();
   }
   c.globalAlpha = 1;

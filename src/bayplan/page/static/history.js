@@ -90,8 +90,8 @@ export class History {
   }
 }
 
-/** @param {import("./cluster.js").Table} table */
-function wireTable(table) {
+/** A table as it came over the wire. @param {import("./cluster.js").Table} table */
+export function wireTable(table) {
   return {
     count: table.count,
     columns: {

@@ -1,11 +1,11 @@
 // The map as a part that any view can hold: a canvas that shows a cluster, and its keys.
 
-import { fit, kept, steer, zoom } from "./camera.js";
+import { centred, fit, kept, steer, zoom } from "./camera.js";
 import { CELL, gather, hit, layout, towards } from "./layout.js";
 import { colouring } from "./colouring.js";
-import { draw } from "./draw.js";
+import { draw, NAMED_AT } from "./draw.js";
 import { h, say } from "./dom.js";
-import { cpu, memory, percent } from "./units.js";
+import { cpu, memory, percent, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { Theme } from "./palette.js" */
@@ -19,6 +19,7 @@ import { cpu, memory, percent } from "./units.js";
  * @property {number} [pod]
  * @property {Set<number> | null} shown
  * @property {Move[]} [moves]
+ * @property {Set<number>} [marked] nodes to point out
  */
 
 const order = new Intl.Collator("en", { numeric: true });
@@ -89,9 +90,9 @@ export class MapCanvas {
       cluster, layout: plan, view, width, height, theme: options.theme,
       colouring: colouring(cluster, slots, options.colour, options.theme),
       selected: options.selected, hover: before?.hover ?? -1, pod: options.pod ?? -1,
-      shown: options.shown, moves: options.moves ?? [],
+      shown: options.shown, moves: options.moves ?? [], marked: options.marked,
     };
-    this.canvas.setAttribute("aria-label", `${this.hooks.label}: ${slots.length} nodes. Arrow keys choose a node, plus and minus zoom, 0 shows everything.`);
+    this.canvas.setAttribute("aria-label", `${this.hooks.label}: ${some(slots.length, "node")}. Arrow keys choose a node, plus and minus zoom, 0 shows everything.`);
     this.redraw();
   }
 
@@ -157,9 +158,18 @@ export class MapCanvas {
   reveal(slot) {
     const at = this.scene?.layout.where.get(slot);
     if (!this.scene || !at) return;
-    const scale = Math.max(this.scene.view.scale, 26);
-    const { width, height } = this.scene;
-    this.look({ scale, x: width / 2 - (at.x + CELL.width / 2) * scale, y: height / 2 - (at.y + CELL.height / 2) * scale });
+    const { width, height, view } = this.scene;
+    const [x, y] = [at.x * view.scale + view.x, at.y * view.scale + view.y];
+    const inside = x >= 0 && y >= 0 && x + CELL.width * view.scale <= width && y + CELL.height * view.scale <= height;
+    if (inside && CELL.width * view.scale >= NAMED_AT) return;
+    const scale = Math.max(view.scale, 26);
+    const { layout: plan } = this.scene;
+    const above = Math.max(0, plan.head * scale - 28); // headings grow with the map, their letters do not
+    this.look({
+      scale,
+      x: centred(width / 2 - (at.x + CELL.width / 2) * scale, plan.width * scale, width),
+      y: centred(height / 2 - (at.y + CELL.height / 2) * scale + above, plan.height * scale - above, height) - above,
+    });
   }
 
   /** @param {number} x @param {number} y */
@@ -196,7 +206,7 @@ export class MapCanvas {
     const used = cluster.used;
     return `${name[slot]} · cpu ${cpu(used.cpu[slot])} of ${cpu(columns.cpu[slot])} (${percent(used.cpu[slot], columns.cpu[slot])})` +
       ` · memory ${memory(used.memory[slot])} of ${memory(columns.memory[slot])} (${percent(used.memory[slot], columns.memory[slot])})` +
-      ` · ${used.pods[slot]} pods`;
+      ` · ${some(used.pods[slot], "pod")}`;
   }
 
   /** @param {KeyboardEvent} event */

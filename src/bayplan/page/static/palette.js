@@ -15,14 +15,14 @@ const NAMED = {
 
 const INK = {
   light: {
-    back: "#ffffff", soft: "#f5f7f9", line: "#d6dce3", text: "#1c2630", dim: "#66727f",
-    empty: "#edf1f5", bad: "#c0392b", warn: "#c47f17", good: "#2b8a5a", accent: "#1f6f9f",
-    pod: "#5b8db3", cell: "#ffffff", shade: "rgba(28,38,48,.10)",
+    line: "#d6dce3", text: "#1c2630", dim: "#66727f",
+    empty: "#edf1f5", bad: "#c0392b", warn: "#c47f17", accent: "#1f6f9f",
+    cell: "#ffffff", shade: "rgba(28,38,48,.10)",
   },
   dark: {
-    back: "#12161b", soft: "#191e25", line: "#323a45", text: "#e3e8ee", dim: "#93a0ae",
-    empty: "#20262e", bad: "#ef6f62", warn: "#e0a84a", good: "#55b98a", accent: "#6cb6df",
-    pod: "#5d92b5", cell: "#1b2129", shade: "rgba(255,255,255,.09)",
+    line: "#323a45", text: "#e3e8ee", dim: "#93a0ae",
+    empty: "#20262e", bad: "#ef6f62", warn: "#e0a84a", accent: "#6cb6df",
+    cell: "#1b2129", shade: "rgba(255,255,255,.09)",
   },
 };
 

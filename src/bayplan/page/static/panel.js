@@ -1,7 +1,7 @@
 // A node's panel, and the pods that wait, beside the map.
 
 import { CORDONED, GHOST, READY, TERMINATING } from "./cluster.js";
-import { h, notice, put } from "./dom.js";
+import { h, keep, notice, put } from "./dom.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { causes } from "./queueing.js";
@@ -14,7 +14,7 @@ const FORMAT = { cpu, memory, gpu: count, pods: count };
 const TITLE = { cpu: "CPU", memory: "Memory", gpu: "GPU", pods: "Pods" };
 
 /** A bar with a label and numbers. @param {string} title @param {number} used @param {number} all @param {(value: number) => string} format */
-export function meter(title, used, all, format) {
+function meter(title, used, all, format) {
   const share = all ? Math.min(1, used / all) : 0;
   const inner = h("div", { class: used > all ? "over" : "" });
   inner.style.width = `${share * 100}%`;
@@ -32,9 +32,9 @@ export class NodePanel {
     this.top = h("div", { class: "panel-top" });
     /** @type {VirtualTable<{cluster: Cluster, slot: number}>} */
     this.table = new VirtualTable("Pods of the node", [
-      { title: "Pod", width: 4.6, narrow: true, key: (i) => i.cluster.pods.name[i.slot], cell: (i) => podLink(i.cluster, i.slot) },
-      { title: "CPU", width: 1.4, number: true, narrow: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
-      { title: "Memory", width: 1.8, number: true, narrow: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
+      { title: "Pod", width: 5.4, narrow: true, key: (i) => i.cluster.pods.name[i.slot], cell: (i) => podLink(i.cluster, i.slot) },
+      { title: "CPU", width: 1.5, number: true, narrow: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
+      { title: "Memory", width: 2, number: true, narrow: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
       { title: "State", width: 2, narrow: true, key: (i) => stateOf(i.cluster, i.slot), cell: (i) => stateOf(i.cluster, i.slot) },
     ], { sort: 1, down: true, empty: "No pods on this node." });
     this.root = h("section", { class: "panel", "aria-label": "Node" }, this.top, this.table.root);
@@ -54,7 +54,7 @@ export class NodePanel {
     const meters = /** @type {Resource[]} */ (["cpu", "memory", "gpu", "pods"])
       .filter((kind) => columns[kind][slot] || cluster.used[kind][slot])
       .map((kind) => meter(TITLE[kind], cluster.used[kind][slot], columns[kind][slot], FORMAT[kind]));
-    put(this.top,
+    keep(this.top,
       h("div", { class: "panel-head" }, h("h2", null, name[slot]),
         h("a", { class: "quiet", href: this.link({ node: undefined }), "aria-label": "Close the node" }, "✕")),
       h("p", { class: "chips" }, words, columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,

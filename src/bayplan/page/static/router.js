@@ -2,7 +2,7 @@
 
 /** @typedef {{view: string, path: string, query: Record<string, string>}} Route */
 
-export const VIEWS = ["map", "queue", "pod", "what-if", "time"];
+const VIEWS = ["map", "queue", "pod", "what-if", "time"];
 
 /** @param {string} hash @returns {Route} */
 export function parseRoute(hash) {
@@ -10,9 +10,18 @@ export function parseRoute(hash) {
   const [view, rest] = split(path, "/");
   return {
     view: VIEWS.includes(view) ? view : "map",
-    path: decodeURIComponent(rest),
+    path: decoded(rest),
     query: Object.fromEntries(new URLSearchParams(query)),
   };
+}
+
+/** What was typed by hand may be no code at all; then it is taken as it is. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** @param {string} view @param {string} [path] @param {Record<string, string | undefined>} [query] */

@@ -1,6 +1,6 @@
 // A table of any length: only the rows in sight exist. Sorting by any column, walking by keys.
 
-import { h, say } from "./dom.js";
+import { h, keep, say } from "./dom.js";
 
 /**
  * @template T
@@ -14,6 +14,7 @@ import { h, say } from "./dom.js";
  */
 
 const HEIGHT = 28;
+const HEAD = 30;
 const BEYOND = 8;
 
 /** @template T */
@@ -32,16 +33,23 @@ export class VirtualTable {
     this.down = options.down ?? false;
     this.focus = -1;
     this.head = h("div", { class: "vt-row vt-head", role: "row", "aria-rowindex": "1" });
-    this.body = h("div", { class: "vt-body", role: "rowgroup" });
-    this.scroller = h("div", { class: "vt-scroll", tabindex: "0", role: "group", "aria-label": `${label}: arrow keys move, Enter opens` }, this.body);
+    this.body = h("div", { class: "vt-body", role: "none" });
+    this.scroller = h("div", { class: "vt-scroll", tabindex: "0", role: "rowgroup", "aria-label": `${label}: arrow keys move${options.open ? ", Enter opens" : ""}` }, this.body);
     this.note = h("p", { class: "vt-note dim" });
+    this.told = h("div", { class: "hidden", "aria-live": "polite" });
     this.root = h("div", { class: "vt", role: "table", "aria-label": label },
-      h("div", { role: "rowgroup" }, this.head), this.scroller, this.note);
+      h("div", { role: "rowgroup" }, this.head), this.scroller, this.note, this.told);
+    this.body.addEventListener("click", (event) => this.clicked(event));
     this.scroller.addEventListener("scroll", () => this.draw());
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.watch = new ResizeObserver(() => this.draw());
     this.watch.observe(this.scroller);
     this.heading();
+  }
+
+  /** How tall it is with so many rows, all in sight. @param {number} rows */
+  height(rows) {
+    return HEAD + Math.max(rows, 1) * HEIGHT + 2;
   }
 
   heading() {
@@ -51,7 +59,7 @@ export class VirtualTable {
       const cell = h("div", {
         class: this.cellClass(column), role: "columnheader",
         "aria-sort": sorted ? (this.down ? "descending" : "ascending") : "none",
-      }, column.key ? h("button", { type: "button", class: "vt-sort", onclick: () => this.sortBy(i) }, column.title + arrow) : column.title);
+      }, column.key ? h("button", { type: "button", class: "vt-sort", title: column.title, onclick: () => this.sortBy(i) }, column.title + arrow) : column.title);
       cell.style.flex = `${column.width} 1 0`;
       return cell;
     }));
@@ -96,16 +104,22 @@ export class VirtualTable {
     const to = Math.min(this.items.length, Math.ceil((top + tall) / HEIGHT) + BEYOND);
     const rows = [];
     for (let i = from; i < to; i++) rows.push(this.row(i));
-    this.body.replaceChildren(...rows);
+    keep(this.body, ...rows);
+  }
+
+  /** @param {Event} event */
+  clicked(event) {
+    const target = /** @type {Element} */ (event.target);
+    const row = target.closest(".vt-row");
+    const item = row && this.items[Number(row.getAttribute("aria-rowindex")) - 2];
+    if (item !== null && item !== undefined && !target.closest("a")) this.options.open?.(item);
   }
 
   /** @param {number} i */
   row(i) {
     const item = this.items[i];
-    const open = this.options.open;
     const row = h("div", {
-      class: `vt-row${i === this.focus ? " focus" : ""}${open ? " opens" : ""}`, role: "row", "aria-rowindex": String(i + 2),
-      onclick: open ? () => open(item) : undefined,
+      class: `vt-row${i === this.focus ? " focus" : ""}${this.options.open ? " opens" : ""}`, role: "row", "aria-rowindex": String(i + 2),
     }, this.columns.map((column) => {
       const cell = h("div", { class: this.cellClass(column), role: "cell" }, column.cell(item));
       cell.style.flex = `${column.width} 1 0`;
@@ -133,6 +147,8 @@ export class VirtualTable {
     if (top < view.scrollTop) view.scrollTop = top;
     if (top + HEIGHT > view.scrollTop + view.clientHeight) view.scrollTop = top + HEIGHT - view.clientHeight;
     this.draw();
+    const row = this.body.querySelector(".vt-row.focus");
+    say(this.told, [...(row?.children ?? [])].map((cell, i) => `${this.columns[i].title} ${cell.textContent}`).join(", "));
   }
 
   close() {

@@ -31,6 +31,11 @@ export function count(value) {
   return Math.round(value).toLocaleString("en-US");
 }
 
+/** 1 node, 12,345 nodes @param {number} value @param {string} word */
+export function some(value, word) {
+  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+}
+
 /** A share in whole percent; a trace is not nothing. @param {number} part @param {number} whole */
 export function percent(part, whole) {
   if (!whole) return "–";

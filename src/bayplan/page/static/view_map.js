@@ -1,18 +1,16 @@
 // Map: groups, cells and colours; a node's panel or the pending pods beside it.
 
-import { COLOURS } from "./colouring.js";
+import { MapControls } from "./controls.js";
 import { h, notice, put, say } from "./dom.js";
-import { filtered, groupKeys } from "./groups.js";
+import { filtered } from "./groups.js";
 import { MapCanvas } from "./map.js";
 import { NodePanel, PendingPanel } from "./panel.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
-import { count, cpu, memory, percent } from "./units.js";
+import { cpu, memory, percent } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
-/** @import { Colouring } from "./colouring.js" */
 /** @import { State } from "./store.js" */
-
 
 export class MapView {
   constructor() {
@@ -25,11 +23,8 @@ export class MapView {
     this.node = new NodePanel((query) => this.link(query));
     this.pending = new PendingPanel();
     this.aside = h("aside", { class: "side" });
-    this.legend = h("div", { class: "legend" });
+    this.controls = new MapControls((change) => this.go(change));
     this.problem = h("p", { class: "bad inline", role: "alert" });
-    this.group = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => this.go({ group: this.group.value || "-" }) }));
-    this.colour = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => this.go({ colour: this.colour.value }) },
-      COLOURS.map(([value, label]) => h("option", { value }, label))));
     this.of = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Filter what", onchange: () => this.go({ of: this.of.value === "pods" ? "pods" : undefined }) },
       h("option", { value: "nodes" }, "Nodes with"), h("option", { value: "pods" }, "Pods with")));
     this.filter = /** @type {HTMLInputElement} */ (h("input", {
@@ -40,11 +35,9 @@ export class MapView {
     this.table = nodeTable((slot) => this.select(slot));
     this.main = h("div", { class: "stage" });
     this.root = h("div", { class: "view map-view" },
-      h("div", { class: "bar" }, h("label", null, "Group ", this.group), h("label", null, "Colour ", this.colour),
-        h("span", { class: "pair" }, this.of, this.filter), this.problem, this.tableButton, this.legend),
+      h("div", { class: "bar" }, this.controls.labels, h("span", { class: "pair" }, this.of, this.filter), this.problem, this.tableButton, this.controls.legend),
       h("div", { class: "split" }, this.main, this.aside));
     this.revealed = "";
-    this.groupKey = "";
   }
 
   /** @param {Record<string, string | undefined>} change */
@@ -73,17 +66,19 @@ export class MapView {
     if (!cluster) return;
     this.cluster = cluster;
     this.query = state.route.query;
+    const chosen = this.controls.choices(cluster, this.query);
     if (!cluster.totals().nodes && !cluster.nodes.name.some(Boolean)) {
-      put(this.main, notice("No nodes", "This cluster has no nodes yet. `bayplan nodes add` makes some."));
-      put(this.aside, this.pending.root);
+      if (!this.main.querySelector(".notice")) put(this.main, notice("No nodes", "This cluster has no nodes yet; they appear here as they come. In a cluster of bayplan up, bayplan nodes add makes some."));
+      if (this.aside.firstChild !== this.pending.root) put(this.aside, this.pending.root);
       this.pending.show(cluster);
       return;
     }
-    const group = this.choices(cluster);
+    this.of.value = this.query.of === "pods" ? "pods" : "nodes";
+    if (document.activeElement !== this.filter) this.filter.value = this.query.filter ?? "";
     const selected = this.query.node ? cluster.nodeSlot(this.query.node) : -1;
     const pod = this.query.pod ? cluster.podSlot(this.query.pod) : -1;
     const options = {
-      group, colour: this.query.colour ?? "cpu", theme: state.theme, selected, pod, shown: this.shown(cluster),
+      ...chosen, theme: state.theme, selected, pod, shown: this.shown(cluster),
     };
     this.tableButton.setAttribute("aria-pressed", this.query.table ? "true" : "false");
     const wanted = this.query.table ? this.table.root : this.map.root;
@@ -94,27 +89,11 @@ export class MapView {
       this.revealed = this.query.node;
       requestAnimationFrame(() => this.map.reveal(selected));
     }
-    if (this.map.scene) this.key(this.map.scene.colouring);
+    if (this.map.scene) this.controls.key(cluster, this.map.scene.colouring);
     const beside = selected >= 0 ? this.node.root : this.pending.root;
     if (this.aside.firstChild !== beside) put(this.aside, beside);
     if (selected >= 0) this.node.show(cluster, selected);
     else this.pending.show(cluster);
-  }
-
-  /** Bring the selects up to date; returns the label to group by. @param {Cluster} cluster */
-  choices(cluster) {
-    const keys = groupKeys(cluster);
-    const group = this.query.group === "-" ? "" : this.query.group || (keys.includes("topology.kubernetes.io/zone") ? "topology.kubernetes.io/zone" : "");
-    const options = group && !keys.includes(group) ? [group, ...keys] : keys;
-    if (options.join() !== this.groupKey) {
-      this.groupKey = options.join();
-      put(this.group, h("option", { value: "" }, "nothing"), options.map((key) => h("option", { value: key }, key.replace("topology.kubernetes.io/", ""))));
-    }
-    this.group.value = group;
-    this.colour.value = this.query.colour ?? "cpu";
-    this.of.value = this.query.of === "pods" ? "pods" : "nodes";
-    if (document.activeElement !== this.filter) this.filter.value = this.query.filter ?? "";
-    return group;
   }
 
   /** @param {Cluster} cluster */
@@ -127,21 +106,6 @@ export class MapView {
       say(this.problem, /** @type {Error} */ (problem).message);
       return null;
     }
-  }
-
-  /** @param {Colouring} colouring */
-  key(colouring) {
-    const text = JSON.stringify(colouring.keys);
-    if (this.legend.dataset.text === text) return;
-    this.legend.dataset.text = text;
-    this.legend.className = `legend${colouring.amounts ? " ramp" : ""}`;
-    const keys = colouring.keys.filter((key) => !colouring.amounts || key.label !== "over 100%" || key.nodes);
-    put(this.legend, keys.slice(0, 14).map((key) => {
-      const swatch = h("i", { "aria-hidden": "true" });
-      swatch.style.background = key.colour;
-      return h("span", { title: `${key.label}: ${count(key.nodes)} nodes` }, swatch, h("span", { class: "key" }, key.label),
-        h("span", { class: "dim" }, colouring.amounts ? "" : ` ${count(key.nodes)}`));
-    }));
   }
 
   close() {
@@ -168,15 +132,15 @@ function nodeTable(select) {
   const used = (/** @type {"cpu" | "memory" | "gpu" | "pods"} */ name) => (/** @type {NodeItem} */ i) => i.cluster.used[name][i.slot];
   const part = (/** @type {"cpu" | "memory" | "gpu" | "pods"} */ name) => (/** @type {NodeItem} */ i) => used(name)(i) / (value(name)(i) || 1);
   return new VirtualTable("Nodes", [
-    { title: "Node", width: 4, narrow: true, key: (i) => i.cluster.nodes.name[i.slot], cell: (i) => i.cluster.nodes.name[i.slot] },
-    { title: "Zone", width: 2, key: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "", cell: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "" },
+    { title: "Node", width: 3.2, narrow: true, key: (i) => i.cluster.nodes.name[i.slot], cell: (i) => i.cluster.nodes.name[i.slot] },
+    { title: "Zone", width: 2.8, key: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "", cell: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "" },
     { title: "CPU", width: 1.6, number: true, narrow: true, key: part("cpu"), cell: (i) => percent(used("cpu")(i), value("cpu")(i)) },
     { title: "of", width: 1.4, number: true, key: value("cpu"), cell: (i) => cpu(value("cpu")(i)) },
     { title: "Memory", width: 1.6, number: true, narrow: true, key: part("memory"), cell: (i) => percent(used("memory")(i), value("memory")(i)) },
     { title: "of", width: 1.4, number: true, key: value("memory"), cell: (i) => memory(value("memory")(i)) },
     { title: "GPU", width: 1.4, number: true, key: used("gpu"), cell: (i) => (value("gpu")(i) ? `${used("gpu")(i)}/${value("gpu")(i)}` : "") },
     { title: "Pods", width: 1.4, number: true, narrow: true, key: used("pods"), cell: (i) => `${used("pods")(i)}/${value("pods")(i)}` },
-    { title: "State", width: 2, key: (i) => -value("flags")(i), cell: (i) => stateText(i) },
+    { title: "State", width: 2.4, key: (i) => -value("flags")(i), cell: (i) => stateText(i) },
     { title: "Taints", width: 3, key: (i) => i.cluster.text(value("taints")(i)), cell: (i) => i.cluster.text(value("taints")(i)).replaceAll("=:", ":") },
   ], { sort: 0, open: (i) => select(i.slot), empty: "No node matches the filter." });
 }

@@ -1,6 +1,6 @@
 // Pod: the whole answer of why: the funnel, every node, scores, history, and the changes that help.
 
-import { h, notice, put } from "./dom.js";
+import { busy, h, keep, notice, put } from "./dom.js";
 import { ask, kept, spokenOf } from "./live.js";
 import { named } from "./palette.js";
 import { stateOf } from "./panel.js";
@@ -34,6 +34,8 @@ import { age, clock, count, cpu, elapsed, memory } from "./units.js";
  */
 /** @typedef {{plugins: string[], scored: (string | number)[][], reasons: string[], rejected: [string, number][]}} Judged */
 /** @typedef {{name: string, total: number, parts: number[], why: string}} NodeRow */
+
+const BEST = 6;
 
 export class PodView {
   /** @param {Store} store */
@@ -72,7 +74,7 @@ export class PodView {
     const slot = cluster.podSlot(key);
     const name = h("h1", null, h("span", { class: "dim" }, `${key.split("/")[0]}/`), key.slice(key.indexOf("/") + 1));
     if (slot < 0) {
-      put(this.head, name, when, h("p", { class: "dim" }, when ? "This pod was not here." : "This pod is not here any more."));
+      keep(this.head, name, when, h("p", { class: "dim" }, when ? "This pod was not here." : "This pod is not here any more."));
       return;
     }
     const columns = cluster.pods.columns;
@@ -87,12 +89,12 @@ export class PodView {
       owner ? h("span", { class: "dim" }, owner) : null,
       columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
     ];
-    put(this.head, name, when, h("p", { class: "chips" }, parts));
+    keep(this.head, name, when, h("p", { class: "chips" }, parts));
   }
 
   /** @param {string} path @param {string} mark */
   async answer(path, mark) {
-    put(this.body, h("p", { class: "dim", role: "status" }, "Asking the scheduler's engine…"));
+    put(this.body, busy("Asking the scheduler's engine", "The first question to a large cluster takes some seconds."));
     try {
       const found = (await kept(path)) ?? (await ask(path));
       if (this.asked === mark) this.show(found.answer, found.nodes);
@@ -108,27 +110,29 @@ export class PodView {
       proof(answer),
       (answer.notes ?? []).map((note) => h("p", { class: "dim" }, note)),
       h("div", { class: "pod-columns" }, h("div", null, funnel(answer), nearest(answer), preemption(answer)), fixes(answer, this.moment ?? {})),
-      scores(answer, this.theme ?? "light"),
+      scores(best(answer, judged), answer.node, this.theme ?? "light"),
       answer.history?.length ? section("History", h("ol", { class: "history" }, answer.history.map((line) => h("li", null, line)))) : null,
-      this.nodes(judged));
+      this.nodes(judged, answer.node));
   }
 
-  /** @param {Judged} judged */
-  nodes(judged) {
+  /** @param {Judged} judged @param {string} chosen */
+  nodes(judged, chosen) {
     this.table?.close();
     /** @type {NodeRow[]} */
-    const rows = judged.scored.map(([name, total, ...parts]) => ({ name: String(name), total: Number(total), parts: parts.map(Number), why: "fits" }));
+    const rows = judged.scored.map(([name, total, ...parts]) => ({ name: String(name), total: Number(total), parts: parts.map(Number), why: name === chosen ? "fits ✓" : "fits" }));
     for (const [name, reason] of judged.rejected) rows.push({ name, total: -1, parts: [], why: judged.reasons[reason] });
     if (!rows.length) return null;
     const scored = judged.plugins.length > 0;
     this.table = new VirtualTable("Every node", [
       { title: "Node", width: 3, narrow: true, key: (row) => row.name, cell: (row) => h("a", { href: formatRoute("map", "", { node: row.name }) }, row.name) },
       ...(scored ? [{ title: "Total", width: 1, number: true, narrow: true, key: (/** @type {NodeRow} */ row) => row.total, cell: (/** @type {NodeRow} */ row) => (row.total < 0 ? "" : String(row.total)) }] : []),
-      ...judged.plugins.map((plugin, i) => ({ title: plugin.replace(/^(Node|Pod)/, ""), width: 1.2, number: true, key: (/** @type {NodeRow} */ row) => row.parts[i] ?? -1, cell: (/** @type {NodeRow} */ row) => (row.parts.length ? String(row.parts[i]) : "") })),
-      { title: "Verdict", width: scored ? 2 : 7, narrow: true, key: (row) => row.why, cell: (row) => row.why },
-    ], { sort: scored ? 1 : 1, down: scored });
+      ...judged.plugins.map((plugin, i) => ({ title: plugin, width: 1.6, number: true, key: (/** @type {NodeRow} */ row) => row.parts[i] ?? -1, cell: (/** @type {NodeRow} */ row) => (row.parts.length ? String(row.parts[i]) : "") })),
+      { title: "Verdict", width: scored ? 3 : 7, narrow: true, key: (row) => row.why, cell: (row) => row.why },
+    ], { sort: 1, down: scored });
+    const box = h("div", { class: "pod-table" }, this.table.root);
+    box.style.height = `min(${this.table.height(rows.length)}px, max(420px, 55vh))`;
     this.table.show(rows);
-    return section(`Every node (${count(rows.length)})`, h("div", { class: "pod-table" }, this.table.root));
+    return section(`Every node (${count(rows.length)})`, box);
   }
 
   close() {
@@ -155,7 +159,7 @@ function funnel(answer) {
   if (!answer.funnel?.length) return null;
   const most = Math.max(...answer.funnel.map((row) => row.nodes), 1);
   return section(`Nodes by verdict (${count(answer.nodes)})`, h("ul", { class: "funnel" }, answer.funnel.map((row) => {
-    const bar = h("div", { class: "funnel-bar", "aria-hidden": "true" });
+    const bar = h("div", { class: `funnel-bar${row.plugin ? "" : " fits"}`, "aria-hidden": "true" });
     bar.style.width = `${Math.max(0.5, (100 * row.nodes) / most)}%`;
     return h("li", null, h("p", null, h("b", { class: "number" }, count(row.nodes)), " ", row.reasons.join(", "), " ", row.plugin ? h("span", { class: "dim" }, row.plugin) : null), bar,
       (row.facts ?? []).map((fact) => h("p", { class: "dim" }, fact)),
@@ -166,7 +170,7 @@ function funnel(answer) {
 /** @param {Answer} answer */
 function nearest(answer) {
   if (!answer.nearest?.length) return null;
-  return section("Nearest", h("ul", { class: "plain" }, answer.nearest.slice(0, 6).map((near) => h("li", null, h("a", { href: formatRoute("map", "", { node: near.node }) }, near.node), " lacks ", near.missing.join("; ")))));
+  return section("Nearest", h("ul", { class: "plain" }, answer.nearest.slice(0, 6).map((near) => h("li", null, h("a", { href: formatRoute("map", "", { node: near.node }) }, near.node), ": ", near.missing.join("; ")))));
 }
 
 /** @param {Answer} answer */
@@ -185,17 +189,26 @@ function fixes(answer, moment) {
     h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change: `help=${answer.pod}=${fix.change}` }) }, "Try it")))));
 }
 
-/** Stacked bars of scores, the best first. @param {Answer} answer @param {"light" | "dark"} theme */
-function scores(answer, theme) {
-  if (!answer.scores?.length) return null;
-  const plugins = Object.keys(answer.scores[0].plugins);
-  const most = Math.max(...answer.scores.map((score) => score.total), 1);
+/** The best nodes with their scores: of the answer, or of the trial that placed the pod. @param {Answer} answer @param {Judged} judged @returns {Score[]} */
+function best(answer, judged) {
+  if (answer.scores?.length) return answer.scores;
+  const rows = judged.scored.map(([node, total, ...parts]) => ({
+    node: String(node), total: Number(total), plugins: Object.fromEntries(judged.plugins.map((plugin, i) => [plugin, Number(parts[i])])),
+  }));
+  return rows.sort((a, b) => b.total - a.total || (a.node < b.node ? -1 : 1)).slice(0, BEST);
+}
+
+/** Stacked bars of scores, the best first. @param {Score[]} found @param {string} chosen @param {"light" | "dark"} theme */
+function scores(found, chosen, theme) {
+  if (!found.length) return null;
+  const plugins = Object.keys(found[0].plugins);
+  const most = Math.max(...found.map((score) => score.total), 1);
   const key = h("p", { class: "legend" }, plugins.map((plugin, i) => {
     const swatch = h("i", { "aria-hidden": "true" });
     swatch.style.background = named(theme, i);
     return h("span", null, swatch, plugin);
   }));
-  const rows = answer.scores.map((score) => {
+  const rows = found.map((score) => {
     const bar = h("div", { class: "stack", role: "img", "aria-label": plugins.map((plugin) => `${plugin} ${score.plugins[plugin]}`).join(", ") },
       plugins.map((plugin, i) => {
         const part = h("i", { title: `${plugin} ${score.plugins[plugin]}` });
@@ -203,10 +216,16 @@ function scores(answer, theme) {
         part.style.background = named(theme, i);
         return part;
       }));
-    return h("div", { class: "score" }, h("a", { href: formatRoute("map", "", { node: score.node }) }, score.node, score.node === answer.node ? " ✓" : ""), bar, h("b", { class: "number" }, String(score.total)));
+    return h("div", { class: "score" }, h("a", { href: formatRoute("map", "", { node: score.node }) }, score.node, score.node === chosen ? " ✓" : ""), bar, h("b", { class: "number" }, String(score.total)));
   });
-  const [best, second] = answer.scores;
-  const gaps = second ? plugins.map((plugin) => [plugin, (best.plugins[plugin] ?? 0) - (second.plugins[plugin] ?? 0)]).filter(([, gap]) => gap) : [];
-  return section("Scores by plugin", key, ...rows, second
-    ? h("p", { class: "dim" }, gaps.length ? `${best.node} before ${second.node}: ${gaps.map(([plugin, gap]) => `${plugin} ${Number(gap) > 0 ? "+" : ""}${gap}`).join(", ")}` : `${best.node} and ${second.node} are equal`) : null);
+  return section("Scores by plugin", key, ...rows, runnerUp(found, plugins));
+}
+
+/** What put the best before the second. @param {Score[]} found @param {string[]} plugins */
+function runnerUp([first, second], plugins) {
+  if (!second) return null;
+  const gaps = plugins.map((plugin) => ({ plugin, gap: (first.plugins[plugin] ?? 0) - (second.plugins[plugin] ?? 0) })).filter(({ gap }) => gap);
+  return h("p", { class: "dim" }, gaps.length
+    ? `${first.node} before ${second.node}: ${gaps.map(({ plugin, gap }) => `${plugin} ${gap > 0 ? "+" : ""}${gap}`).join(", ")}`
+    : `${first.node} and ${second.node} are equal`);
 }

@@ -31,7 +31,7 @@ export class QueueView {
     this.table = new VirtualTable("Pods in the queue", [
       { title: "Pod", width: 4, narrow: true, key: (i) => i.cluster.podKey(i.slot), cell: (i) => podLink(i.cluster, i.slot) },
       { title: "Place", width: 1.6, key: (i) => i.cluster.pods.columns.place[i.slot], cell: (i) => i.cluster.places[i.cluster.pods.columns.place[i.slot]] },
-      { title: "Waits", width: 1.2, number: true, narrow: true, key: (i) => waits(i), cell: (i) => age(waits(i)) },
+      { title: "Waits", width: 2, number: true, narrow: true, key: (i) => waits(i), cell: (i) => age(waits(i)) },
       { title: "Priority", width: 1.2, number: true, key: (i) => i.cluster.pods.columns.priority[i.slot], cell: (i) => String(i.cluster.pods.columns.priority[i.slot]) },
       { title: "CPU", width: 1, number: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
       { title: "Memory", width: 1.2, number: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
@@ -116,5 +116,6 @@ function waits({ cluster, slot }) {
 
 /** @param {Item} item */
 function why({ cluster, slot }) {
-  return causeOf(cluster.pods.message.get(slot) ?? "");
+  const place = cluster.places[cluster.pods.columns.place[slot]];
+  return causeOf(cluster.pods.message.get(slot) ?? "") || /** @type {Record<string, string>} */ (MEANING)[place];
 }

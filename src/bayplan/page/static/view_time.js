@@ -1,18 +1,19 @@
 // Time: what happened, a handle to go back to any moment, and the map of that moment. Two runs side by side.
 
 import { LANES, timeAt, timeline } from "./chart.js";
-import { h, notice, put, say } from "./dom.js";
-import { groupKeys } from "./groups.js";
+import { MapControls } from "./controls.js";
+import { differing } from "./differing.js";
+import { busy, h, notice, put, say } from "./dom.js";
 import { history as load } from "./live.js";
 import { MapCanvas } from "./map.js";
 import { NodePanel, PendingPanel } from "./panel.js";
-import { formatRoute } from "./router.js";
-import { clock, count, elapsed, percent } from "./units.js";
+import { formatRoute, parseRoute } from "./router.js";
+import { clock, count, elapsed, percent, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { History, Series } from "./history.js" */
 /** @import { State, Store } from "./store.js" */
-/** @typedef {{name: string, title: HTMLElement, facts: HTMLElement, map: MapCanvas, root: HTMLElement}} Side */
+/** @typedef {{name: string, title: HTMLElement, facts: HTMLElement, differs: HTMLElement, map: MapCanvas, root: HTMLElement}} Side */
 
 const SLICES = 360;
 const REMEASURE = 1000;
@@ -41,17 +42,17 @@ export class TimeView {
     this.aside = h("aside", { class: "side" });
     this.node = new NodePanel((change) => this.link(change));
     this.pending = new PendingPanel();
+    this.controls = new MapControls((change) => this.go(change));
     this.outcome = h("details", { class: "outcome", hidden: true });
     this.body = h("div", { class: "time-body" },
-      h("div", { class: "bar" }, this.back, this.play, this.forth, this.latest, this.label, this.compareLabel, this.outcome),
+      h("div", { class: "bar" }, this.back, this.play, this.forth, this.latest, this.label, this.compareLabel, this.outcome, this.controls.labels, this.controls.legend),
       h("div", { class: "split" }, this.stage, this.aside), h("div", { class: "ruler" }, this.canvas, this.range), this.table);
-    this.root = h("div", { class: "view time-view" }, notice("Loading the history", "A moment, please."));
+    this.root = h("div", { class: "view time-view" }, busy("Loading the history", "Every change since the beginning."));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
     this.canvas.addEventListener("pointermove", (event) => event.buttons && this.point(event));
     this.watch = new ResizeObserver(() => this.chart());
     this.watch.observe(this.canvas);
     this.timer = 0;
-    this.failed = "";
     /** @type {number | undefined} */
     this.moment = undefined;
   }
@@ -85,7 +86,6 @@ export class TimeView {
     if (missing.length) {
       for (const run of missing) {
         load(this.store, run).catch((problem) => {
-          this.failed = problem.message;
           put(this.root, notice("There is no history", problem.message));
         });
       }
@@ -94,7 +94,8 @@ export class TimeView {
     if (this.root.firstChild !== this.body) put(this.root, this.body);
     this.runs(state.cluster);
     const history = /** @type {History} */ (this.main);
-    this.moment = this.query.t ? history.start + Number(this.query.t) : undefined;
+    const after = Number(this.query.t || NaN);
+    this.moment = Number.isNaN(after) ? undefined : Math.min(Math.max(history.start + after, history.start), history.end);
     const time = this.moment ?? history.end;
     this.range.value = String(((time - history.start) / Math.max(history.end - history.start, 1e-9)) * 1000);
     const wall = state.cluster.about.live;
@@ -143,32 +144,36 @@ export class TimeView {
     }
     const start = /** @type {History} */ (this.main).start;
     const runs = state.cluster?.about.runs ?? [];
-    let first = null;
-    for (const side of this.sides) {
+    const moments = this.sides.map((side, i) => {
       const history = state.histories[side.name];
-      const cluster = history.at(side === this.sides[0] ? time : history.start + (time - start));
-      first ??= cluster;
+      const cluster = history.at(i ? history.start + (time - start) : time);
       const past = this.moment !== undefined || state.cluster?.about.live === false;
       cluster.moment = past ? { run: side.name, t: String(cluster.time) } : {};
+      return cluster;
+    });
+    const [first, second] = moments;
+    const options = { ...this.controls.choices(first, this.query), theme: state.theme, shown: null };
+    this.sides.forEach((side, i) => {
+      const cluster = moments[i];
       const totals = cluster.totals();
+      const marked = second ? differing(cluster, moments[1 - i]) : undefined;
       const title = side.name ? runs.find((run) => run.name === side.name)?.title : runs[0]?.title;
-      say(side.title, names.length > 1 ? (title ?? "") : "");
-      say(side.facts, `${count(totals.nodes)} nodes · ${count(totals.pods)} pods · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
-      const keys = groupKeys(cluster);
-      const zone = "topology.kubernetes.io/zone";
-      side.map.show(cluster, {
-        group: this.query.group ?? (keys.includes(zone) ? zone : ""), colour: this.query.colour ?? "cpu", theme: state.theme,
-        selected: this.query.node ? cluster.nodeSlot(this.query.node) : -1, shown: null,
-      });
-    }
+      say(side.title, second ? (title ?? "") : "");
+      say(side.facts, `${some(totals.nodes, "node")} · ${some(totals.pods, "pod")} · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
+      say(side.differs, marked && i ? differences(marked.size) : "");
+      side.differs.className = marked?.size ? "warn" : "dim";
+      side.map.show(cluster, { ...options, marked, selected: this.query.node ? cluster.nodeSlot(this.query.node) : -1 });
+    });
+    const scene = this.sides[0].map.scene;
+    if (scene) this.controls.key(first, scene.colouring);
     this.beside(first);
   }
 
-  /** @param {Cluster | null} cluster */
+  /** @param {Cluster} cluster */
   beside(cluster) {
-    const slot = cluster && this.query.node ? cluster.nodeSlot(this.query.node) : -1;
-    this.aside.hidden = !cluster || (slot < 0 && !cluster.waiting.size);
-    if (!cluster || this.aside.hidden) return;
+    const slot = this.query.node ? cluster.nodeSlot(this.query.node) : -1;
+    this.aside.hidden = slot < 0 && !cluster.waiting.size;
+    if (this.aside.hidden) return;
     const beside = slot < 0 ? this.pending : this.node;
     if (this.aside.firstChild !== beside.root) put(this.aside, beside.root);
     if (slot < 0) this.pending.show(cluster);
@@ -179,11 +184,12 @@ export class TimeView {
   side(name) {
     const title = h("b");
     const facts = h("span", { class: "dim" });
+    const differs = h("span");
     const map = new MapCanvas({
       label: "Map of the moment",
       select: (slot) => this.go({ node: slot >= 0 ? map.scene?.cluster.nodes.name[slot] : undefined }),
     });
-    return { name, title, facts, map, root: h("section", { class: "one" }, h("p", { class: "facts" }, title, " ", facts), map.root) };
+    return { name, title, facts, differs, map, root: h("section", { class: "one" }, h("p", { class: "facts" }, title, " ", facts, " ", differs), map.root) };
   }
 
   /** What happened in slices, counted anew when it grew. @param {string} run */
@@ -273,6 +279,7 @@ export class TimeView {
     const begin = performance.now();
     const speed = Math.max(history.end - history.start, 1) / 20_000;
     const turn = () => {
+      if (parseRoute(location.hash).view !== "time") return; // somebody leaves; the view is closed next
       const time = from + (performance.now() - begin) * speed;
       this.to(Math.min(time, history.end));
       if (time >= history.end) {
@@ -289,4 +296,10 @@ export class TimeView {
     this.node.close();
     for (const side of this.sides) side.map.close();
   }
+}
+
+/** @param {number} nodes */
+function differences(nodes) {
+  if (!nodes) return "· the same load on every node";
+  return `· ${count(nodes)} ${nodes === 1 ? "node differs" : "nodes differ"}`;
 }

@@ -1,13 +1,13 @@
 // What-if: changes tried in the engine; before and after side by side, the moves, the numbers.
 
 import { aftermath } from "./aftermath.js";
-import { h, notice, put, say } from "./dom.js";
-import { groupKeys } from "./groups.js";
+import { MapControls } from "./controls.js";
+import { busy, h, notice, put, say } from "./dom.js";
 import { ask, kept, saved, spokenOf } from "./live.js";
 import { MapCanvas } from "./map.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
-import { count } from "./units.js";
+import { count, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { State, Store } from "./store.js" */
@@ -45,16 +45,18 @@ export class WhatIfView {
     this.form.append(this.chips);
     this.body = h("div", { class: "what-body" });
     this.root = h("div", { class: "view what-view" }, this.form, this.body);
+    this.controls = new MapControls((change) => this.go(this.changes, change));
     this.left = new MapCanvas({ label: "Before", select: () => {} });
     this.right = new MapCanvas({ label: "After", select: () => {} });
-    /** @type {VirtualTable<Line>} */
-    this.table = new VirtualTable("What happens to pods", [
+    /** @type {import("./table.js").Column<Line>[]} */
+    this.columns = [
       { title: "Pod", width: 4, narrow: true, key: (line) => line.pod, cell: (line) => h("a", { href: formatRoute("pod", line.pod) }, line.pod) },
       { title: "What", width: 1.4, narrow: true, key: (line) => line.what, cell: (line) => line.what },
-      { title: "From", width: 2, key: (line) => line.from, cell: (line) => line.from },
-      { title: "To", width: 2, narrow: true, key: (line) => line.to, cell: (line) => line.to },
+      { title: "From", width: 2, key: (line) => line.from, cell: (line) => nodeLink(line.from) },
+      { title: "To", width: 2, narrow: true, key: (line) => line.to, cell: (line) => nodeLink(line.to) },
       { title: "Why", width: 5, key: (line) => line.why, cell: (line) => line.why },
-    ], { empty: "No pod is touched." });
+    ];
+    this.table = new VirtualTable("What happens to pods", this.columns, { empty: "No pod is touched." });
     this.result = h("div", { class: "what-result" });
     /** @type {string[]} */
     this.changes = [];
@@ -76,10 +78,10 @@ export class WhatIfView {
     return text ? [`${this.verb.value}=${text}`] : [];
   }
 
-  /** @param {string[]} changes */
-  go(changes) {
-    const { run, t } = this.store.state.route.query;
-    location.hash = formatRoute("what-if", "", { change: changes.join(BETWEEN), run, t });
+  /** @param {string[]} changes @param {Record<string, string | undefined>} [more] */
+  go(changes, more) {
+    const { run, t, group, colour } = this.store.state.route.query;
+    location.hash = formatRoute("what-if", "", { change: changes.join(BETWEEN), run, t, group, colour, ...more });
   }
 
   /** @param {Event} event */
@@ -127,7 +129,7 @@ export class WhatIfView {
 
   /** @param {string} wanted @param {Cluster} cluster @param {State} state */
   async ask(wanted, cluster, state) {
-    put(this.body, h("p", { class: "dim pad", role: "status" }, "Trying it in the engine…"));
+    put(this.body, busy("Trying it in the engine", "On a copy; the first question to a large cluster takes some seconds."));
     try {
       const { run, t } = state.route.query;
       const body = JSON.stringify({ changes: this.changes, run: run ?? "", time: t ? Number(t) : null });
@@ -136,7 +138,7 @@ export class WhatIfView {
       if (!found) throw new Error("a saved report cannot try anything new");
       this.answer = found.answer;
       this.cluster = cluster;
-      this.after = aftermath(cluster, found.answer);
+      this.after = aftermath(cluster, found.answer, found.after);
       this.tell(found.answer, found.command);
       this.maps(state);
     } catch (problem) {
@@ -154,29 +156,29 @@ export class WhatIfView {
       ...(answer.evictions ?? []).map((item) => ({ pod: item.pod, what: "evicted", from: item.node, to: "", why: `makes way for ${item.by}` })),
       ...(answer.deleted ?? []).map((pod) => ({ pod, what: "deleted", from: "", to: "", why: "" })),
     ];
-    const side = (/** @type {import("./aftermath.js").Side} */ s) => `${count(s.nodes.usable)} usable nodes, ${count(s.running)} running, ${count(s.pending)} pending`;
+    const side = (/** @type {import("./aftermath.js").Side} */ s) => `${some(s.nodes.usable, "usable node")}, ${count(s.running)} running, ${count(s.pending)} pending`;
     const copy = h("button", { type: "button", onclick: () => navigator.clipboard?.writeText(command).then(() => say(copy, "Copied")) }, "Copy");
     put(this.result,
       h("p", { class: answer.ok ? "good verdict" : "bad verdict" }, answer.ok ? "✓ everything that runs still runs" : "✗ not everything that runs would still run"),
       h("p", null, `${count((answer.moves ?? []).length)} move · ${count((answer.stuck ?? []).length)} get no node · ${count((answer.starts ?? []).length)} start · ${count((answer.evictions ?? []).length)} evicted`),
       (answer.notes ?? []).map((note) => h("p", { class: "warn" }, note)),
       command ? h("p", { class: "command" }, h("code", null, command), " ", copy) : null);
-    put(this.body, h("div", { class: "sides two" },
+    put(this.body, h("div", { class: "bar" }, this.controls.labels, this.controls.legend), h("div", { class: "sides two" },
       h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "Before "), h("span", { class: "dim" }, side(answer.before))), this.left.root),
       h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "After "), h("span", { class: "dim" }, side(answer.after))), this.right.root)),
       h("div", { class: "what-foot" }, this.result, this.table.root));
+    this.table.columns = lines.some((line) => line.why) ? this.columns : this.columns.slice(0, -1);
+    this.table.heading();
     this.table.show(lines);
   }
 
   /** @param {State} state */
   maps(state) {
     if (!this.answer || !this.after || !this.cluster) return;
-    const zone = "topology.kubernetes.io/zone";
-    const { query } = state.route;
-    const group = query.group ?? (groupKeys(this.cluster).includes(zone) ? zone : "");
-    const options = { group, colour: query.colour ?? "cpu", theme: state.theme, selected: -1, shown: null };
+    const options = { ...this.controls.choices(this.cluster, state.route.query), theme: state.theme, selected: -1, shown: null };
     this.left.show(this.cluster, options);
     this.right.show(this.after.cluster, { ...options, moves: this.after.moves });
+    if (this.left.scene) this.controls.key(this.cluster, this.left.scene.colouring);
   }
 
   close() {
@@ -184,6 +186,11 @@ export class WhatIfView {
     this.right.close();
     this.table.close();
   }
+}
+
+/** @param {string} name */
+function nodeLink(name) {
+  return name ? h("a", { href: formatRoute("map", "", { node: name }) }, name) : "";
 }
 
 /** A long change in one line. @param {string} text */

@@ -55,6 +55,7 @@ class DefaultPreemption:
     """PostFilter: victims and a nomination. PreEnqueue: waits while victims are being removed."""
 
     name = NAME
+    repeats = True
     class_hint = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
@@ -89,7 +90,7 @@ class DefaultPreemption:
             return None, asked
         if not asked:
             return None, unschedulable(PREFIX + "no candidate node for preemption")
-        name = pick_node(dict(asked), self._handle.now)
+        name = pick_node(asked, self._handle.now, sweep.costs)
         nomination = NominatingInfo(name, NominatingMode.OVERRIDE)
         return PostFilterResult(nomination, asked[name]), self._success(name, asked[name])
 

@@ -8,7 +8,7 @@ important pod goes the long way, which knows the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,19 @@ class Sums:
         columns = np.concatenate(spare).T.tolist() if spare else [[]] * len(rows)
         found = zip(rows, columns, fits.tolist(), strict=True)
         self._left = {row: left for row, left, fitting in found if fitting}
+
+    def shape(self, row: int, potential: Sequence[PodInfo]) -> Hashable | None:
+        """What victims on a row hang on: rows of one shape lose pods at the same places.
+
+        That is what is left and, of each pod, its traits, its start, and its group, which decides
+        what budgets mean it. None if the preemptor does not fit for other reasons.
+        """
+        left = self._left.get(row)
+        if left is None:
+            return None
+        traits = tuple([info.traits for info in potential])
+        starts = tuple([info.pod.status.start_time for info in potential])
+        return tuple(left), traits, starts, tuple([info.group for info in potential])
 
     def run(self, row: int, potential: Sequence[PodInfo]) -> SumRun | None:
         """A row without these pods; None if the preemptor does not fit even so."""

@@ -17,10 +17,11 @@ from bayplan.plugins.default_preemption.memory import Memory, Outcome
 from bayplan.plugins.default_preemption.sums import Sums, only_sums
 from bayplan.plugins.default_preemption.victims import (
     Budgets,
+    Cost,
     DryRun,
-    Run,
     choose_victims,
     compile_budgets,
+    cost_of,
     moving_filters,
     start_time,
 )
@@ -54,6 +55,10 @@ class Sweep:
         """How many nodes failed for each reason."""
         self.problem: Status | None = None
         self._budgets = Budgets(compile_budgets(list(handle.objects.pod_disruption_budgets)))
+        self._alike: dict[Hashable, tuple[list[int], int, Cost | None]] = {}
+        """By shape of row: which pods must go, how many break a budget, and what that costs."""
+        self.costs: dict[str, tuple[Victims, Cost]] = {}
+        """By node, where that is known and does not hang on the clock."""
         self._seen = self._stamp()
         self._generation = handle.table.changes.generation
 
@@ -84,6 +89,7 @@ class Sweep:
         sums = None
         if only_sums(profile, state, moving):
             sums = Sums(profile, state, self._pod, handle.table, moving)
+        self._alike.clear()  # who has not started is as old as the attempt
         begun = self._place
         for place in range(begun, len(rows)):
             if place > begun and late():
@@ -91,7 +97,8 @@ class Sweep:
             row = rows[place]
             if sums is not None and (place - begun) % ROWS == 0:
                 sums.prepare(rows[place : place + ROWS])
-            self._take(handle.table.name_of(row), self._outcome(row, state, moving, sums))
+            name = handle.table.name_of(row)
+            self._take(name, self._outcome(row, name, state, moving, sums))
             self._place = place + 1
             if self._safe and len(self._safe) + len(self._violating) >= self._wanted:
                 break
@@ -116,26 +123,26 @@ class Sweep:
             self.failures[found] = self.failures.get(found, 0) + 1
 
     def _outcome(
-        self, row: int, state: CycleState, moving: Sequence[Any], sums: Sums | None
+        self, row: int, name: str, state: CycleState, moving: Sequence[Any], sums: Sums | None
     ) -> Outcome:
         handle, memory = self._handle, self._memory
-        table = handle.table
-        nominated = handle.nominator.pods_for(table.name_of(row)) if len(handle.nominator) else []
-        pods = [info.pod for info in table.pods[row]]
-        found = None if memory is None or nominated else memory.get(row, pods)
+        infos = handle.table.pods[row]
+        nominated = handle.nominator.pods_for(name) if len(handle.nominator) else []
+        if memory is None or nominated:
+            return self._dry_run(row, name, state, moving, None if nominated else sums, nominated)
+        pods = [info.pod for info in infos]
+        found = memory.get(row, pods)
         if found is None:
-            quick = None if nominated else sums
-            found = self._dry_run(row, state, moving, quick, nominated)
+            found = self._dry_run(row, name, state, moving, sums, nominated)
             erred = isinstance(found, Status) and found.code is Code.ERROR
-            if memory is not None and not nominated and not erred:
-                now = handle.now
-                if max([start_time(other, now) for other in pods], default=now) <= now:
-                    memory.keep(row, pods, found)
+            if not erred and not any_later(pods, handle.now):
+                memory.keep(row, pods, found)
         return found
 
     def _dry_run(
         self,
         row: int,
+        name: str,
         state: CycleState,
         moving: Sequence[Any],
         sums: Sums | None,
@@ -145,7 +152,39 @@ class Sweep:
         table, profile = handle.table, handle.profile
         assert profile is not None
         potential = [info for info in table.pods[row] if info.traits.priority < priority]
-        run: Run | None = None if sums is None else sums.run(row, potential)
-        if run is None:
-            run = DryRun(profile, state, self._pod, table.info(row), nominated, moving)
-        return choose_victims(run, table.name_of(row), potential, self._budgets, handle.now)
+        if sums is not None:
+            found = self._by_shape(row, name, potential, sums)
+            if found is not None:
+                return found
+        run = DryRun(profile, state, self._pod, table.info(row), nominated, moving)
+        return choose_victims(run, name, potential, self._budgets, handle.now)
+
+    def _by_shape(
+        self, row: int, name: str, potential: list[PodInfo], sums: Sums
+    ) -> Outcome | None:
+        """What a row comes to if only sums count; None if the preemptor does not fit even so."""
+        now, budgets = self._handle.now, self._budgets
+        shape = None if budgets.know_names else sums.shape(row, potential)
+        known = None if shape is None else self._alike.get(shape)
+        if known is not None:
+            places, violations, cost = known
+            found = Victims(tuple([potential[place].pod for place in places]), violations)
+        else:
+            run = sums.run(row, potential)
+            told = None if run is None else choose_victims(run, name, potential, budgets, now)
+            if not isinstance(told, Victims):
+                return told
+            found, started = told, all(pod.status.start_time for pod in told.pods)
+            cost = cost_of(told, now) if started else None
+            at = {id(info.pod): place for place, info in enumerate(potential)}
+            gone = [at[id(pod)] for pod in found.pods]
+            if shape is not None:
+                self._alike[shape] = (gone, found.pdb_violations, cost)
+        if cost is not None:
+            self.costs[name] = (found, cost)
+        return found
+
+
+def any_later(pods: Sequence[Pod], now: float) -> bool:
+    """Whether a pod says that it starts in the future: its importance changes with the clock."""
+    return max([start_time(pod, now) for pod in pods], default=now) > now

@@ -7,7 +7,7 @@ a victim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -106,6 +106,8 @@ class Budgets:
 
     def __init__(self, items: Sequence[Budget]) -> None:
         self._items = items
+        self.know_names = any(budget.disrupted for budget in items)
+        """Whether some pod is treated in another way than others of its group."""
         self._by_group: dict[object, list[tuple[int, dict[str, str]]]] = {}
 
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
@@ -224,15 +226,25 @@ class DryRun:
         )
 
 
-def pick_node(candidates: dict[str, Victims], now: float) -> str:
-    """The node that loses least: kube-scheduler's criteria, in its order."""
+Cost = tuple[int, int, int, int, float]
 
-    def cost(name: str) -> tuple[int, int, int, int, float]:
-        victims = candidates[name]
-        pods = victims.pods
-        top = pods[0].priority
-        earliest = min(start_time(pod, now) for pod in pods if pod.priority == top)
-        total = sum(pod.priority + 2**31 for pod in pods)
-        return victims.pdb_violations, top, total, len(pods), -earliest
+
+def cost_of(victims: Victims, now: float) -> Cost:
+    """What a node loses: kube-scheduler's criteria, in its order."""
+    pods = victims.pods
+    top = pods[0].priority
+    earliest = min(start_time(pod, now) for pod in pods if pod.priority == top)
+    total = sum(pod.priority + 2**31 for pod in pods)
+    return victims.pdb_violations, top, total, len(pods), -earliest
+
+
+def pick_node(
+    candidates: Mapping[str, Victims], now: float, known: Mapping[str, tuple[Victims, Cost]]
+) -> str:
+    """The node that loses least; what victims cost may be known already."""
+
+    def cost(name: str) -> Cost:
+        victims, told = candidates[name], known.get(name)
+        return told[1] if told is not None and told[0] is victims else cost_of(victims, now)
 
     return min(candidates, key=cost)

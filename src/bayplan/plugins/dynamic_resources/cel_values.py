@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api import Device, quantity
-from bayplan.cel.values import Quantity, Semver
 
 
 class _Domains(dict[str, Any]):
@@ -17,6 +16,8 @@ class _Domains(dict[str, Any]):
 
 def device_view(driver: str, device: Device) -> dict[str, Any]:
     """A device as expressions see it; unqualified names belong to the driver's domain."""
+    from bayplan.cel.values import Quantity, Semver
+
     attributes, capacity = _Domains(), _Domains()
     for name, attribute in device.attributes.items():
         value: Any = attribute.value

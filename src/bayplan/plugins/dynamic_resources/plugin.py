@@ -71,6 +71,7 @@ class DynamicResources:
     """Filter, score and book devices."""
 
     name = NAME
+    repeats = True
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._handle = handle

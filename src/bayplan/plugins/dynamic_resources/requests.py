@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bayplan.api import Device, DeviceClass, DeviceRequestDetail, ResourceClaim, quantity
 from bayplan.api.devices import CapacityRequestPolicy, DeviceTaint, DeviceToleration
-from bayplan.cel import devices as cel
+from bayplan.cel.errors import CelError, CompileError
 from bayplan.framework import Lister
 from bayplan.plugins.dynamic_resources.pools import Offer, Pools
 
@@ -80,16 +80,18 @@ class Alternative:
         return known
 
     def _matches(self, where: str, text: str, offer: Offer) -> bool:
+        from bayplan.cel.devices import matches  # a tenth of the scheduler's start; few select
+
         try:
-            return cel.matches(text, offer.view)
-        except cel.CompileError as problem:
-            raise cel.CelError(f"{where}: CEL compile error: {problem}") from problem
-        except cel.CelError as problem:
+            return matches(text, offer.view)
+        except CompileError as problem:
+            raise CelError(f"{where}: CEL compile error: {problem}") from problem
+        except CelError as problem:
             reason = str(problem)
             if self._hints:
                 where += f" on device {'/'.join(offer.id)}"
                 reason += NO_KEY_HINT if "no such key:" in reason else ""
-            raise cel.CelError(f"{where}: CEL runtime error: {reason}") from problem
+            raise CelError(f"{where}: CEL runtime error: {reason}") from problem
 
     def tolerates(self, taints: Sequence[DeviceTaint]) -> bool:
         """Whether no taint keeps the request off a device."""

@@ -8,7 +8,7 @@ import msgspec
 
 from bayplan.api import AllocationResult, Pod, ResourceClaim, parse_time
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
-from bayplan.cel.devices import CelError
+from bayplan.cel.errors import CelError
 from bayplan.framework import ClusterObjects, NodeInfo, Status, failed, unresolvable
 from bayplan.framework.contract.status import Code
 from bayplan.plugins.dynamic_resources import extended

@@ -6,7 +6,7 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from bayplan.framework import (
     failed,
     unresolvable,
 )
+from bayplan.framework.contract.domains import DomainScores
 from bayplan.framework.runtime.scoring import among
 from bayplan.plugins.inter_pod_affinity.hints import AffinityHints
 from bayplan.plugins.inter_pod_affinity.preferred import PreferredState
@@ -90,7 +91,7 @@ class InterPodAffinity:
                 versions.append(matcher.column(traits.required_affinity).version)
             single = list(traits.required_anti_affinity)
             single += [t for _, t in traits.preferred_affinity + traits.preferred_anti_affinity]
-            versions += [matcher.column((term,)).version for term in single]
+            versions += [matcher.column_of(term).version for term in single]
         return (self._handle.objects.namespaces.revision, *versions)
 
     def pre_filter(
@@ -117,6 +118,12 @@ class InterPodAffinity:
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         return state.read(_REQUIRED, RequiredState).verdict(nodes)
 
+    def filter_affects(
+        self, state: CycleState, pod: Pod, rows: Sequence[int]
+    ) -> Collection[int] | None:
+        few = self._handle.limits.domains
+        return state.read(_REQUIRED, RequiredState).affected(self._handle.table, rows, few)
+
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return state.read(_REQUIRED, RequiredState).status(node)
 
@@ -138,6 +145,16 @@ class InterPodAffinity:
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
         return state.read(_PREFERRED, PreferredState).score(nodes)
+
+    def score_domains(self, state: CycleState, pod: Pod, nodes: Nodes) -> DomainScores | None:
+        return state.read(_PREFERRED, PreferredState).by_domain(self._handle.limits.domains)
+
+    def normalize_domains(self, state: CycleState, pod: Pod, scores: list[int]) -> list[int]:
+        least, most = min(scores), max(scores)
+        if least == most:
+            return [0] * len(scores)
+        span = float(most - least)
+        return [int(MAX_SCORE * ((score - least) / span)) for score in scores]
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return state.read(_PREFERRED, PreferredState).score_node(node)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bayplan.cluster.counts import PREFERRED, REQUIRED_AFFINITY
 from bayplan.framework import IntArray, NodeInfo, Nodes, PodInfo
+from bayplan.framework.contract.domains import DomainScores
 from bayplan.framework.runtime.scoring import compact
 from bayplan.plugins.inter_pod_affinity.terms import Matcher
 
@@ -25,10 +26,10 @@ class PreferredState:
         self.sums: dict[str, IntArray] = {}
         traits = info.traits
         for weight, term in traits.preferred_affinity:
-            counts = matcher.column((term,)).per_domain(term.topology_key)
+            counts = matcher.column_of(term).per_domain(term.topology_key)
             self._add(term.topology_key, counts, weight)
         for weight, term in traits.preferred_anti_affinity:
-            counts = matcher.column((term,)).per_domain(term.topology_key)
+            counts = matcher.column_of(term).per_domain(term.topology_key)
             self._add(term.topology_key, counts, -weight)
         for owned in matcher.about(info):
             if owned.kind == PREFERRED:
@@ -64,6 +65,13 @@ class PreferredState:
             mine = worth[nodes.label_codes(key)]
             total = mine if total is None else total + mine
         return np.zeros(nodes.count, dtype=np.int64) if total is None else total
+
+    def by_domain(self, most: int) -> DomainScores | None:
+        """The same by domain of the one topology key, if it has at most so many."""
+        if len(self.sums) != 1:
+            return None
+        [(key, sums)] = self.sums.items()
+        return DomainScores(key, [*sums.tolist(), 0], {}) if len(sums) < most else None
 
     def score_node(self, node: NodeInfo) -> int:
         total = 0

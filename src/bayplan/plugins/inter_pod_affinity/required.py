@@ -6,7 +6,7 @@ table's live counts; a clone, made when a dry run adds or removes pods, has its 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +75,11 @@ class RequiredState:
     """What required terms of the pod, and of placed pods about it, say per domain."""
 
     __slots__ = (
+        "_before",
+        "_first",
         "_itself",
         "_matcher",
+        "_namespaces",
         "_told",
         "affinity",
         "anti",
@@ -91,6 +94,7 @@ class RequiredState:
         before: RequiredState | None = None,
     ) -> None:
         self._matcher = matcher
+        self._namespaces = matcher.namespaces
         self.traits = info.traits
         terms: Iterable[AffinityTerm] = info.traits.required_affinity
         self._itself = all(matcher.means(term, info.pod) for term in terms)
@@ -110,9 +114,34 @@ class RequiredState:
             keys = [term.topology_key for term in required]
             self.affinity = [Domains(key, column.per_domain(key)) for key in keys]
         self.anti = [
-            Domains(t.topology_key, matcher.column((t,)).per_domain(t.topology_key))
+            Domains(t.topology_key, matcher.column_of(t).per_domain(t.topology_key))
             for t in info.traits.required_anti_affinity
         ]
+        self._first = self._first_of_its_kind()
+        same = before is not None and before._namespaces == self._namespaces
+        self._before = before._first if before is not None and same else None
+        """Whether the pod was the first of its kind last time; None: not to be compared."""
+
+    def affected(self, table: NodeTable, rows: Sequence[int], few: int) -> set[int] | None:
+        """Rows whose outcome may be another than last time if pods changed on some rows only.
+
+        None: any, or so few domains that looking at all is as cheap.
+        """
+        keys = {*self.existing, *(domains.key for domains in (*self.anti, *self.affinity))}
+        columns = [table.label_column(key) for key in keys]
+        if self._before is not self._first:
+            return None
+        if all(len(column.values) <= few for column in columns):
+            return None
+        found: set[int] = set()
+        for column in columns:
+            for row in rows:
+                code = column.codes.item(row)
+                if code >= 0 and column.sizes[code] == 1:
+                    found.add(row)
+                elif code >= 0:
+                    found.update(column.domains(table.count).rows(code).tolist())
+        return found
 
     def _add_existing(self, key: str, counts: IntArray) -> None:
         known = self.existing.get(key)
@@ -135,7 +164,9 @@ class RequiredState:
     def clone(self) -> RequiredState:
         copy = RequiredState.__new__(RequiredState)
         copy._matcher, copy._itself, copy.traits = self._matcher, self._itself, self.traits
-        copy._told = None
+        copy._told = copy._before = None
+        copy._first = self._first
+        copy._namespaces = self._namespaces
         copy.existing = {key: domains.clone() for key, domains in self.existing.items()}
         copy.affinity = [domains.clone() for domains in self.affinity]
         copy.anti = [domains.clone() for domains in self.anti]
@@ -168,12 +199,16 @@ class RequiredState:
 
     def _first_of_its_kind(self) -> bool:
         """Whether no pod matches the affinity terms anywhere but the pod itself matches them."""
-        return self._itself and not any(domains.counts.any() for domains in self.affinity)
+        if not self._itself or not self.affinity:
+            return self._itself
+        return not any(domains.counts.any() for domains in self.affinity)
 
     def verdict(self, nodes: Nodes) -> Verdict:
         rejecting = self._rejecting_domains()
         if nodes is not nodes.table:
             return self._verdict(nodes, rejecting)
+        if not self.affinity and not any(lookup[:-1].any() for lookup in rejecting.values()):
+            return Verdict.all_pass(nodes)
         stamp = (
             nodes.table.nodes_revision,
             self._first_of_its_kind(),

@@ -40,7 +40,14 @@ class Matcher:
         self._handle = handle
         self._twice = not handle.gates.since("1.37")
         self._resolved: dict[AffinityTerm, tuple[int, QueryPart]] = {}
+        self._queries: dict[int, tuple[object, int, PodQuery]] = {}
+        """By id of what was asked for: terms of one template are one object, and hashing costs."""
         self._about: tuple[PodInfo, int, int, tuple[OwnedTerm, ...]] | None = None
+
+    @property
+    def namespaces(self) -> int:
+        """Grows when terms may mean pods of other namespaces."""
+        return self._handle.objects.namespaces.revision
 
     def part(self, term: AffinityTerm) -> QueryPart:
         objects = self._handle.objects
@@ -55,10 +62,23 @@ class Matcher:
             )
         return known[1]
 
-    def column(self, terms: Sequence[AffinityTerm]) -> CountColumn:
+    def column(self, terms: tuple[AffinityTerm, ...]) -> CountColumn:
         """The count of pods that match all of some terms of the incoming pod."""
-        query = PodQuery(tuple(self.part(term) for term in terms))
-        return self._handle.table.counts.matching(query)
+        return self._column(terms, terms)
+
+    def column_of(self, term: AffinityTerm) -> CountColumn:
+        """The count of pods that match one term of the incoming pod."""
+        return self._column(term, (term,))
+
+    def _column(self, asked: object, terms: Sequence[AffinityTerm]) -> CountColumn:
+        revision = self._handle.objects.namespaces.revision
+        known = self._queries.get(id(asked))
+        if known is None or known[0] is not asked or known[1] != revision:
+            if len(self._queries) >= self._handle.limits.terms:
+                self._queries.clear()
+            query = PodQuery(tuple(self.part(term) for term in terms))
+            known = self._queries[id(asked)] = (asked, revision, query)
+        return self._handle.table.counts.matching(known[2])
 
     def about(self, info: PodInfo) -> tuple[OwnedTerm, ...]:
         """The terms of placed pods that mean the incoming pod."""

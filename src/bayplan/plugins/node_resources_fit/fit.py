@@ -77,7 +77,7 @@ class NodeResourcesFit:
         return self._asked(info.traits.fit)
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.USAGE
+        return Depends.SUMS
 
     def facet(self, state: CycleState, pod: Pod) -> Hashable:
         traits = self._handle.info(pod, state).traits

@@ -6,7 +6,7 @@ controller, replica set or stateful set selects; its selector is then what is co
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -65,19 +65,19 @@ class ConstraintSource:
         self._limit = limit
         self._system = args.defaulting_type != "List"
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
-        self._known: dict[bytes, tuple[Hashable, Constraints]] = {}
+        self._known: dict[bytes, tuple[int, Constraints]] = {}
 
     @property
-    def revision(self) -> Hashable:
-        """Changes when the constraints of any pod may change."""
+    def revision(self) -> int:
+        """Grows when the constraints of any pod may change."""
         if not self._defaults:
             return 0
         objects = self._objects
         return (
-            objects.services.revision,
-            objects.replication_controllers.revision,
-            objects.replica_sets.revision,
-            objects.stateful_sets.revision,
+            objects.services.revision
+            + objects.replication_controllers.revision
+            + objects.replica_sets.revision
+            + objects.stateful_sets.revision
         )
 
     def of(self, pod: Pod, signature: bytes) -> Constraints:

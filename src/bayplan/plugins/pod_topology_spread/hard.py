@@ -25,7 +25,7 @@ from bayplan.framework import (
     unschedulable,
 )
 from bayplan.plugins.pod_topology_spread.constraints import Constraint
-from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts
+from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts, pods_per_domain
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
@@ -37,7 +37,16 @@ _NO_LABEL, _SKEWED = 1, 2
 class HardState:
     """Counts per domain for each hard constraint."""
 
-    __slots__ = ("_own", "_told", "constraints", "counts", "included", "present")
+    __slots__ = (
+        "_own",
+        "_revision",
+        "_table",
+        "_told",
+        "constraints",
+        "counts",
+        "included",
+        "present",
+    )
 
     def __init__(
         self,
@@ -48,19 +57,34 @@ class HardState:
     ) -> None:
         self._told: tuple[Hashable, Verdict] | None = None if before is None else before._told
         """The last verdict on all nodes for these constraints, and what it hangs on."""
+        self._table = table
+        self._revision = table.nodes_revision
         self.constraints = constraints
         self.included = included
         self.counts: list[IntArray] = []
         self.present: list[BoolArray] = []
+        known = before is not None and before.takes_in(table, constraints)
+        if before is not None and known:
+            self.present = before.present
         for item, mask in zip(constraints, included, strict=True):
+            if known and mask is None:
+                self.counts.append(pods_per_domain(table, item, mask))
+                continue
             counts, present = domain_counts(table, item, mask)
             self.counts.append(counts)
-            self.present.append(present)
+            if not known:
+                self.present.append(present)
         self._own = False
+
+    def takes_in(self, table: NodeTable, constraints: tuple[Constraint, ...]) -> bool:
+        """Whether these are the constraints, and the nodes that they take in are as before."""
+        same = self._table is table and self._revision == table.nodes_revision
+        return same and self.constraints == constraints
 
     def clone(self) -> HardState:
         copy = HardState.__new__(HardState)
         copy.constraints, copy.included = self.constraints, self.included
+        copy._table, copy._revision = self._table, self._revision
         copy.counts = [counts.copy() for counts in self.counts]
         copy.present = self.present
         copy._told = None

@@ -26,11 +26,12 @@ from bayplan.framework import (
     Verdict,
     failed,
 )
+from bayplan.framework.contract.domains import DomainScores
 from bayplan.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from bayplan.plugins.pod_topology_spread.counting import Inclusion, included_by
 from bayplan.plugins.pod_topology_spread.hard import HardState
 from bayplan.plugins.pod_topology_spread.hints import SpreadHints
-from bayplan.plugins.pod_topology_spread.soft import SoftState
+from bayplan.plugins.pod_topology_spread.soft import SoftState, normalized
 
 NAME = "PodTopologySpread"
 _HARD = f"{NAME}/hard"
@@ -93,10 +94,13 @@ class PodTopologySpread:
             return None, failed(problem)
         if not found.hard:
             return None, SKIP
-        key = (found.hard, True, included_by(pod, found))
-        masks = self._inclusion.masks(nodes.table, pod, key, found.hard, True, self._comparisons)
-        before = state.get(_HARD, HardState)
-        state.write(_HARD, HardState(nodes.table, found.hard, masks, before))
+        table, before = nodes.table, state.get(_HARD, HardState)
+        if before is not None and before.takes_in(table, found.hard):
+            masks = before.included
+        else:
+            key = (found.hard, True, included_by(pod, found))
+            masks = self._inclusion.masks(table, pod, key, found.hard, True, self._comparisons)
+        state.write(_HARD, HardState(table, found.hard, masks, before))
         return None, None
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status | None:
@@ -124,15 +128,25 @@ class PodTopologySpread:
             return failed(problem)
         if not found.soft or not nodes.count:
             return SKIP
-        key = (found.soft, found.require_all, included_by(pod, found))
-        masks = self._inclusion.masks(
-            nodes.table, pod, key, found.soft, found.require_all, self._comparisons
-        )
-        state.write(_SOFT, SoftState(nodes.table, found, masks, feasible))
+        table, before = nodes.table, state.get(_SOFT, SoftState)
+        if before is not None and before.takes_in(table, found.soft):
+            masks = before.included
+        else:
+            key = (found.soft, found.require_all, included_by(pod, found))
+            masks = self._inclusion.masks(
+                table, pod, key, found.soft, found.require_all, self._comparisons
+            )
+        state.write(_SOFT, SoftState(table, found, masks, feasible))
         return None
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
         return state.read(_SOFT, SoftState).score(nodes)
+
+    def score_domains(self, state: CycleState, pod: Pod, nodes: Nodes) -> DomainScores | None:
+        return state.read(_SOFT, SoftState).by_domain(self._handle.limits.own_scores)
+
+    def normalize_domains(self, state: CycleState, pod: Pod, scores: list[int]) -> list[int]:
+        return normalized(scores)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return state.read(_SOFT, SoftState).score_node(node)

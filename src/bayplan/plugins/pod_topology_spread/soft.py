@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, NodeTable
+from bayplan.framework.contract.domains import DomainScores
 from bayplan.framework.runtime.scoring import among, compact
-from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraints
+from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint, Constraints
 from bayplan.plugins.pod_topology_spread.counting import Included, pods_per_domain
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,7 +25,16 @@ FloatArray = npt.NDArray[np.float64]
 class SoftState:
     """Weights and counts for each soft constraint, and the nodes left out."""
 
-    __slots__ = ("_by_domain", "_counts", "_table", "_weights", "constraints", "ignored")
+    __slots__ = (
+        "_by_domain",
+        "_counts",
+        "_revision",
+        "_table",
+        "_weights",
+        "constraints",
+        "ignored",
+        "included",
+    )
 
     def __init__(
         self,
@@ -34,7 +44,9 @@ class SoftState:
         feasible: BoolArray,
     ) -> None:
         self._table = table
+        self._revision = table.nodes_revision
         self.constraints = constraints.soft
+        self.included = included
         self.ignored = self._lacking_keys(constraints, feasible)
         """Feasible rows without one of the keys, which score 0; None if there is none."""
         scored = feasible if self.ignored is None else feasible & ~self.ignored
@@ -50,6 +62,11 @@ class SoftState:
                 size = self._domains(item.key, scored)
                 self._counts.append(pods_per_domain(table, item, mask))
             self._weights.append(math.log(size + 2))
+
+    def takes_in(self, table: NodeTable, constraints: tuple[Constraint, ...]) -> bool:
+        """Whether these are the constraints, and the nodes that they take in are as before."""
+        same = self._table is table and self._revision == table.nodes_revision
+        return same and self.constraints == constraints
 
     def _lacking_keys(self, constraints: Constraints, feasible: BoolArray) -> BoolArray | None:
         if not constraints.require_all:
@@ -103,6 +120,29 @@ class SoftState:
         if self._is_host_and_domain():
             return self._score_host_and_domain(nodes)
         return self._score_several(nodes)
+
+    def by_domain(self, most: int) -> DomainScores | None:
+        """Scores by domain, and those of at most so many rows with pods of their own."""
+        place = len(self.constraints) - 1
+        counts, item = self._counts[place], self.constraints[place]
+        if self.ignored is not None or counts is None:
+            return None
+        weight = self._weights[place]
+        beside = [count * weight + (item.max_skew - 1) for count in counts.tolist()]
+        beside.append(0.0)  # no label
+        if place == 0:
+            return DomainScores(item.key, [_round_one(worth) for worth in beside], {})
+        if not self._is_host_and_domain():
+            return None
+        host, skew = self._weights[0], self.constraints[0].max_skew - 1
+        query = self.constraints[0].query
+        rows = {} if query is None else self._table.counts.matching(query).rows
+        if len(rows) > most:
+            return None
+        code = self._table.label_column(item.key).codes.item
+        worth = [_round_one(skew + other) for other in beside]
+        own = {row: _round_one(n * host + skew + beside[code(row)]) for row, n in rows.items()}
+        return DomainScores(item.key, worth, own)
 
     def _is_host_and_domain(self) -> bool:
         """Whether it is one count a node and one a domain, as the system's defaults are."""
@@ -178,8 +218,7 @@ class SoftState:
                 code = self._table.label_column(item.key).code_of(value)
                 count = int(counts[code])
             total += count * self._weights[place] + (item.max_skew - 1)
-        whole = int(total)
-        return whole + (total - whole >= 0.5)
+        return _round_one(total)
 
     def normalize(self, scores: IntArray, feasible: BoolArray) -> IntArray | npt.NDArray[np.uint8]:
         ignored = self.ignored
@@ -200,6 +239,19 @@ class SoftState:
         if ignored is not None:
             result[ignored] = 0
         return result
+
+
+def normalized(scores: list[int]) -> list[int]:
+    """The same for the scores of feasible nodes of which none is left out."""
+    least, most = min(scores), max(scores)
+    if most <= 0:
+        return [MAX_SCORE] * len(scores)
+    return [MAX_SCORE * (most + least - score) // most for score in scores]
+
+
+def _round_one(value: float) -> int:
+    whole = int(value)
+    return whole + (value - whole >= 0.5)
 
 
 def _rounded(values: FloatArray) -> IntArray:

@@ -26,6 +26,7 @@ from bayplan.controllers.objects import timestamp
 
 Json = dict[str, Any]
 T = TypeVar("T", bound=Object)
+FIXED = ("uid", "name", "namespace", "creationTimestamp", "deletionTimestamp")
 TYPES: dict[Resource, type[Object]] = {PODS: Pod, NODES: Node}
 
 
@@ -193,26 +194,23 @@ class FastCluster:
         old = self.get(resource, key)
         body = old.body
         self._check(resource, body["metadata"], patch)
-        type_ = type_for("v1", resource.kind)
-        assert type_ is not None
-        if kind == "strategic":
-            new = apply_strategic_merge(body, patch, type_)
-        elif kind == "merge":
-            new = apply_merge_patch(body, patch)
-        elif kind == "json":
-            new = apply_json_patch(body, patch)
-        else:
-            raise ApiError(415, "UnsupportedMediaType", "apply patches need the whole API server")
-        fixed = ("uid", "name", "namespace", "creationTimestamp", "deletionTimestamp")
-        meta = {**new["metadata"], **{k: v for k, v in body["metadata"].items() if k in fixed}}
+        part = subresource == "status" and kind != "json"
+        # A status is patched without the rest, which would be copied for nothing.
+        new = _patched(
+            resource, {"status": body.get("status") or {}} if part else body, patch, kind
+        )
         if subresource == "status":
             new = {**body, "status": new.get("status") or {}}
         elif "status" in body:
+            meta = {**new["metadata"], **{k: v for k, v in body["metadata"].items() if k in FIXED}}
             new = {**new, "status": body["status"], "metadata": meta}
         if new == body:
             return old
         try:
-            return self.put(resource, key, new)
+            typed = None
+            if subresource == "status" and resource is PODS:
+                typed = replace(old.typed, status=msgspec.convert(new["status"], PodStatus))
+            return self.put(resource, key, new, typed)
         except msgspec.ValidationError as problem:
             raise Invalid(422, "Invalid", f"{resource.plural} {key}: {problem}") from problem
 
@@ -262,6 +260,20 @@ class FastCluster:
         if grace is None or (period and grace >= period):
             return entry
         return self._mark(resource, key, entry, 0 if grace == 0 else 1)
+
+
+def _patched(resource: Resource, body: Json, patch: Any, kind: PatchType) -> Json:
+    if kind == "strategic":
+        type_ = type_for("v1", resource.kind)
+        assert type_ is not None
+        merged: Json = apply_strategic_merge(body, patch, type_)
+    elif kind == "merge":
+        merged = apply_merge_patch(body, patch)
+    elif kind == "json":
+        merged = apply_json_patch(body, patch)
+    else:
+        raise ApiError(415, "UnsupportedMediaType", "apply patches need --faithful")
+    return merged
 
 
 def with_condition(status: Json, condition: Json, now: str) -> list[Json]:

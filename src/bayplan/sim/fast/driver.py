@@ -43,12 +43,15 @@ class FastScheduler:
         client: Client,
         wall: Callable[[], float],
         told: Told,
+        serves: Callable[[Resource], bool],
     ) -> None:
+        """`serves` says which kinds there are: others would be asked for again and again."""
         self._make = make
         self._cluster = cluster
         self._client = client
         self._wall = wall
         self._told = told
+        self._serves = serves
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._awake = self._away = self._runs = False
@@ -67,7 +70,7 @@ class FastScheduler:
         informers = [
             Informer(self._client, resource, kind, jitter=lambda: 0.0, optional=True)
             for resource, kind in kinds_of(self.core.gates)
-            if resource not in (PODS, NODES)
+            if resource not in (PODS, NODES) and self._serves(resource)
         ]
         for informer in informers:
             informer.add_handler(self._changed)

@@ -60,9 +60,15 @@ class FastWorld(World):
 
     def _processes(self) -> list[FastScheduler]:  # type: ignore[override]
         return [
-            FastScheduler(self._make_core, self.cluster, self.fast, self.now, self._told)
+            FastScheduler(
+                self._make_core, self.cluster, self.fast, self.now, self._told, self._serves
+            )
             for _ in range(self.settings.schedulers)
         ]
+
+    def _serves(self, resource: Resource) -> bool:
+        kind = self.api.backend.registry.by_resource(resource.group, resource.plural)
+        return kind is not None
 
     def _make_core(self) -> Scheduler:
         settings = self.settings
@@ -93,7 +99,7 @@ class FastWorld(World):
         time = self.elapsed()
         self.tracker.see_object(time, action, entry.typed)
         key = f"core/{resource.plural}/{entry.typed.key}"
-        self.log.write(time, self.cluster.version, action, key, _digest(entry))
+        self.log.write(time, self.cluster.version, action, key, _digest(entry), entry.typed)
         if resource is NODES and (action != "ADDED" or _needs_care(entry)):
             self._wrote("changed nodes")
 

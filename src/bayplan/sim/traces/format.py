@@ -18,11 +18,12 @@ import msgspec
 
 from bayplan.api import quantity
 from bayplan.errors import BayplanError
-from bayplan.sim.traces.table import Row, TraceError, rows
+from bayplan.sim.traces.table import Row, TraceError, rows, rows_of
 from bayplan.sim.workload import Arrival
 
 COLUMNS = ("time", "duration", "cpu", "memory", "labels", "priority", "gang", "extra")
 GANG = "bayplan.dev/gang"
+GPU = "nvidia.com/gpu"
 
 
 class TracePod(msgspec.Struct, frozen=True):
@@ -53,10 +54,19 @@ class TracePod(msgspec.Struct, frozen=True):
 
 def read_trace(path: Path) -> list[TracePod]:
     """Read a trace, in the order of time; raises TraceError that names file, line and column."""
-    found = [_pod(row) for row in rows(path, ("time",))]
-    if not found:
-        raise TraceError(f"{path}: the trace holds no pods")
-    return sorted(found, key=lambda pod: pod.time)
+    return _in_order(rows(path, ("time",)), str(path))
+
+
+def parse_trace(text: str, name: str) -> list[TracePod]:
+    """Read the text of a trace; errors call it `name`."""
+    return _in_order(rows_of(text.splitlines(keepends=True), name, ("time",)), name)
+
+
+def _in_order(found: Iterable[Row], name: str) -> list[TracePod]:
+    pods = [_pod(row) for row in found]
+    if not pods:
+        raise TraceError(f"{name}: the trace holds no pods")
+    return sorted(pods, key=lambda pod: pod.time)
 
 
 def _pod(row: Row) -> TracePod:
@@ -113,10 +123,13 @@ def write_trace(path: Path, pods: Iterable[TracePod]) -> int:
 
 
 def _line(pod: TracePod) -> list[str]:
-    duration = "" if pod.duration is None else f"{pod.duration:g}"
+    duration = "" if pod.duration is None else _short(pod.duration)
     labels, extra = (
         ";".join(f"{name}={value}" for name, value in pairs.items())
         for pairs in (pod.labels, pod.extra)
     )
-    time = f"{pod.time:.3f}".rstrip("0").rstrip(".")
-    return [time, duration, pod.cpu, pod.memory, labels, pod.priority, pod.gang, extra]
+    return [_short(pod.time), duration, pod.cpu, pod.memory, labels, pod.priority, pod.gang, extra]
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")

@@ -1,7 +1,8 @@
 """Traces from chance: arrivals, sizes and lifetimes as measured on public ones, no download.
 
-`gpu` follows Alibaba's openb trace of 2023 (most frequent shapes with rounded shares; lifetimes
-log-normal with a median of nine minutes); `web` is a plain mix of small services.
+Most frequent shapes with rounded shares, and log-normal lifetimes. `gpu` follows Alibaba's openb
+trace of 2023 (shared GPUs as labels), `dlrm` Alibaba's of 2025, `msr` Gavel's traces of training
+jobs on one V100 (both with whole GPUs as `nvidia.com/gpu`); `web` is a plain mix of small services.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bayplan.sim.traces.format import TracePod
+from bayplan.sim.traces.format import GPU, TracePod
 from bayplan.sim.traces.openb import COUNT, MILLI
 
 
@@ -23,6 +24,8 @@ class Model(msgspec.Struct, frozen=True):
     log_mean: float
     log_deviation: float
     """Of a lifetime in seconds."""
+    whole: bool = False
+    """Whether GPUs are a resource of Kubernetes, not labels for the policies of the examples."""
 
 
 MODELS = {
@@ -41,6 +44,32 @@ MODELS = {
         ),
         6.44,
         1.88,
+    ),
+    "dlrm": Model(
+        (
+            (0.30, 64000, 327680, 0, 0),
+            (0.24, 8000, 40960, 1, 1000),
+            (0.18, 96000, 491520, 0, 0),
+            (0.12, 48000, 245760, 0, 0),
+            (0.06, 48000, 204800, 0, 0),
+            (0.04, 8000, 24576, 1, 1000),
+            (0.04, 12000, 122880, 1, 1000),
+            (0.02, 192000, 983040, 0, 0),
+        ),
+        8.98,
+        2.78,
+        whole=True,
+    ),
+    "msr": Model(
+        (
+            (0.69, 0, 0, 1, 1000),
+            (0.03, 0, 0, 2, 1000),
+            (0.13, 0, 0, 4, 1000),
+            (0.15, 0, 0, 8, 1000),
+        ),
+        9.40,
+        2.25,
+        whole=True,
     ),
     "web": Model(
         (
@@ -63,6 +92,11 @@ def generate(model: Model, pods: int, rate: float, seed: int) -> Iterator[TraceP
     for _ in range(pods):
         time += rng.expovariate(rate)
         _, cpu, memory, count, milli = rng.choices(model.shapes, weights)[0]
-        labels = {COUNT: str(count), MILLI: str(milli)} if count else {}
+        labels, extra = {}, {}
+        if count and model.whole:
+            extra = {GPU: str(count)}
+        elif count:
+            labels = {COUNT: str(count), MILLI: str(milli)}
         duration = round(rng.lognormvariate(model.log_mean, model.log_deviation), 3)
-        yield TracePod(round(time, 3), duration, f"{cpu}m", f"{memory}Mi", labels)
+        asks = (f"{cpu}m", f"{memory}Mi") if cpu else ("", "")
+        yield TracePod(round(time, 3), duration, *asks, labels, extra=extra)

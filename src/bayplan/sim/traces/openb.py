@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bayplan.sim import objects
+from bayplan.sim.traces.format import TracePod
 from bayplan.sim.traces.table import rows
 
 COUNT, MILLI, MODEL = "gpu-count", "gpu-milli", "gpu-model"
@@ -93,3 +94,19 @@ def read_pods(path: Path) -> list[OpenbPod]:
             )
         )
     return found
+
+
+def trace_of(path: Path) -> list[TracePod]:
+    """A pod list in Bayplan's format, in the order of time; raises TraceError."""
+    pods = sorted(read_pods(path), key=lambda pod: pod.created)
+    begin = pods[0].created if pods else 0.0
+    return [
+        TracePod(
+            pod.created - begin,
+            max(pod.deleted - pod.created, 0.0) if pod.deleted else None,
+            f"{pod.cpu_milli}m",
+            f"{pod.memory_mib}Mi",
+            pod.labels(),
+        )
+        for pod in pods
+    ]

@@ -18,13 +18,15 @@ from bayplan.sim.world import Settings
 LIMIT = 366 * 86400.0
 
 
-def play_trace(path: Path, nodes: int, shape: Mapping[str, str], settings: Settings) -> list[str]:
+def play_trace(
+    path: Path, nodes: int, shape: Mapping[str, object], settings: Settings
+) -> list[str]:
     """Return lines that tell how a trace went; raises BayplanError if it cannot be played."""
     arrivals = tuple(pod.arrival() for pod in read_trace(path))
     work = Workload(name="pod", trace=arrivals)
 
     async def scenario(client: ScenarioClient) -> None:
-        await client.nodes(nodes, "node-", cpu=shape["cpu"], memory=shape["memory"])
+        await client.nodes(nodes, "node-", zones=(), first=0, **shape)
         await run_workload(client, work)
 
     result = run_scenario(scenario, settings=settings, limit=LIMIT, name=path.stem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bayplan.errors import BayplanError
@@ -16,13 +16,13 @@ class TraceError(BayplanError):
 class Row:
     """One line of a file."""
 
-    def __init__(self, path: Path, line: int, values: dict[str, str]) -> None:
-        self._path = path
-        self._line = line
+    def __init__(self, name: str, line: int, values: dict[str, str]) -> None:
+        self._name = name
+        self.line = line
         self._values = values
 
     def error(self, column: str, text: str) -> TraceError:
-        return TraceError(f"{self._path}:{self._line}: column {column}: {text}")
+        return TraceError(f"{self._name}:{self.line}: column {column}: {text}")
 
     def text(self, column: str) -> str:
         return self._values.get(column, "").strip()
@@ -56,20 +56,25 @@ def rows(path: Path, required: tuple[str, ...]) -> Iterator[Row]:
     """Read a file with a header; raises TraceError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            header = reader.fieldnames or []
-            for column in required:
-                if column not in header:
-                    raise TraceError(f"{path}:1: column {column} is missing")
-            for values in reader:
-                if None in values or None in values.values():
-                    number = len(header)
-                    raise TraceError(
-                        f"{path}:{reader.line_num}: column {header[-1]}: "
-                        f"the line has not {number} columns as the header"
-                    )
-                yield Row(path, reader.line_num, values)
+            yield from rows_of(file, str(path), required)
     except OSError as problem:
         raise TraceError(f"reading trace {path}: {problem.strerror}") from problem
+
+
+def rows_of(lines: Iterable[str], name: str, required: tuple[str, ...]) -> Iterator[Row]:
+    """Read lines with a header; raises TraceError that calls them `name`."""
+    try:
+        reader = csv.DictReader(lines)
+        header = reader.fieldnames or []
+        for column in required:
+            if column not in header:
+                raise TraceError(f"{name}:1: column {column} is missing")
+        for values in reader:
+            if None in values or None in values.values():
+                raise TraceError(
+                    f"{name}:{reader.line_num}: column {header[-1]}: "
+                    f"the line has not {len(header)} columns as the header"
+                )
+            yield Row(name, reader.line_num, values)
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise TraceError(f"{path}: not a CSV text: {problem}") from problem
+        raise TraceError(f"{name}: not a CSV text: {problem}") from problem

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bayplan.api import Pod, quantity
 from bayplan.api.pod import Container
-from bayplan.cluster.arrays import IntArray
+from bayplan.cluster.arrays import FloatArray, IntArray
 from bayplan.cluster.resources import resource_id
 from bayplan.framework import Status
 from bayplan.inspect.amounts import apart, exact, show
@@ -69,16 +71,16 @@ def lacks(case: Case, row: int) -> str:
     return ", ".join(parts)
 
 
-def shortage(case: Case, row: int) -> float:
-    """How far from fitting, as a share of what is asked; for ordering."""
-    status = case.status("NodeResourcesFit", row)
-    if status is None:
-        return 0.0
-    node = case.node(row)
-    return sum(
-        (_asked(case, name) - node.free(name)) / max(_asked(case, name), 1)
-        for name in short_of(status)
-    )
+def shortage(case: Case, rows: IntArray) -> FloatArray:
+    """How far rows are from fitting, as a share of what is asked; for ordering."""
+    total = np.zeros(len(rows))
+    verdict = case.fails.get("NodeResourcesFit")
+    if verdict is None:
+        return total
+    for name, asks in case.info.traits.resources.fit.items():
+        if asks:
+            total += np.maximum(asks - case.free(resource_id(name), rows), 0) / asks
+    return np.where(verdict.mask[rows], 0.0, total)
 
 
 def steps(case: Case, row: int) -> list[Step]:

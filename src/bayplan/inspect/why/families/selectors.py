@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+import numpy as np
 from msgspec.structs import replace
 
 from bayplan.api import NodeSelectorRequirement, NodeSelectorTerm, Pod, plain
@@ -79,7 +80,7 @@ def _where(case: Case, rows: IntArray) -> list[str]:
 
 
 def _nothing(case: Case, text: str, item: Requirement) -> str:
-    values = [value for value in case.table.label_values(item.key) if value]
+    values = _values(case, item.key)
     if not values:
         keys = difflib.get_close_matches(item.key, _keys(case), n=1, cutoff=0.6)
         hint = f"; the nearest label is {keys[0]}" if keys else ""
@@ -96,6 +97,13 @@ def _nearest(item: Requirement, values: Sequence[str]) -> str:
         if near:
             return near[0]
     return ""
+
+
+def _values(case: Case, key: str) -> list[str]:
+    """Return the values that nodes have; the table's list also has those that only a trial had."""
+    values = case.table.label_values(key)
+    used = np.unique(case.table.label_codes(key)).tolist()
+    return [values[code] for code in used if code >= 0 and values[code]]
 
 
 def _keys(case: Case) -> list[str]:
@@ -130,7 +138,7 @@ def _selector_steps(case: Case, row: int) -> list[Step]:
         texts = [f"{key}={value} to {key}={labels[key]}" for key, value in wrong.items()]
         ops = [set_to(labels[key], "spec", "nodeSelector", key) for key in wrong]
         near = len(wrong) == 1 and all(
-            _nearest(Requirement(key, IN, (value,)), case.table.label_values(key)) == labels[key]
+            _nearest(Requirement(key, IN, (value,)), _values(case, key)) == labels[key]
             for key, value in wrong.items()
         )
         text = f"change the node selector {' and '.join(texts)}"

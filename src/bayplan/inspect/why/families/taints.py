@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 
+import numpy as np
 from msgspec.structs import replace
 
 from bayplan.api import Node, Pod, Taint, plain
 from bayplan.api.taints import tolerated
-from bayplan.cluster.arrays import IntArray
+from bayplan.cluster.arrays import FloatArray, IntArray, distinct
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.why.case import CORDON, HARD, Case
@@ -27,30 +28,40 @@ LIFECYCLE = {
 }
 
 
-def in_the_way(pod: Pod, node: Node) -> list[Taint]:
-    """The taints of a node that keep a pod out."""
+def in_the_way(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
+    """Those of a node's taints that keep a pod out."""
     return [
         taint
-        for taint in node.spec.taints
+        for taint in taints
         if taint.effect in HARD and not tolerated(pod.spec.tolerations, taint)
     ]
 
 
+def trouble(case: Case, rows: IntArray) -> FloatArray:
+    """How far taints keep rows away; a node that is not well is farther than any shortage."""
+    codes = case.table.taint_sets[rows]
+    by_code = np.zeros(int(codes.max(initial=0)) + 1)
+    for code in distinct(codes):
+        taints = in_the_way(case.pod, case.table.taints[code])
+        by_code[code] = sum(2.0 if taint.key in LIFECYCLE else 0.5 for taint in taints)
+    found: FloatArray = by_code[codes]
+    return found
+
+
 def facts(case: Case, status: Status, rows: IntArray) -> list[str]:
-    nodes: dict[Taint, list[str]] = {}
-    sets: Counter[tuple[Taint, ...]] = Counter()
-    for row in rows.tolist():
-        node = case.table.nodes[row]
-        taints = in_the_way(case.pod, node)
-        sets[tuple(taints)] += 1
-        for taint in taints:
-            nodes.setdefault(taint, []).append(node.name)
-    ordered = sorted(nodes.items(), key=lambda item: -len(item[1]))
-    return [_taint_fact(taint, names) for taint, names in ordered[:6]]
+    found: dict[Taint, list[IntArray]] = {}
+    codes = case.table.taint_sets[rows]
+    for code in distinct(codes):
+        for taint in in_the_way(case.pod, case.table.taints[code]):
+            found.setdefault(taint, []).append(rows[codes == code])
+    joined = [(taint, np.concatenate(some)) for taint, some in found.items()]
+    joined.sort(key=lambda item: (-len(item[1]), written(item[0])))
+    return [_taint_fact(case, taint, some) for taint, some in joined[:6]]
 
 
-def _taint_fact(taint: Taint, names: list[str]) -> str:
-    text = f"{written(taint)} on {plural(len(names), 'node')} ({listed(sorted(names), 2)})"
+def _taint_fact(case: Case, taint: Taint, rows: IntArray) -> str:
+    names = listed(case.names(rows, 3), 2, len(rows))
+    text = f"{written(taint)} on {plural(len(rows), 'node')} ({names})"
     meaning = LIFECYCLE.get(taint.key)
     if meaning is not None:
         return f"{text}: {meaning}"
@@ -59,7 +70,7 @@ def _taint_fact(taint: Taint, names: list[str]) -> str:
 
 
 def lacks(case: Case, row: int) -> str:
-    taints = in_the_way(case.pod, case.table.nodes[row])
+    taints = in_the_way(case.pod, case.table.nodes[row].spec.taints)
     meanings = [LIFECYCLE[taint.key] for taint in taints if taint.key in LIFECYCLE]
     text = f"does not tolerate {', '.join(written(taint) for taint in taints)}"
     return f"{text} ({', '.join(meanings)})" if meanings else text
@@ -67,7 +78,7 @@ def lacks(case: Case, row: int) -> str:
 
 def steps(case: Case, row: int) -> list[Step]:
     node = case.table.nodes[row]
-    taints = in_the_way(case.pod, node)
+    taints = in_the_way(case.pod, node.spec.taints)
     found = []
     if all(taint.key not in LIFECYCLE for taint in taints):
         found.append(_tolerate(case, node, taints))

@@ -1,0 +1,33 @@
+"""Work on large objects beside the event loop, so that nobody else waits for it.
+
+What goes there must not touch the store, caches or the loop: it gets objects and returns objects.
+Small requests, which are nearly all, pay nothing. Virtual time waits for no thread, so there the
+work is done at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from bayplan.apiserver.request import Request
+from bayplan.clock.virtual import VirtualLoop
+
+P = ParamSpec("P")
+T = TypeVar("T")
+LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and validating
+
+
+async def aside(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Call `work`, in a thread if the request is a large one."""
+    if len(request.body) + request.stored < LARGE:
+        return work(*given, **named)
+    return await beside(work, *given, **named)
+
+
+async def beside(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Call `work` in a thread."""
+    if isinstance(asyncio.get_running_loop(), VirtualLoop):
+        return work(*given, **named)
+    return await asyncio.to_thread(work, *given, **named)

@@ -1,0 +1,188 @@
+"""A disk that fails, below the real SQLite store.
+
+The store and SQLite itself are the real ones, on a real file; only the thread that writes is
+virtual time here. A commit takes as long as the disk says, fails when it says, and finds the disk
+full when it says. A crash keeps what was committed; of a commit under way it keeps any number of
+bytes of the write-ahead log, the last of them possibly garbage: what a power cut leaves. SQLite's
+own recovery then has to find the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from bayplan.store.protocol import Event
+from bayplan.store.sqlite import SqliteStore, past_of
+from bayplan.store.sqlite_file import FILE_NAME, Reserve, SqliteFile
+from bayplan.store.sqlite_writer import MAX_BATCH, Commits, Report, Request
+
+WAL = f"{FILE_NAME}-wal"
+
+
+class Disk:
+    """One directory that survives crashes, and how its device behaves at the moment."""
+
+    def __init__(self, root: Path, rng: random.Random) -> None:
+        self._root = root
+        self._rng = rng
+        self._lives = 0
+        self.full = False
+        self.errors = 0.0  # share of commits that fail
+        self.latency = 0.002  # seconds, at most, to write and to sync
+        self._file: FaultyFile | None = None
+        self._writer: VirtualWriter | None = None
+
+    @property
+    def directory(self) -> Path:
+        return self._root / str(self._lives)
+
+    def open(self) -> SqliteStore:
+        """Open the store that the disk holds."""
+        file = self._file = FaultyFile(self)
+        loaded = file.load()
+        return SqliteStore(file, loaded, past_of(loaded), self._make_writer)
+
+    def _make_writer(
+        self, file: SqliteFile, loop: asyncio.AbstractEventLoop, report: Report
+    ) -> VirtualWriter:
+        self._writer = VirtualWriter(self, file, report)
+        return self._writer
+
+    def wait(self) -> float:
+        return self._rng.random() * self.latency
+
+    def fails(self) -> str:
+        """Say what is wrong with the next commit, if anything."""
+        if self._rng.random() >= self.errors:
+            return ""
+        return self._rng.choice(("write", "sync"))
+
+    def crash(self) -> None:
+        """Lose power: what was synced stays, a commit under way stays in part."""
+        file, writer = self._file, self._writer
+        assert file is not None
+        assert writer is not None
+        old = self.directory
+        synced = _size(old / WAL)
+        lurking = list(file.lurking) or writer.under_way()
+        if lurking and self._rng.random() < 0.8:
+            file.write_through(lurking)
+        self._lives += 1
+        self.directory.mkdir()
+        shutil.copyfile(old / FILE_NAME, self.directory / FILE_NAME)
+        if (old / WAL).exists():
+            shutil.copyfile(old / WAL, self.directory / WAL)
+            self._tear(self.directory / WAL, synced)
+        file.close()
+        shutil.rmtree(old)
+
+    def _tear(self, wal: Path, synced: int) -> None:
+        size = _size(wal)
+        if size <= synced or self._rng.random() < 0.3:
+            return
+        cut = self._rng.randint(synced, size)
+        with wal.open("r+b") as handle:
+            handle.truncate(cut)
+            if self._rng.random() < 0.5:
+                handle.seek(cut)
+                handle.write(self._rng.randbytes(min(size - cut, 4096)))
+
+
+class _SimulatedReserve(Reserve):
+    """Room that is only counted."""
+
+    disk: Disk | None = None
+
+    def restore(self) -> bool:
+        self._there = self._there or self.disk is None or not self.disk.full
+        return self._there
+
+    @property
+    def kept(self) -> bool:
+        return self._there
+
+    def give_up(self) -> bool:
+        was, self._there = self._there, False
+        return was
+
+
+class FaultyFile(SqliteFile):
+    """The data directory, on a disk that fails."""
+
+    reserve_type = _SimulatedReserve
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.lurking: Sequence[Event] = ()
+        """Of a commit whose sync failed: perhaps it is on disk, for a crash to find."""
+        super().__init__(disk.directory, synchronous="NORMAL")  # syncing is what is simulated
+        self._room = cast("_SimulatedReserve", self._reserve)
+        self._room.disk = disk
+
+    def _write(self, events: Sequence[Event]) -> None:
+        if self._disk.full and self._room.kept:
+            raise sqlite3.OperationalError("database or disk is full")
+        fault = self._disk.fails()
+        if fault:
+            self.lurking = events if fault == "sync" else ()
+            raise sqlite3.OperationalError("disk I/O error")
+        super()._write(events)
+        self.lurking = ()
+
+    def write_through(self, events: Sequence[Event]) -> None:
+        """Write as the last thing before the power goes; it is torn afterwards."""
+        super()._write(events)
+
+
+class VirtualWriter:
+    """Commits batch after batch in virtual time; takes the thread's place."""
+
+    def __init__(self, disk: Disk, file: SqliteFile, report: Report) -> None:
+        self._disk = disk
+        self._commits = Commits(file)
+        self._report = report
+        self._queue: list[Request] = []
+        self._batch: list[Request] = []
+        self._task: asyncio.Task[None] | None = None
+        self._dead = False
+
+    def submit(self, requests: list[Request]) -> None:
+        if self._dead:
+            return
+        self._queue += requests
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._queue:
+            self._batch = self._queue[:MAX_BATCH]
+            del self._queue[:MAX_BATCH]
+            await asyncio.sleep(self._disk.wait())
+            done = list(self._commits.work(self._batch))
+            self._batch = []
+            await asyncio.sleep(self._disk.wait())  # synced, and nobody knows yet
+            for requests, problem in done:
+                self._report(requests, problem)
+        self._task = None
+
+    def under_way(self) -> list[Event]:
+        """End without a word; return the events that were about to be written."""
+        self._dead = True
+        if self._task is not None:
+            self._task.cancel()
+        return [event for request in self._batch for event in getattr(request, "events", ())]
+
+    async def stop(self) -> None:
+        while self._task is not None:
+            await asyncio.wait({self._task})
+        self._commits.close()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,257 @@
+"""The processes of the simulated system: each can be started, crashed, and has a clock of its own.
+
+What runs in them is the real code. A crash cuts the process off first, so that its last words (a
+lease given back, a status written) never leave it, and then ends its tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+from bayplan.apiserver.server import ApiServer
+from bayplan.client import Client, Response
+from bayplan.clock import rest
+from bayplan.config import DEFAULT_GATES, default_config
+from bayplan.controllers.manager import ControllerManager
+from bayplan.dst.disk import Disk
+from bayplan.dst.network import Host, Link, Network
+from bayplan.dst.truth import Broken, Truth
+from bayplan.framework import Extender
+from bayplan.global_scheduler.inventory import Inventory
+from bayplan.global_scheduler.placer import DEFAULT_POLICY, Placer
+from bayplan.global_scheduler.plugins import in_tree_registry as global_registry
+from bayplan.global_scheduler.service import Allocations
+from bayplan.plugins import in_tree_registry
+from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.live import LiveScheduler
+from bayplan.sim.schedulers import PatientCaller, SchedulerProcess
+from bayplan.store.errors import StoreError
+from bayplan.store.sqlite import SqliteStore
+
+EPOCH = 1_800_000_000.0
+TOKEN = "simulated"
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+CONTROLLERS = (
+    "namespace",
+    "garbagecollector",
+    "replicaset",
+    "deployment",
+    "job",
+    "nodelifecycle",
+    "podgc",
+    "kubelet",
+)
+QUIET = {"garbagecollector": {"discover-seconds": 0}}
+RESTART_SECONDS = 1.0
+Told = Callable[[str, Response], None]
+
+
+class Clock:
+    """The time of day as one process believes it to be."""
+
+    def __init__(self) -> None:
+        self.skew = 0.0
+
+    def __call__(self) -> float:
+        return EPOCH + asyncio.get_running_loop().time() + self.skew
+
+
+class Process(Protocol):
+    """Something that crashes and starts again."""
+
+    clock: Clock
+    up: bool
+
+    async def start(self) -> None: ...
+
+    async def crash(self) -> None: ...
+
+
+class ApiProcess:
+    """The API server on its disk."""
+
+    def __init__(self, disk: Disk, truth: Truth, rng: random.Random) -> None:
+        self.clock = Clock()
+        self.host = Host()
+        self.up = False
+        self._disk = disk
+        self._truth = truth
+        self._rng = rng
+        self.server: ApiServer | None = None
+
+    async def start(self) -> None:
+        """Start it, again and again while its disk does not let it."""
+        while True:
+            store = self._disk.open()
+            self._truth.follow(store)
+            self.server = ApiServer(
+                store,
+                clock=self.clock,
+                uid=lambda: str(uuid.UUID(int=self._rng.getrandbits(128), version=4)),
+                suffix=lambda: "".join(self._rng.choices(LETTERS, k=5)),
+                admin_token=TOKEN,
+                check_capacity=True,
+                track_managers=False,
+            )
+            self.up = True
+            try:
+                await self.server.start()
+            except StoreError:
+                await self.crash()
+                await asyncio.sleep(RESTART_SECONDS)
+                continue
+            self.host.app = self.server
+            return
+
+    async def crash(self) -> None:
+        assert self.server is not None
+        self.up = False
+        self._truth.leave()
+        self._disk.crash()
+        await self.host.crash()
+        await self.server.close()
+
+
+class Part:
+    """What processes that talk to the API server have in common: a link and a clock."""
+
+    def __init__(self, name: str, network: Network, api: ApiProcess, tell: Told) -> None:
+        self.name = name
+        self.clock = Clock()
+        self.up = False
+        self._network = network
+        self._api = api
+        self._tell = tell
+        self._link: Link | None = None
+
+    def client(self) -> Client:
+        """Return a client on the way that this life of the process has."""
+        if self._link is None:
+            self._link = self._network.link(self.name, self._api.host, TOKEN)
+            self._link.told = self._tell
+        return Client(self._link, timeout=20.0)
+
+    def cut_off(self) -> None:
+        self.up = False
+        if self._link is not None:
+            self._link.kill()
+        self._link = None
+
+
+class SchedulerPart(Part):
+    """A scheduler that takes part in the election."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        api: ApiProcess,
+        tell: Told,
+        extenders: tuple[Extender, ...],
+    ) -> None:
+        super().__init__(name, network, api, tell)
+        self._extenders = extenders
+        self._starting: asyncio.Task[None] | None = None
+        self.process = SchedulerProcess(
+            self._make, self.client, self.clock, elect=True, identity=name
+        )
+
+    def _make(self, recorder: EventRecorder) -> LiveScheduler:
+        return LiveScheduler(
+            config=default_config(),
+            gates=DEFAULT_GATES,
+            registry=in_tree_registry(),
+            client=self.client(),
+            recorder=recorder,
+            extenders=self._extenders,
+            wall=self.clock,
+            jitter=lambda: 0.0,
+            aside=PatientCaller(self._extenders),
+            rest=rest,
+        )
+
+    async def start(self) -> None:
+        self.up = True
+        self._starting = asyncio.create_task(self.process.start())
+
+    async def crash(self) -> None:
+        self.cut_off()
+        assert self._starting is not None
+        self._starting.cancel()
+        await asyncio.gather(self._starting, return_exceptions=True)
+        await self.process.stop()
+
+    @property
+    def leads(self) -> bool:
+        elector = self.process.elector
+        return self.up and elector is not None and elector.is_leader
+
+    def check(self) -> None:
+        """Raise what has ended a part of it; nothing may."""
+        for task in (self._starting, *self.process.tasks):
+            if task is not None and task.done() and not task.cancelled() and task.exception():
+                raise Broken("no part ends unseen", f"{self.name}: {task.exception()!r}")
+
+
+class ControllersPart(Part):
+    """Controllers and kubelets."""
+
+    _manager: ControllerManager | None = None
+
+    async def start(self) -> None:
+        self.up = True
+        self._manager = ControllerManager(
+            self.client(), CONTROLLERS, clock=self.clock, options=dict(QUIET)
+        )
+        self._manager.start()
+
+    async def crash(self) -> None:
+        self.cut_off()
+        assert self._manager is not None
+        await self._manager.stop()
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often controllers raised something that was not expected."""
+        return self._manager.failures if self._manager is not None else {}
+
+
+class GlobalProcess:
+    """Two global schedulers on one store."""
+
+    def __init__(self, disk: Disk, truth: Truth, inventory: Inventory) -> None:
+        self.clock = Clock()
+        self.up = False
+        self.services: list[Allocations] = []
+        self._disk = disk
+        self._truth = truth
+        self._inventory = inventory
+        self._store: SqliteStore | None = None
+
+    async def start(self) -> None:
+        self._store = self._disk.open()
+        self._truth.follow(self._store)
+        self.services = [
+            Allocations(
+                self._store,
+                self._inventory,
+                Placer(DEFAULT_POLICY, global_registry()),
+                clock=self.clock,
+                name=name,
+            )
+            for name in ("one", "two")
+        ]
+        self.up = True
+        for service in self.services:
+            await service.start()
+
+    async def crash(self) -> None:
+        self.up = False
+        self._truth.leave()
+        self._disk.crash()
+        for service in self.services:
+            await service.stop(0.0)

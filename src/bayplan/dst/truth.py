@@ -1,0 +1,156 @@
+"""What really happened: every change that a store showed, in order, across its crashes.
+
+It follows the store from inside the process that holds it, so nothing of the network is between.
+What clients were told and what watches sent is compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bayplan.store.protocol import Event, KeyValue, Watcher
+from bayplan.store.sqlite import SqliteStore
+
+
+class Broken(AssertionError):
+    """Something that must always hold did not."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+LOST = "no acknowledged write is lost"
+GROW = "revisions only grow"
+WATCH = "a watch sees every change once and in order"
+
+
+class Truth:
+    """The history of one store."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, KeyValue] = {}
+        self.log: list[tuple[int, str]] = []
+        self.revision = 0
+        self._revisions: set[int] = set()
+        self._watcher: Watcher | None = None
+        self._checks: list[Callable[[Event], None]] = []
+
+    def check(self, see: Callable[[Event], None]) -> None:
+        """Call `see` with every change."""
+        self._checks.append(see)
+
+    def follow(self, store: SqliteStore) -> None:
+        """Go on with a store that was opened; it must hold all that was ever seen."""
+        if store.revision < self.revision:
+            text = f"the store came back at {store.revision}, {self.revision} was seen"
+            raise Broken(GROW, text)
+        self._watcher = store.watch("", after=self.revision)
+        self.drain()
+        found = {kv.key: kv for kv in store.range_now("").items}
+        for key in sorted(self.now.keys() | found.keys()):
+            if self.now.get(key) != found.get(key):
+                seen, there = _told(self.now.get(key)), _told(found.get(key))
+                raise Broken(LOST, f"{key} was {seen} and is {there} after a restart")
+
+    def leave(self) -> None:
+        """The store is about to go: take what it has shown until now."""
+        self.drain()
+        self._watcher = None
+
+    def drain(self) -> None:
+        """Take over what the store has shown since the last call."""
+        if self._watcher is None:
+            return
+        for event in self._watcher.take():
+            self._apply(event)
+
+    def _apply(self, event: Event) -> None:
+        key, revision = event.kv.key, event.revision
+        if revision < self.revision or (revision, key) in self.log[-1:]:
+            raise Broken(GROW, f"{key} was written at {revision} after {self.revision}")
+        before = self.now.get(key)
+        if (event.prev.mod_revision if event.prev else 0) != (before.mod_revision if before else 0):
+            text = f"{key} at {revision} replaces {_told(event.prev)}, not {_told(before)}"
+            raise Broken(LOST, text)
+        if event.deleted:
+            self.now.pop(key, None)
+        else:
+            self.now[key] = event.kv
+        self.revision = revision
+        self._revisions.add(revision)
+        self.log.append((revision, key))
+        for see in self._checks:
+            see(event)
+
+    def acknowledged(self, revision: int, what: str) -> None:
+        """A client was told that its write is at `revision`."""
+        self.drain()
+        if revision not in self._revisions:
+            raise Broken(LOST, f"{what} was acknowledged at {revision}, where nothing is")
+
+    def has_seen(self, key: str) -> None:
+        """A client was told that this key was written."""
+        self.drain()
+        if all(key != written for _, written in self.log):
+            raise Broken(LOST, f"{key} was acknowledged and never written")
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
+class WatchCheck:
+    """Compares what one watch sends with the truth."""
+
+    def __init__(self, truth: Truth, prefix: str, after: int) -> None:
+        truth.drain()
+        self._truth = truth
+        self._prefix = prefix
+        self._at = next((n for n, (rev, _) in enumerate(truth.log) if rev > after), len(truth.log))
+        self._rest = b""
+
+    def __call__(self, chunk: bytes) -> None:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                found = _line.decode(line)
+                if found.type == "ERROR":
+                    return
+                self._see(found.type, int(found.object.metadata.resource_version))
+
+    def _see(self, type_: str, revision: int) -> None:
+        self._truth.drain()
+        log = self._truth.log
+        while self._at < len(log) and not log[self._at][1].startswith(self._prefix):
+            self._at += 1
+        expected = log[self._at][0] if self._at < len(log) else 0
+        if type_ == "BOOKMARK":
+            if expected and revision >= expected:
+                raise Broken(WATCH, f"{self._prefix}: bookmark {revision} passes {expected}")
+            return
+        if revision != expected:
+            raise Broken(WATCH, f"{self._prefix}: {type_} at {revision}, not {expected}")
+        self._at += 1
+
+
+def _told(kv: KeyValue | None) -> str:
+    return "not there" if kv is None else f"at {kv.mod_revision}"

@@ -1,0 +1,173 @@
+"""One plugin's scores by topology domain, and the best rows of each domain.
+
+Where a plugin scores whole domains alike, a pod that is placed changes one number per domain, not
+one per row. Such scores are not added to the rows' totals: each domain has its leaders by what all
+other plugins say, and the domains' scores are added when these are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.label_column import Domains
+
+LOWEST = int(np.iinfo(np.int64).min)
+"""The total of rows that are no candidates; no sum of weighted scores can reach it."""
+
+AHEAD = 512
+"""So many winners are sorted ahead; more would often be sorted in vain."""
+
+
+class ByDomain:
+    """Numbers by domain and for single rows, as a record keeps them."""
+
+    __slots__ = ("_domains", "_own", "_worth")
+
+    def __init__(self, domains: Domains, worth: Sequence[int], own: Mapping[int, int]) -> None:
+        self._domains = domains
+        self._worth = worth
+        self._own = own
+
+    def array(self) -> npt.NDArray[Any]:
+        """One number a row."""
+        values: IntArray = np.array(self._worth, dtype=np.int64).take(self._domains.codes)
+        for row, value in self._own.items():
+            values[row] = value
+        return values
+
+
+class DomainShare:
+    """What one plugin gives each domain of candidates."""
+
+    __slots__ = ("domains", "normalized", "own", "present", "raw")
+
+    def __init__(
+        self,
+        domains: Domains,
+        raw: Sequence[int],
+        own: Mapping[int, int],
+        mask: BoolArray,
+        counts: list[int],
+    ) -> None:
+        """`counts` tells how many candidates each domain has."""
+        self.domains = domains
+        self.raw = ByDomain(domains, raw, own)
+        fits, codes = mask.item, domains.codes.item
+        self.own: dict[int, int] = {row: worth for row, worth in own.items() if fits(row)}
+        """Candidates with a score of their own."""
+        if self.own:
+            counts = counts.copy()
+            for row in self.own:
+                counts[codes(row)] -= 1
+        self.present = [domain for domain, count in enumerate(counts) if count]
+        """Domains of which a candidate has the domain's score."""
+        self.normalized: list[int] = [raw[domain] for domain in self.present]
+        """The same, in the order of `present`; raw until `normalize` was called."""
+
+    def scores(self) -> list[int]:
+        """Raw scores of the domains that are present, then of rows with their own."""
+        return [*self.normalized, *self.own.values()]
+
+    def normalize(self, scores: list[int]) -> None:
+        """Take normalised scores in the same order."""
+        end = len(self.present)
+        self.normalized = scores[:end]
+        self.own = dict(zip(self.own, scores[end:], strict=True))
+
+    def record(self) -> ByDomain:
+        """The normalised scores as a record keeps them."""
+        worth = [0] * len(self.domains.sizes)
+        for domain, score in zip(self.present, self.normalized, strict=True):
+            worth[domain] = score
+        return ByDomain(self.domains, worth, self.own)
+
+    def at(self, row: int) -> int:
+        """The normalised score of a candidate."""
+        own = self.own.get(row)
+        if own is not None:
+            return own
+        return self.normalized[self.present.index(self.domains.codes.item(row))]
+
+
+class DomainLeaders:
+    """For each domain the first of its rows with the highest total, the next winner last."""
+
+    __slots__ = ("_left_out", "_rows", "_tops", "domains")
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains = domains
+        self._rows: dict[int, list[int]] = {}
+        self._tops = [LOWEST] * len(domains.sizes)
+        self._left_out: dict[int, int] = {}
+
+    def _leave_out(self, own: dict[int, int]) -> None:
+        """Rows that have scores of their own do not lead their domain."""
+        if not self._left_out.keys() <= own.keys():  # some come back
+            self._rows.clear()
+        self._left_out = own
+
+    def best(self, share: DomainShare, weight: int, masked: IntArray, keys: IntArray) -> int:
+        """The candidate with the highest sum of total and domain score, by key among equals."""
+        self._leave_out(share.own)
+        best, top, key = -1, LOWEST, 0
+        lists, tops, out, total_of = self._rows, self._tops, self._left_out, masked.item
+        for domain, score in zip(share.present, share.normalized, strict=True):
+            rows, total = lists.get(domain), tops[domain]
+            while rows and (total_of(rows[-1]) != total or rows[-1] in out):
+                rows.pop()
+            if not rows:
+                rows = self._sort(domain, masked, keys)
+                total = tops[domain]
+            total += weight * score
+            if total >= top:
+                mine = keys.item(rows[-1])
+                if total > top or mine < key:
+                    best, top, key = rows[-1], total, mine
+        for row, score in share.own.items():
+            total = total_of(row) + weight * score
+            if total >= top:
+                mine = keys.item(row)
+                if total > top or mine < key:
+                    best, top, key = row, total, mine
+        return best
+
+    def _sort(self, domain: int, masked: IntArray, keys: IntArray) -> list[int]:
+        """The leaders of a domain that has a candidate."""
+        rows = self.domains.rows(domain)
+        totals = masked.take(rows)
+        for row in self._left_out:
+            if self.domains.codes.item(row) == domain:
+                totals[rows.searchsorted(row)] = LOWEST
+        top = int(totals.max())
+        ties = rows.compress(totals == top)
+        self._rows[domain] = found = first_by_key(ties, keys.take(ties))
+        self._tops[domain] = top
+        return found
+
+    def risen(self, row: int, total: int) -> None:
+        """A row got another total."""
+        domain = self.domains.codes.item(row)
+        if total >= self._tops[domain]:
+            self._rows.pop(domain, None)
+
+    def all_risen(self, rows: IntArray, totals: IntArray) -> None:
+        """The same for many rows."""
+        domains = self.domains.codes.take(rows)
+        high = totals >= np.array(self._tops, dtype=np.int64)[domains]
+        if high.any():
+            for domain in set(domains[high].tolist()):
+                self._rows.pop(domain, None)
+
+
+def first_by_key(rows: IntArray, keys: IntArray) -> list[int]:
+    """The rows with the smallest keys, the smallest last."""
+    if len(rows) > AHEAD:
+        early = keys.argpartition(AHEAD)[:AHEAD]
+        rows, keys = rows[early], keys[early]
+    found: list[int] = rows[keys.argsort()[::-1]].tolist()
+    return found

@@ -1,0 +1,96 @@
+"""What carries each change out for real, in kubectl's words; a line with `#` is for a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayplan.api import Pod
+from bayplan.inspect.commands import anew, create, json_patch, patch_template, where
+from bayplan.inspect.objects import Owner
+from bayplan.inspect.settings import Settings
+from bayplan.inspect.whatif import changes as c
+from bayplan.inspect.why.step import Ops, set_to
+
+if TYPE_CHECKING:
+    from bayplan.inspect.whatif.carrying import Carrying
+
+
+def commands_of(carrying: Carrying, change: c.AnyChange) -> list[str]:
+    """The commands of a change that is about to be carried out; a drain tells its own."""
+    match change:
+        case c.Cordon() | c.Uncordon():
+            verb = type(change).__name__.lower()
+            return [f"kubectl {verb} {' '.join(carrying.nodes(change.nodes))}"]
+        case c.Remove():
+            return [f"kubectl delete node {' '.join(carrying.nodes(change.nodes))}"]
+        case c.Add():
+            return [f"# let {change.count} x {change.shape} join: from your cloud or autoscaler"]
+        case c.Apply():
+            return _apply(carrying, change)
+        case c.Drain():
+            return []
+    target = carrying.target(change)
+    match change:
+        case c.Delete():
+            return [f"kubectl delete {target.KIND.lower()} {where(target)}"]
+        case c.Scale():
+            named = f"{target.KIND.lower()} {where(target)}"
+            return [f"kubectl scale {named} --replicas={change.replicas}"]
+        case c.Priority():
+            return _priority(carrying, target, change.priority)
+        case c.Request():
+            return [_changed(target, _requests(target, change.requests))]
+        case _:
+            return [_changed(target, change.patch)]
+
+
+def scheduler_commands(settings: Settings) -> tuple[str, ...]:
+    """What gives the cluster's scheduler other settings."""
+    return (f"# run the scheduler with {settings.title}",)
+
+
+def _apply(carrying: Carrying, change: c.Apply) -> list[str]:
+    found = [create(document, "apply") for document in change.documents]
+    if change.path:
+        folder = " -R" if Path(change.path).is_dir() else ""
+        namespace = carrying.cluster.origin.namespace
+        found.append(f"kubectl apply -n {namespace}{folder} -f {change.path}")
+    return found
+
+
+def _changed(target: Owner | Pod, ops: Ops) -> str:
+    if isinstance(target, Pod):
+        return anew(target, ops)
+    if target.KIND == "Job":
+        return f"# a job keeps its template: delete {target.title} and create it changed so:" + (
+            f" {json_patch(ops, '/spec/template')}"
+        )
+    return patch_template(target, ops)
+
+
+def _requests(target: Owner | Pod, requests: dict[str, str]) -> Ops:
+    spec = target.spec if isinstance(target, Pod) else target.spec.template.spec
+    ops = []
+    for number, container in enumerate(spec.containers):
+        amounts = {**container.resources.requests, **requests}
+        if container.resources.requests:
+            ops.append(set_to(amounts, "spec", "containers", number, "resources", "requests"))
+        else:
+            body = {"requests": amounts}
+            if container.resources.limits:
+                body["limits"] = container.resources.limits
+            ops.append(set_to(body, "spec", "containers", number, "resources"))
+    return tuple(ops)
+
+
+def _priority(carrying: Carrying, target: Owner | Pod, priority: str) -> list[str]:
+    """A pod gets its number from a class, so a number without one needs a class first."""
+    classes = carrying.trial.engine.cache.objects.priority_classes
+    name, before = priority, []
+    if priority.lstrip("-").isdigit():
+        value = int(priority)
+        known = sorted(item.name for item in classes if item.value == value)
+        name = known[0] if known else f"priority{value}"
+        before = [] if known else [f"kubectl create priorityclass {name} --value={value}"]
+    return [*before, _changed(target, (set_to(name, "spec", "priorityClassName"),))]

@@ -1,0 +1,78 @@
+"""The cluster after a what-if as rows: all that the engine then holds differently.
+
+The browser has the cluster before; it gets the nodes and pods that are new or changed, in the rows
+of `rows` with texts of their own. A pod names its node by name, as slots are the browser's. A node
+that is lost stays, marked as one that is not there, so that both maps have the same places.
+"""
+
+from __future__ import annotations
+
+from bayplan.api import Node, Pod
+from bayplan.engine.engine import Engine
+from bayplan.inspect import Cluster
+from bayplan.inspect.whatif import WhatIf
+from bayplan.page.rows import (
+    BOUND,
+    GHOST,
+    NODE,
+    NODE_FLAGS,
+    PLACE,
+    UNSCHEDULABLE,
+    Row,
+    Texts,
+    node_row,
+    pod_row,
+)
+
+Json = dict[str, object]
+
+
+class After:
+    """Looks at an engine while it holds what a what-if made of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._texts = Texts()
+        self._nodes: list[Row] = []
+        self._pods: dict[str, Row | None] = {}
+        self._present: set[str] = set()
+
+    def look(self, engine: Engine) -> None:
+        """Take over what differs."""
+        table = engine.cache.table
+        known_nodes, known_pods = self._cluster.nodes, self._cluster.pods
+        nodes = {node.name: node for node in table.nodes}
+        for name, node in nodes.items():
+            old = known_nodes.get(name)
+            if node is not old and node != old:
+                self._nodes.append(node_row(node, self._texts))
+        self._nodes += [self._lost(node) for name, node in known_nodes.items() if name not in nodes]
+        for info in table.all_pods():
+            key, pod = info.pod.key, info.pod
+            self._present.add(key)
+            if _differs(pod, info.node_name, known_pods.get(key)):
+                self._pods[key] = self._row(pod, info.node_name)
+
+    def told(self, answer: WhatIf) -> Json:
+        """Return everything for the browser."""
+        waits = {item.pod for item in answer.stuck if item.state == "pending"}
+        for key, pod in self._cluster.pods.items():
+            if pod.spec.node_name and not pod.finished and key not in self._present:
+                self._pods[key] = self._row(pod, "") if key in waits else None
+        pods = list(self._pods.items())
+        return {"texts": self._texts.all, "nodes": self._nodes, "pods": pods}
+
+    def _lost(self, node: Node) -> Row:
+        row = node_row(node, self._texts)
+        return (*row[:NODE_FLAGS], GHOST, *row[NODE_FLAGS + 1 :])
+
+    def _row(self, pod: Pod, node: str) -> Row:
+        row = list(pod_row(pod, 0, 0, self._texts))
+        row[NODE], row[PLACE] = node, BOUND if node else UNSCHEDULABLE
+        return tuple(row)
+
+
+def _differs(pod: Pod, node: str, old: Pod | None) -> bool:
+    if old is None or old.spec.node_name != node:
+        return True
+    return pod is not old and pod.spec.containers != old.spec.containers

@@ -1,0 +1,165 @@
+"""Each invariant can fail: a bug is planted, and some seed finds it."""
+
+import asyncio
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.apiserver import capacity
+from bayplan.apiserver.subresources import binding
+from bayplan.cli.dst import command
+from bayplan.client.leaderelection import LeaderElector
+from bayplan.controllers.replicaset import ReplicaSetController
+from bayplan.dst import invariants, registers, truth
+from bayplan.dst.plan import plan
+from bayplan.dst.shrink import shrink
+from bayplan.dst.world import run
+from bayplan.engine.queue.queue import SchedulingQueue
+from bayplan.global_scheduler.ledger import Ledger
+from bayplan.store import history, sqlite
+from bayplan.store.sqlite_writer import Commits
+
+
+def acknowledge_unwritten(patch):
+    commit, count = Commits._commit, iter(range(10**9))
+    patch.setattr(
+        Commits, "_commit", lambda self, w: "" if next(count) % 50 == 49 else commit(self, w)
+    )
+
+
+def use_a_revision_twice(patch):
+    past_of = sqlite.past_of
+
+    def forgetful(loaded, **limits):
+        past = past_of(loaded, **limits)
+        past.revision -= 3
+        return past
+
+    patch.setattr("bayplan.dst.disk.past_of", forgetful)
+
+
+def skip_a_change_for_watches(patch):
+    dispatch, count = history.History._dispatch, iter(range(10**9))
+
+    def forgetful(self, event):
+        if event.kv.key.startswith("core/pods/") and next(count) % 20 == 19:
+            for group in self._groups.values():
+                if group.prefix == "":
+                    group.append(event)
+            return
+        dispatch(self, event)
+
+    patch.setattr(history.History, "_dispatch", forgetful)
+
+
+def bind_what_is_bound(patch):
+    patch.setattr(binding, "_check_pod", lambda pod: None)
+
+
+def look_at_no_capacity(patch):
+    patch.setattr(capacity, "check", lambda backend, pod, node: None)
+
+
+def sell_without_fences(patch):
+    patch.setattr(Ledger, "fences_of", lambda self, record: set())
+
+
+def forget_a_pod(patch):
+    add, count = SchedulingQueue.add, iter(range(10**9))
+
+    def forgetful(self, *given, **named):
+        return None if next(count) % 10 == 9 else add(self, *given, **named)
+
+    patch.setattr(SchedulingQueue, "add", forgetful)
+
+
+def take_a_lease_that_is_held(patch):
+    note = LeaderElector._note
+
+    def hasty(self, raw):
+        note(self, raw)
+        self._seen_at -= 12.0
+
+    patch.setattr(LeaderElector, "_note", hasty)
+
+
+def never_answer(patch):
+    bind, count = binding.bind, iter(range(10**9))
+
+    async def silent(backend, request):
+        if next(count) % 10 == 9:
+            await asyncio.get_running_loop().create_future()
+        return await bind(backend, request)
+
+    patch.setattr("bayplan.apiserver.dispatch.bind", silent)
+
+
+def make_too_few(patch):
+    async def idle(self, owner, active):
+        return
+
+    patch.setattr(ReplicaSetController, "_scale", idle)
+
+
+def read_the_past(patch):
+    get = sqlite.SqliteStore.get
+    kept = {}
+
+    async def stale(self, key, *, revision=0):
+        found = await get(self, key, revision=revision)
+        if "configmaps/default/r" in key and found is not None:
+            return kept.setdefault(key, found)
+        return found
+
+    patch.setattr(sqlite.SqliteStore, "get", stale)
+
+
+PLANTED = {
+    truth.LOST: acknowledge_unwritten,
+    truth.GROW: use_a_revision_twice,
+    truth.WATCH: skip_a_change_for_watches,
+    invariants.BOUND: bind_what_is_bound,
+    invariants.ROOM: look_at_no_capacity,
+    invariants.STOCK: sell_without_fences,
+    invariants.SOMEWHERE: forget_a_pod,
+    invariants.LEASE: take_a_lease_that_is_held,
+    invariants.ENDS: never_answer,
+    invariants.CONVERGE: make_too_few,
+    registers.LINEAR: read_the_past,
+}
+
+
+@pytest.mark.parametrize("invariant", sorted(PLANTED))
+def test_a_planted_bug_is_found(invariant, monkeypatch):
+    PLANTED[invariant](monkeypatch)
+
+    found = {}
+    for seed in range(12):
+        found[seed] = run(seed).invariant
+        if found[seed] == invariant:
+            return
+    pytest.fail(f"no seed broke it; found: {found}")
+
+
+def test_a_plan_is_shrunk_to_the_steps_that_matter():
+    steps = plan(5)
+    needed = {steps[3], steps[20], steps[21]}
+
+    assert [steps[3], steps[20], steps[21]] == shrink(steps, lambda some: needed <= {*some})
+
+
+def test_the_command_tells_seed_and_trace(monkeypatch):
+    use_a_revision_twice(monkeypatch)
+
+    said = CliRunner().invoke(command, ["--seeds", "3", "--first", "7"])
+
+    assert 1 == said.exit_code
+    assert "seed 7 fails: revisions only grow" in said.output
+    assert "again: bayplan-dst --first 7 --seeds 1" in said.output
+
+
+def test_the_command_counts_what_held():
+    said = CliRunner().invoke(command, ["--seeds", "1", "--trace"])
+
+    assert 0 == said.exit_code, said.output
+    assert "1 seeds from 0: nothing broke" in said.output
