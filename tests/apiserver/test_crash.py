@@ -19,7 +19,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bayplan.testing.servers import free_port
+from bayplan.testing.ports import free_port
 
 KILLS = int(os.environ.get("BAYPLAN_KILLS", "50"))
 WRITERS = 4

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import urllib.request
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 
 from bayplan.apiserver import tls
 from bayplan.cli.main import bayplan
+from bayplan.testing.ports import free_port
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +21,6 @@ def assets(tmp_path_factory):
     result = CliRunner().invoke(bayplan, ["envtest-assets", str(folder)])
     assert 0 == result.exit_code, result.output
     return folder
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def healthy(process, url, context=None):

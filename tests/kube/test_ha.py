@@ -14,7 +14,8 @@ from bayplan.api import yaml
 from bayplan.client import AlreadyExists, ClientError, connect, load_kubeconfig
 from bayplan.client.resources import LEASES, NODES, PODS
 from bayplan.testing.etcd import start_etcd
-from bayplan.testing.servers import Process, bayplan_command, free_port
+from bayplan.testing.ports import free_port
+from bayplan.testing.servers import Process, bayplan_command
 from tests.kube.world import node, pod
 
 LEASE, RENEW, RETRY = 4, 3, 1  # seconds

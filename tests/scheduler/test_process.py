@@ -10,7 +10,8 @@ import urllib.request
 
 import pytest
 
-from bayplan.testing.servers import ServedCluster, bayplan_command, free_port, start_embedded
+from bayplan.testing.ports import free_port
+from bayplan.testing.servers import ServedCluster, bayplan_command, start_embedded
 
 pytestmark = pytest.mark.xdist_group("scheduler-process")
 

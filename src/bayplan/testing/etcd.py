@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bayplan.errors import BayplanError
+from bayplan.testing.ports import free_port
 
 READY_SECONDS = 30.0
 
@@ -31,13 +31,6 @@ def find_etcd() -> str | None:
         if found := shutil.which("etcd", path=str(folder)):
             return found
     return shutil.which("etcd")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class EtcdServer:

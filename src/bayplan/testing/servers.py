@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan import private
+from bayplan.testing.ports import free_port
 
 TOKEN = "bayplan-test-token"
 PROGRAMS = ("kube-apiserver", "kube-scheduler", "etcd")
@@ -43,14 +43,6 @@ def kube_assets() -> Path | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(given) if given else cache / "bayplan" / "kube-assets" / f"v{version}"
     return folder if all((folder / program).is_file() for program in PROGRAMS) else None
-
-
-def free_port() -> int:
-    """Return a TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Process:
