@@ -1,7 +1,10 @@
 """The command line of kube-scheduler: its forms, what is warned about, what is refused."""
 
 import pytest
+from click.testing import CliRunner
 
+from bayplan import __version__
+from bayplan.cli.main import bayplan
 from bayplan.config import InvalidConfig
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.scheduler.flags import FLAGS, parse, usage
@@ -107,3 +110,9 @@ def test_flags_alone_make_a_configuration():
 def test_wrong_options_say_what_to_change(words, text):
     with pytest.raises((BayplanError, InvalidConfig), match=text):
         load_options(parse(words))
+
+
+def test_version_is_told_and_nothing_started():
+    told = CliRunner().invoke(bayplan, ["scheduler", "--version", "--config=not-there.yaml"])
+
+    assert (0, f"bayplan, version {__version__}") == (told.exit_code, told.output.split(";")[0])

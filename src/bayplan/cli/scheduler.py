@@ -10,6 +10,8 @@ import sys
 
 import click
 
+from bayplan import __version__
+
 
 @click.command(
     "scheduler",
@@ -19,11 +21,15 @@ import click
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
     """Schedule pods; takes kube-scheduler's place."""
+    from bayplan.config import VERSIONS
     from bayplan.scheduler.flags import parse, usage
 
     values = parse(arguments)
     if values.help:
         click.echo(usage())
+        return
+    if values.boolean("version"):
+        click.echo(f"bayplan, version {__version__}; decides as Kubernetes {' or '.join(VERSIONS)}")
         return
     from bayplan.observe import logs
     from bayplan.scheduler.options import load_options

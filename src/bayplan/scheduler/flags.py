@@ -97,6 +97,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "emulated-version", "list", help=f"decide as this version does: {', '.join(VERSIONS)}"
         ),
         Flag("min-compatibility-version", "list", used=False),
+        Flag("version", "bool", "false", "print the version and exit"),
     ),
     "metrics": (
         Flag("show-hidden-metrics-for-version", used=False),
