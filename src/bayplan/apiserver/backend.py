@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bayplan.apiserver.admission import OPTIONAL, Chain
 from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
@@ -22,8 +22,12 @@ from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry, metrics
 from bayplan.apiserver.reader import CachedReader
 from bayplan.apiserver.turns import Turns
+from bayplan.apiserver.versions import Versions
 from bayplan.apiserver.watchdog import Watchdog
 from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.calling import Caller
 
 # The letters of generated name endings: no vowels and no look-alikes, so no words come out.
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -59,6 +63,8 @@ class Backend:
         disabled_plugins: Iterable[str] = OPTIONAL,
     ) -> None:
         self.store = store
+        self.versions = Versions(store, lambda: self.caller)
+        self._caller: Caller | None = None
         self.registry = Registry()
         self.clock = clock
         self.new_uid = uid
@@ -97,6 +103,21 @@ class Backend:
         for kind in metrics() if containers is not None else ():
             self.registry.add(kind)
 
+    @property
+    def caller(self) -> Caller:
+        """Who calls webhooks; what that needs is only loaded when there is one to call."""
+        if self._caller is None:
+            from bayplan.apiserver.calling import Caller
+
+            self._caller = Caller(self.reader)
+        return self._caller
+
+    async def close(self) -> None:
+        self.dynamic.close()
+        if self._caller is not None:
+            await self._caller.close()
+        await self.reader.close()
+
     def remember_encoded(self, size: int, limit: int) -> None:
         """Count an encoded event; the oldest ones drop what they shared beyond the limit."""
         self.encoded_bytes += size
@@ -130,11 +151,11 @@ class Backend:
         return self._second[1]
 
     async def get(self, codec: Codec, namespace: str, name: str) -> KeyValue | None:
-        return await self.store.get(codec.key(namespace, name))
+        return await self.versions.get(codec, codec.key(namespace, name))
 
     async def must_get(self, codec: Codec, namespace: str, name: str) -> KeyValue:
         """Read one object. Raises the 404 of its kind."""
-        found = await self.store.get(codec.key(namespace, name))
+        found = await self.versions.get(codec, codec.key(namespace, name))
         if found is None:
             raise not_found(codec.kind.group, codec.kind.resource, name)
         return found

@@ -2,7 +2,8 @@
 
 A stored value is the object's JSON without `kind`, `apiVersion` and `metadata.resourceVersion`:
 those follow from the key and the revision, so one stored value serves every version of a kind and
-reading an object is a splice of bytes, not a decode. Metadata always comes first in a value.
+reading an object is a splice of bytes, not a decode. Metadata always comes first in a value. Where
+a definition has several versions, a value ends with the one that it was stored in: the mark.
 
 `Codec` does this for one kind. Kinds that are a second view of a stored object (events.k8s.io)
 bring two conversion functions. It does not default, validate or negotiate formats.
@@ -10,6 +11,7 @@ bring two conversion functions. It does not default, validate or negotiate forma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -37,6 +39,20 @@ def encode_value(obj: Object) -> bytes:
         if key not in _OUTSIDE:
             value[key] = field
     return _encoder.encode(value)
+
+
+_MARK = re.compile(rb',"apiVersion":"([a-z0-9-]+)"\}$')
+
+
+def mark(version: str) -> bytes:
+    """Return the end of a value that says its version; no object has that as its last field."""
+    return f',"apiVersion":"{version}"}}'.encode()
+
+
+def split_mark(value: bytes) -> tuple[bytes, str]:
+    """Return a stored value without its mark, and the version that it says or nothing."""
+    found = _MARK.search(value, max(0, len(value) - 96))
+    return (value[: found.start()] + b"}", found[1].decode()) if found else (value, "")
 
 
 class Fields:
@@ -77,6 +93,7 @@ class Codec:
         self.to_view: Callable[[Object], Object] | None = views[0] if views else kind.view
         self.to_stored: Callable[[Object], Object] | None = views[1] if views else kind.unview
         self._fields = _fields_decoder(kind)
+        self._mark = mark(kind.storage_version) if kind.marked else b""
 
     def key(self, namespace: str, name: str) -> str:
         return f"{self.prefix}{namespace}/{name}" if self.kind.namespaced else self.prefix + name
@@ -89,13 +106,15 @@ class Codec:
         """Return the JSON of a stored object as clients see it."""
         if self.to_view is not None:
             return _encoder.encode(self.decode(kv))
-        return b'%b%d",%b' % (self.head, kv.mod_revision, kv.value[_SKIP:])
+        value = split_mark(kv.value)[0] if self._mark else kv.value
+        return b'%b%d",%b' % (self.head, kv.mod_revision, value[_SKIP:])
 
     def item(self, kv: KeyValue) -> bytes:
         """Return the JSON of a stored object as an item of a list."""
         if self.to_view is not None:
             return _encoder.encode(self.decode(kv))
-        return b'%b%d",%b' % (self.item_head, kv.mod_revision, kv.value[_SKIP:])
+        value = split_mark(kv.value)[0] if self._mark else kv.value
+        return b'%b%d",%b' % (self.item_head, kv.mod_revision, value[_SKIP:])
 
     def decode(self, kv: KeyValue) -> Object:
         """Return a stored object as a new dict, with kind, apiVersion and resourceVersion."""
@@ -105,12 +124,17 @@ class Codec:
 
     def decode_value(self, value: bytes) -> Object:
         obj: Object = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
-        obj.update(_decoder.decode(value))
+        obj.update(_decoder.decode(split_mark(value)[0] if self._mark else value))
         return obj if self.to_view is None else self.to_view(obj)
 
     def encode(self, obj: Object) -> bytes:
         """Encode an object as it is stored."""
-        return encode_value(obj if self.to_stored is None else self.to_stored(obj))
+        value = encode_value(obj if self.to_stored is None else self.to_stored(obj))
+        return value[:-1] + self._mark if self._mark else value
+
+    def stale(self, kv: KeyValue) -> bool:
+        """Whether a value was stored in another version than is stored now."""
+        return bool(self._mark) and not kv.value.endswith(self._mark)
 
     def fields(self, kv: KeyValue) -> Fields:
         """Read what selectors need without decoding the rest."""

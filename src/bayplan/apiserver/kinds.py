@@ -59,6 +59,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     view: Convert | None = None  # how what is stored is shown
     unview: Convert | None = None  # the way back
     hub: str = ""  # the version whose rules hold, where this is only another form of it
+    marked: bool = False  # whether stored objects say their version
 
     @property
     def api_version(self) -> str:

@@ -168,8 +168,7 @@ class ApiServer:
         """End what this server runs; the store belongs to whoever opened it."""
         self.end_watches()
         await self._dispatcher.close()
-        await self.backend.dynamic.close()
-        await self.backend.reader.close()
+        await self.backend.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

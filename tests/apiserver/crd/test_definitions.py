@@ -90,7 +90,10 @@ def test_conditions_keep_their_time_while_they_do_not_change():
         ),
         (
             lambda o: o["spec"].update(conversion={"strategy": "Webhook"}),
-            [("spec.conversion.strategy", "Forbidden")],
+            [
+                ("spec.conversion.webhookClientConfig", "Required"),
+                ("spec.conversion.conversionReviewVersions", "Required"),
+            ],
         ),
     ],
 )

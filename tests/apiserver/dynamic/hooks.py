@@ -16,7 +16,7 @@ Handler = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Hooks:
-    """Answers AdmissionReviews by path; remembers what it was asked."""
+    """Answers admission and conversion reviews by path; remembers what it was asked."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,8 +50,8 @@ class Hooks:
         if "raw" in response:
             return web.Response(**response["raw"])
         answer = {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
             "response": {"uid": review["request"]["uid"], **response},
         }
         return web.json_response(answer)

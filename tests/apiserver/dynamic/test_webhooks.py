@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayplan.apiserver.dynamic.calling import Caller, CallError
+from bayplan.apiserver.calling import Caller, CallError
 from tests.apiserver.api import CONFIGMAPS, Api, configmap
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, allow, patching
 

@@ -5,7 +5,7 @@
     prune, default, prepare_for_*, validate_*                          custom objects, by kind
     type_of(kind), scale_paths(kind)                                   for apply and scale
 
-Conversion webhooks are refused; all versions of a kind share one stored form.
+Versions share one stored form, or a webhook converts between them (`conversion`).
 """
 
 from bayplan.apiserver.crd import definitions

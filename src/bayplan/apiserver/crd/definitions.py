@@ -13,6 +13,7 @@ from typing import Any
 from bayplan.apiserver.crd.kinds import Object
 from bayplan.apiserver.crd.structural import validate_schema
 from bayplan.apiserver.tables import compile_path
+from bayplan.apiserver.validation.callers import validate_client_config
 from bayplan.apiserver.validation.errors import (
     Cause,
     forbidden,
@@ -29,6 +30,9 @@ from bayplan.apiserver.validation.formats import (
 )
 
 SCOPES = ("Cluster", "Namespaced")
+WEBHOOK = "Webhook"
+STRATEGIES = ("None", WEBHOOK)
+REVIEW_VERSIONS = ("v1", "v1beta1")
 COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 SIMPLE_PATH = "must be a simple json path starting with ."
 GROUP = "apiextensions.k8s.io"
@@ -44,7 +48,11 @@ def default(obj: Object) -> None:
         names.setdefault("singular", kind.lower())
         names.setdefault("listKind", f"{kind}List")
     if not (spec.get("conversion") or {}).get("strategy"):
-        spec["conversion"] = {"strategy": "None"}
+        spec["conversion"] = {**(spec.get("conversion") or {}), "strategy": "None"}
+    hook = spec["conversion"].get("webhook") or {}
+    service = (hook.get("clientConfig") or {}).get("service")
+    if service is not None and not service.get("port"):
+        service["port"] = 443
 
 
 def prepare_for_create(obj: Object) -> None:
@@ -204,13 +212,50 @@ def _validate_names(names: Mapping[str, Any]) -> list[Cause]:
 
 
 def _validate_conversion(conversion: Mapping[str, Any]) -> list[Cause]:
-    strategy = conversion.get("strategy", "")
-    if strategy == "None":
-        return []
-    if strategy == "Webhook":
-        text = "conversion by webhook is not supported here; use None"
-        return [forbidden("spec.conversion.strategy", text)]
-    return [not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]
+    """Judge the conversion; the fields have the names of the internal form, as upstream's."""
+    causes: list[Cause] = []
+    field, strategy = "spec.conversion", conversion.get("strategy", "")
+    if strategy not in STRATEGIES:
+        causes.append(not_supported(f"{field}.strategy", strategy, STRATEGIES))
+    hook = conversion.get("webhook") or {}
+    config, versions = hook.get("clientConfig"), hook.get("conversionReviewVersions") or []
+    if strategy == WEBHOOK:
+        where = f"{field}.webhookClientConfig"
+        if config is None:
+            causes.append(required(where, "required when strategy is set to Webhook"))
+        else:
+            causes += validate_client_config(where, _as_upstream_reads(config))
+        return causes + _validate_review_versions(f"{field}.conversionReviewVersions", versions)
+    unwanted = "should not be set when strategy is not set to Webhook"
+    if config is not None:
+        causes.append(forbidden(f"{field}.webhookClientConfig", unwanted))
+    if versions:
+        causes.append(forbidden(f"{field}.conversionReviewVersions", unwanted))
+    return causes
+
+
+def _as_upstream_reads(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The real server confuses a Service's name and namespace here: it blames the other one."""
+    service = config.get("service")
+    if service is None:
+        return config
+    swapped = {"name": service.get("namespace"), "namespace": service.get("name")}
+    return {**config, "service": {**service, **swapped}}
+
+
+def _validate_review_versions(field: str, versions: list[str]) -> list[Cause]:
+    if not versions:
+        return [required(field)]
+    causes: list[Cause] = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            causes.append(invalid(f"{field}[{index}]", version, "duplicate version"))
+        else:
+            causes += check(f"{field}[{index}]", version, dns1035_label)
+    if not set(versions) & set(REVIEW_VERSIONS):
+        text = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
+        causes.append(invalid(field, versions, text))
+    return causes
 
 
 def _validate_versions(versions: list[Mapping[str, Any]]) -> list[Cause]:

@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from bayplan.api.schema import Type, custom_resource
+from bayplan.apiserver.crd.conversion import Converter
 from bayplan.apiserver.crd.defaults import View, has_defaults
+from bayplan.apiserver.crd.pruning import PRESERVE
 from bayplan.apiserver.crd.structural import has_rules
 from bayplan.apiserver.kinds import READ_WRITE, Kind, Subresource
 
 Definition = Mapping[str, Any]
 Object = dict[str, Any]
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 class CustomKind(Kind, frozen=True, kw_only=True):
@@ -32,13 +33,20 @@ class CustomKind(Kind, frozen=True, kw_only=True):
     list_kind: str = ""
     rules: Any = None  # crd.rules.Rules, or None where the schema has none
     stored_schema: dict[str, Any] | None = None  # of the storage version, if that is another one
+    converter: Any = None  # crd.conversion.Converter, where a webhook converts
 
 
 def kinds_of(definition: Definition) -> list[CustomKind]:
     """The kinds that a definition serves, one a version, in the order of the definition."""
     versions = definition["spec"]["versions"]
     storage = next((v for v in versions if v.get("storage")), versions[0])
-    return [_kind(definition, version, storage) for version in versions if version.get("served")]
+    webhook = (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+    converter = Converter(definition) if webhook and len(versions) > 1 else None
+    return [
+        _kind(definition, version, storage, converter)
+        for version in versions
+        if version.get("served")
+    ]
 
 
 def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +55,10 @@ def _schema(version: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kind(
-    definition: Definition, version: Mapping[str, Any], storage: Mapping[str, Any]
+    definition: Definition,
+    version: Mapping[str, Any],
+    storage: Mapping[str, Any],
+    converter: Converter | None,
 ) -> CustomKind:
     spec = definition["spec"]
     names = spec["names"]
@@ -68,7 +79,7 @@ def _kind(
         storage=(spec["group"], names["plural"]),
         storage_version=storage["name"],
         custom=True,
-        view=View(stored) if has_defaults(stored) else None,
+        view=View(stored) if has_defaults(stored) and converter is None else None,
         deprecated=_deprecation(spec["group"], version, names["kind"]),
         schema=schema,
         type=custom_resource(schema, names["kind"]),
@@ -77,6 +88,8 @@ def _kind(
         rules=_rules(schema),
         list_kind=names.get("listKind") or f"{names['kind']}List",
         stored_schema=stored if storage is not version else None,
+        marked=len(spec["versions"]) > 1,
+        converter=converter,
     )
 
 

@@ -1,26 +1,22 @@
 """A custom object on its way to the store: pruning, defaulting, preparing, validating.
 
 Pruning drops what the structural schema does not name. Defaulting fills in its `default`s.
-Preparing keeps the main path and the status path apart and counts generations. Conversion between
-versions is "None": all versions share one stored form, only apiVersion changes.
+Preparing keeps the main path and the status path apart and counts generations. Without a webhook
+all versions share one stored form, only apiVersion changes; `crd.conversion` does the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api.patch import clone
-from bayplan.api.schema import decode, duplicate_fields, struct, unknown_fields
+from bayplan.api.schema import duplicate_fields
 from bayplan.apiserver.crd.defaults import fill
-from bayplan.apiserver.crd.kinds import PRESERVE, CustomKind, Object, custom
+from bayplan.apiserver.crd.kinds import CustomKind, Object, custom
+from bayplan.apiserver.crd.pruning import prune_root
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.validation.errors import Cause, invalid
-
-Schema = Mapping[str, Any]
-EMBEDDED = "x-kubernetes-embedded-resource"
-TYPE_META = ("apiVersion", "kind", "metadata")
 
 
 def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str]]:
@@ -30,52 +26,10 @@ def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str
     """
     schema = custom(kind).schema
     found: list[str] = []
-    result = _prune_root(obj, schema, "", found)
+    result = prune_root(obj, schema, "", found)
     duplicates = duplicate_fields(body, obj) if body is not None else []
     texts = [f'unknown field "{path}"' for path in sorted(found)]
     return result, texts + [f'duplicate field "{path}"' for path in dict.fromkeys(duplicates)]
-
-
-def _prune_root(obj: Object, schema: Schema, path: str, found: list[str]) -> Object:
-    rest = {key: value for key, value in obj.items() if key not in TYPE_META}
-    result: Object = {key: obj[key] for key in TYPE_META[:2] if key in obj}
-    if isinstance(obj.get("metadata"), dict):
-        prefix = f"{path}." if path else ""
-        meta_type = struct("meta.v1.ObjectMeta")
-        metadata, dropped = decode(obj["metadata"], meta_type)
-        if dropped:
-            unknown = unknown_fields(meta_type, obj["metadata"])
-            found.extend(f"{prefix}metadata.{name}" for name in unknown)
-        result["metadata"] = metadata
-    return {**result, **_prune_object(rest, schema, path, found)}
-
-
-def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) -> Object:
-    properties = schema.get("properties") or {}
-    other = schema.get("additionalProperties")
-    result: Object = {}
-    for key, item in value.items():
-        inner = f"{path}.{key}" if path else key
-        if key in properties:
-            result[key] = _prune(item, properties[key], inner, found)
-        elif isinstance(other, Mapping):
-            result[key] = _prune(item, other, inner, found)
-        elif other or schema.get(PRESERVE):
-            result[key] = item
-        else:
-            found.append(inner)
-    return result
-
-
-def _prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
-    if isinstance(value, dict):
-        if schema.get(EMBEDDED):
-            return _prune_root(value, schema, path, found)
-        return _prune_object(value, schema, path, found)
-    items = schema.get("items")
-    if isinstance(value, list) and isinstance(items, Mapping):
-        return [_prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
-    return value
 
 
 def default(kind: Kind, obj: Object) -> None:
@@ -93,8 +47,8 @@ def prepare_for_create(kind: Kind, obj: Object) -> None:
 
 def _prune_to_stored(kind: CustomKind, obj: Object) -> None:
     """What the storage version does not have cannot be kept, whichever version wrote it."""
-    if kind.stored_schema is not None:
-        kept = _prune_root(obj, kind.stored_schema, "", [])
+    if kind.stored_schema is not None and kind.converter is None:
+        kept = prune_root(obj, kind.stored_schema, "", [])
         obj.clear()
         obj.update(kept)
 

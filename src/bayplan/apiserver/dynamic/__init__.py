@@ -22,7 +22,6 @@ from bayplan.store import Compacted, Watcher
 
 if TYPE_CHECKING:
     from bayplan.apiserver.backend import Backend
-    from bayplan.apiserver.dynamic.calling import Caller
     from bayplan.apiserver.dynamic.policies import Binding, Policy, Write
     from bayplan.apiserver.dynamic.webhooks import Accept, Webhook
 
@@ -38,7 +37,6 @@ class DynamicAdmission:
     def __init__(self, backend: Backend, disabled: Iterable[str] = ()) -> None:
         self._backend = backend
         self._disabled = frozenset(disabled)
-        self._caller: Caller | None = None
         self._watcher: Watcher | None = None
         self._looked_at = -1  # the store's revision when it was last looked
         self._mutating: list[Webhook] = []
@@ -46,19 +44,9 @@ class DynamicAdmission:
         self._policies: Pairs = []
         self._mutations: Pairs = []
 
-    async def close(self) -> None:
+    def close(self) -> None:
         if self._watcher is not None:
             self._watcher.close()
-        if self._caller is not None:
-            await self._caller.close()
-
-    @property
-    def caller(self) -> Caller:
-        if self._caller is None:
-            from bayplan.apiserver.dynamic.calling import Caller
-
-            self._caller = Caller(self._backend.reader)
-        return self._caller
 
     def _refresh(self) -> None:
         """Read the configurations again if they have changed."""
@@ -152,7 +140,7 @@ class DynamicAdmission:
             if not self._wanted(hook, attrs, request):
                 continue
             accept = self._accepting(request, default)
-            if await webhooks.mutate(self.caller, [hook], attrs, request, accept):
+            if await webhooks.mutate(self._backend.caller, [hook], attrs, request, accept):
                 changed = True
                 again_for, invoked = [*again_for, *invoked], []
             if hook.reinvoked:
@@ -169,7 +157,7 @@ class DynamicAdmission:
                 if each in again_for and self._wanted(each, attrs, request)
             ]
             accept = self._accepting(request, default)
-            await webhooks.mutate(self.caller, wanted, attrs, request, accept)
+            await webhooks.mutate(self._backend.caller, wanted, attrs, request, accept)
         if attrs.obj is not whole:
             made = attrs.obj
             whole.clear()
@@ -214,7 +202,7 @@ class DynamicAdmission:
         policies.validate(self._policies, self._write(attrs, request))
         wanted = [each for each in self._validating if self._wanted(each, attrs, request)]
         if wanted:
-            await webhooks.validate(self.caller, wanted, attrs, request)
+            await webhooks.validate(self._backend.caller, wanted, attrs, request)
 
 
 def _exempt(attrs: Attributes) -> bool:

@@ -19,8 +19,8 @@ import structlog
 from bayplan.api.patch import PatchError, apply_json_patch, clone
 from bayplan.apiserver.admission import Attributes, Reader
 from bayplan.apiserver.authorization import Authorizer
+from bayplan.apiserver.calling import DEFAULT_TIMEOUT, Caller, CallError
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.dynamic.calling import DEFAULT_TIMEOUT, Caller, CallError
 from bayplan.apiserver.dynamic.expressions import Budget, activation, describe, environment
 from bayplan.apiserver.dynamic.matching import Constraints
 from bayplan.apiserver.errors import ApiError, bad_request, forbidden, internal

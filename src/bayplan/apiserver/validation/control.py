@@ -7,6 +7,7 @@ from ipaddress import ip_address as parse_ip
 from ipaddress import ip_network
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.apiserver.validation.callers import validate_client_config
 from bayplan.apiserver.validation.errors import (
     Causes,
     forbidden,
@@ -161,9 +162,10 @@ def validate_webhooks(obj: Object) -> Causes:
             causes.append(invalid(f"{path}.name", hook.get("name", ""), detail))
         causes += [
             required(f"{path}.{key}", "")
-            for key in ("sideEffects", "admissionReviewVersions", "clientConfig")
+            for key in ("sideEffects", "admissionReviewVersions")
             if not hook.get(key)
         ]
+        causes += validate_client_config(f"{path}.clientConfig", hook.get("clientConfig") or {})
         causes += validate_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [])
     return causes
 

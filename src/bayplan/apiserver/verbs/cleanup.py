@@ -17,7 +17,9 @@ from bayplan.store import Conflict, KeyValue, NotFound
 
 async def finish(backend: Backend, codec: Codec, kv: KeyValue, kinds: list[Kind]) -> bool:
     """Delete the objects of a definition that is to go; say whether it could go itself."""
-    for kind in kinds[:1]:  # all versions share one collection
+    # All versions share one collection; what is in the storage version needs no conversion.
+    kinds = sorted(kinds, key=lambda kind: kind.version != kind.storage_version)
+    for kind in kinds[:1]:
         if not await _delete_all(backend, kind):
             return False
     return await _release(backend, codec, kv)

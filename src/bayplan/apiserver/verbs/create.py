@@ -64,5 +64,5 @@ async def _store(backend: Backend, codec: Codec, request: Request, obj: Object) 
         if found is not None:
             raise Conflict(key, found, 0)
         return object_answer(backend, request, obj, 201)
-    kv: KeyValue = await backend.store.put(key, codec.encode(obj), expect=0)
+    kv: KeyValue = await backend.versions.put(codec, key, codec.encode(obj), expect=0)
     return value_answer(backend, request, kv, 201)

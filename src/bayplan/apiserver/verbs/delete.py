@@ -222,7 +222,8 @@ async def _attempt(
     waits = bool(metadata.get("finalizers")) or bool(metadata.get("deletionGracePeriodSeconds"))
     if options.dry_run:
         return obj, not waits
-    written = await backend.store.put(kv.key, codec.encode(obj), expect=kv.mod_revision)
+    value = codec.encode(obj)
+    written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
     if waits:
         return codec.decode(written), False
     return await _remove(backend, codec, written, codec.decode(written), options)

@@ -302,7 +302,9 @@ async def _read(
     revision: int,
 ) -> Page:
     if not chosen:
-        found = await backend.store.range(prefix, start_after=start, limit=limit, revision=revision)
+        found = await backend.versions.range(
+            codec, prefix, start_after=start, limit=limit, revision=revision
+        )
         return _page(codec, found.items, found.revision, found.remaining)
     if chosen.name is not None and (codec.prefix != prefix or not codec.kind.namespaced):
         return await _read_one(backend, codec, chosen, prefix + chosen.name, revision)
@@ -313,7 +315,7 @@ async def _read_one(
     backend: Backend, codec: Codec, chosen: Selection, key: str, revision: int
 ) -> Page:
     """Read the only object that can match a selector by name."""
-    found = await backend.store.range(key, limit=1, revision=revision)
+    found = await backend.versions.range(codec, key, limit=1, revision=revision)
     items = [kv for kv in found.items if kv.key == key and chosen.matches(codec, kv)]
     return Page(items, found.revision, "", None)
 
@@ -338,7 +340,9 @@ async def _read_selected(
     items: list[KeyValue] = []
     while True:
         size = PAGE if limit else 0
-        found = await backend.store.range(prefix, start_after=start, limit=size, revision=revision)
+        found = await backend.versions.range(
+            codec, prefix, start_after=start, limit=size, revision=revision
+        )
         revision = found.revision
         for position, kv in enumerate(found.items):
             if position % CHUNK_ITEMS == CHUNK_ITEMS - 1:

@@ -103,7 +103,7 @@ async def _attempt(
         return value_answer(backend, request, kv)
     if request.dry_run:
         return object_answer(backend, request, obj)
-    written = await backend.store.put(kv.key, value, expect=kv.mod_revision)
+    written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
     return value_answer(backend, request, written)
 
 
@@ -118,7 +118,7 @@ def _changed(codec: Codec, obj: Object, old: Object, kv: KeyValue) -> bytes | No
     if value == kv.value:
         return None
     obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    return None if obj == old else value
+    return None if obj == old and not codec.stale(kv) else value
 
 
 def check_version(kind: Kind, obj: Object, kv: KeyValue) -> None:

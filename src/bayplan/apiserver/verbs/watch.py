@@ -31,6 +31,7 @@ from bayplan.apiserver.verbs.read import (
     selection,
     wait_for_version,
 )
+from bayplan.apiserver.versions import Cache
 from bayplan.store import Compacted, Event, KeyValue, Watcher
 
 BOOKMARK_SECONDS = 60.0
@@ -110,7 +111,7 @@ class _Watch:
             if version and not initial:
                 self.known = version
             else:
-                found = await self.backend.store.range(self.prefix)
+                found = await self.backend.versions.range(self.codec, self.prefix)
                 self.known = found.revision
                 items = found.items if initial is not False else []
                 self.first = self._initial(items, end=bool(initial and self.bookmarks))
@@ -138,6 +139,8 @@ class _Watch:
                 yield chunk
         except Compacted as error:
             yield self._error(gone(error))
+        except ApiError as error:  # objects that cannot be converted
+            yield self._error(error)
 
     def _initial(self, items: Iterable[KeyValue], *, end: bool) -> Iterator[bytes]:
         """Yield what there is; encoded as it is read, so that a slow reader holds one chunk."""
@@ -170,6 +173,7 @@ class _Watch:
                 batch = await alarm.next(watcher)
                 if batch is None:
                     return
+                batch = await self.backend.versions.events(self.codec, batch, self._cache)
                 chunk = self._batch(batch)
                 if chunk:
                     yield chunk
@@ -226,7 +230,7 @@ class _Watch:
             self.backend.remember_encoded(len(line), MAX_ENCODED)
         return cast("bytes", line)
 
-    def _cache(self, event: Event) -> dict[object, object]:
+    def _cache(self, event: Event) -> Cache:
         """Return the event's shared results; only the newest events keep theirs."""
         if event.cache is None:
             event.cache = {}
@@ -234,7 +238,7 @@ class _Watch:
             if len(recent) == recent.maxlen:
                 self.backend.forget_encoded()
             recent.append(event)
-        return cast("dict[object, object]", event.cache)
+        return cast("Cache", event.cache)
 
     def _selected_line(self, event: Event) -> bytes:
         if not self.chosen:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from bayplan.apiserver.admission import Reader
 from bayplan.errors import BayplanError
@@ -52,7 +53,7 @@ class Caller:
                 asyncio.timeout(timeout),
                 self._session.post(
                     address,
-                    data=json.dumps(body).encode(),
+                    data=msgspec.json.encode(body),
                     headers={"Content-Type": "application/json", "Accept": "application/json"},
                     ssl=self._context(config.get("caBundle") or ""),
                     server_hostname=name or None,
@@ -129,10 +130,24 @@ async def _read(answer: aiohttp.ClientResponse) -> bytes:
     return bytes(found)
 
 
+# What client-go says of an answer that is no Status.
+_UNEXPECTED = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    403: "forbidden",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, "
+    "but may still be processing the request",
+}
+
+
 def _decoded(status: int, text: bytes) -> Any:
     if status >= 300:
-        if status == 404:
-            raise CallError("the server could not find the requested resource")
+        if status in _UNEXPECTED:
+            raise CallError(_UNEXPECTED[status])
         shown = text[:200].decode(errors="replace").strip()
         raise CallError(
             f'an error on the server ("{shown}") has prevented the request from succeeding'

@@ -1,0 +1,57 @@
+"""Drops what a structural schema does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bayplan.api.schema import decode, struct, unknown_fields
+
+Object = dict[str, Any]
+Schema = Mapping[str, Any]
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED = "x-kubernetes-embedded-resource"
+TYPE_META = ("apiVersion", "kind", "metadata")
+
+
+def prune_root(obj: Object, schema: Schema, path: str, found: list[str]) -> Object:
+    """Return an object without unknown fields; their paths are added to `found`."""
+    rest = {key: value for key, value in obj.items() if key not in TYPE_META}
+    result: Object = {key: obj[key] for key in TYPE_META[:2] if key in obj}
+    if isinstance(obj.get("metadata"), dict):
+        prefix = f"{path}." if path else ""
+        meta_type = struct("meta.v1.ObjectMeta")
+        metadata, dropped = decode(obj["metadata"], meta_type)
+        if dropped:
+            unknown = unknown_fields(meta_type, obj["metadata"])
+            found.extend(f"{prefix}metadata.{name}" for name in unknown)
+        result["metadata"] = metadata
+    return {**result, **_prune_object(rest, schema, path, found)}
+
+
+def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) -> Object:
+    properties = schema.get("properties") or {}
+    other = schema.get("additionalProperties")
+    result: Object = {}
+    for key, item in value.items():
+        inner = f"{path}.{key}" if path else key
+        if key in properties:
+            result[key] = _prune(item, properties[key], inner, found)
+        elif isinstance(other, Mapping):
+            result[key] = _prune(item, other, inner, found)
+        elif other or schema.get(PRESERVE):
+            result[key] = item
+        else:
+            found.append(inner)
+    return result
+
+
+def _prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
+    if isinstance(value, dict):
+        if schema.get(EMBEDDED):
+            return prune_root(value, schema, path, found)
+        return _prune_object(value, schema, path, found)
+    items = schema.get("items")
+    if isinstance(value, list) and isinstance(items, Mapping):
+        return [_prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
+    return value

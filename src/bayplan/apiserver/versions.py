@@ -1,0 +1,132 @@
+"""The store as a kind's version sees it: reads, writes and events pass through conversion.
+
+Most kinds have one stored form for all versions, and then these are the store's own functions. A
+kind whose definition names a conversion webhook is read in the version that was asked for and
+written in the storage version. A converted value keeps the mark of the version in which it is
+stored, so that a rewrite in a new storage version counts as a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from bayplan.apiserver.codec import Codec, Object, encode_value, mark, split_mark
+from bayplan.apiserver.errors import ApiError
+from bayplan.store import Event, KeyValue, RangeResult, Store
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.calling import Caller
+    from bayplan.apiserver.crd.conversion import Converter
+
+
+Cache = dict[object, object]
+Made = dict[int, Event]
+
+
+def converter_of(codec: Codec) -> Converter | None:
+    return getattr(codec.kind, "converter", None)
+
+
+class Versions:
+    """Reads and writes the objects of any kind in the version of its codec."""
+
+    def __init__(self, store: Store, caller: Callable[[], Caller]) -> None:
+        self._store = store
+        self._caller = caller
+
+    async def get(self, codec: Codec, key: str) -> KeyValue | None:
+        found = await self._store.get(key)
+        if found is None or converter_of(codec) is None:
+            return found
+        return (await self.shown(codec, [found]))[0]
+
+    async def range(self, codec: Codec, prefix: str, **options: Any) -> RangeResult:
+        found = await self._store.range(prefix, **options)
+        if converter_of(codec) is None:
+            return found
+        return RangeResult(await self.shown(codec, found.items), found.revision, found.remaining)
+
+    async def put(self, codec: Codec, key: str, value: bytes, *, expect: int) -> KeyValue:
+        """Write what `codec.encode` made; return it as it reads afterwards."""
+        converter = converter_of(codec)
+        if converter is None:
+            return await self._store.put(key, value, expect=expect)
+        kind = codec.kind
+        if kind.version != kind.storage_version:
+            obj = codec.decode_value(value)
+            stored = kind.storage_version
+            made = await converter.convert(self._caller(), [obj], [len(value)], stored)
+            value = encode_value(made[0])[:-1] + mark(stored)
+        written = await self._store.put(key, value, expect=expect)
+        return (await self.shown(codec, [written]))[0]
+
+    async def shown(self, codec: Codec, items: Sequence[KeyValue]) -> list[KeyValue]:
+        """Return stored values in the version of the codec; one review for those of another."""
+        converter, version = converter_of(codec), codec.kind.version
+        assert converter is not None
+        result = list(items)
+        foreign: list[tuple[int, bytes, Object]] = []
+        for index, kv in enumerate(items):
+            bare, stored = split_mark(kv.value)
+            stored = stored or converter.oldest
+            obj = codec.decode_value(bare)
+            converter.complete(obj, stored)
+            if stored == version:
+                result[index] = _with_value(kv, encode_value(obj)[:-1] + mark(stored))
+                continue
+            obj["apiVersion"] = f"{codec.kind.group}/{stored}"
+            obj["metadata"]["resourceVersion"] = str(kv.mod_revision)
+            foreign.append((index, mark(stored), obj))
+        if foreign:
+            objects = [obj for _, _, obj in foreign]
+            sizes = [len(items[index].value) for index, _, _ in foreign]
+            made = await converter.convert(self._caller(), objects, sizes, version)
+            for (index, end, _), obj in zip(foreign, made, strict=True):
+                result[index] = _with_value(items[index], encode_value(obj)[:-1] + end)
+        return result
+
+    async def events(
+        self, codec: Codec, batch: list[Event], cache_of: Callable[[Event], Cache]
+    ) -> list[Event]:
+        """Return events with their objects in the version of the codec, made once for all."""
+        if converter_of(codec) is None:
+            return batch
+        key = ("converted", codec.kind.api_version)
+        caches = [cache_of(event) for event in batch]
+        new = [event for event, cache in zip(batch, caches, strict=True) if key not in cache]
+        if new:
+            task = asyncio.ensure_future(self._events(codec, new))
+            task.add_done_callback(_heard)
+            for cache in caches:
+                cache.setdefault(key, task)
+        made: dict[int, Event] = {}
+        try:
+            for each in {cast("asyncio.Task[Made]", cache[key]) for cache in caches}:
+                made |= await asyncio.shield(each)
+        except ApiError:
+            for cache in caches:  # whoever comes next asks again
+                cache.pop(key, None)
+            raise
+        return [made[id(event)] for event in batch]
+
+    async def _events(self, codec: Codec, batch: list[Event]) -> Made:
+        items = [kv for event in batch for kv in (event.kv, event.prev) if kv is not None]
+        shown = iter(await self.shown(codec, items))
+        made = {}
+        for event in batch:
+            kv = next(shown)
+            prev = next(shown) if event.prev is not None else None
+            made[id(event)] = Event(kv, prev, event.deleted)
+        return made
+
+
+def _with_value(kv: KeyValue, value: bytes) -> KeyValue:
+    return KeyValue(kv.key, value, kv.create_revision, kv.mod_revision)
+
+
+def _heard(task: asyncio.Task[Made]) -> None:
+    """Nobody may be left to hear that it failed."""
+    if not task.cancelled():
+        task.exception()
