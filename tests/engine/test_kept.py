@@ -7,6 +7,7 @@ import pytest
 
 from bayplan.cluster.limits import Limits
 from bayplan.conformance.kept import Run
+from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.cache import Cache, CacheError
 from bayplan.engine.replay import describe
 from bayplan.framework import Depends
@@ -144,6 +145,41 @@ def test_a_plugin_that_raises_midway_leaves_nothing_stale(depends, method):
     assert {"b", "c"} == set(kept["totals"])
 
 
+class Wild:
+    """Scores by what is used; what does not fit may score beyond all bounds."""
+
+    name = "Wild"
+
+    def __init__(self, wild):
+        self._wild = wild
+
+    def depends_on(self, pod):
+        return Depends.SUMS
+
+    def facet(self, state, pod):
+        return None
+
+    def score_node(self, state, pod, node):
+        return self._wild if node.requested_of("cpu") >= 2000 else len(node.pods)
+
+
+@pytest.mark.parametrize("wild", [-(1 << 40), -(1 << 15), 101, 1 << 40])
+def test_scores_by_kind_of_row_may_be_wild_where_a_pod_does_not_fit(wild):
+    registry = {**in_tree_registry(), "Wild": lambda args, handle: Wild(wild)}
+    config = plugin_config(multiPoint={"enabled": [{"name": "Wild", "weight": 100}]})
+    nodes = [make_node(name).capacity({"cpu": "2", "pods": "9"}).build() for name in "abc"]
+    engine = make_engine(nodes, config=config, registry=registry)
+    engine.cache.put(pod("full").req(cpu="2").node("a").build())
+    engine.cache.put(pod("some").req(cpu="1").node("b").build())
+
+    assert "b" == engine.schedule(pod("p").req(cpu="1").build(), 0.0).node_name
+    small = engine.schedule(pod("q").build(), 0.0)  # fits everywhere
+
+    assert f"invalid score {wild}" in small.message
+    assert "b" == engine.schedule(pod("r").req(cpu="1").build(), 0.0).node_name
+    engine.validate()
+
+
 def test_pods_that_differ_in_labels_that_nothing_selects_share_every_answer():
     engine = two_zones()
     for number in range(5):
@@ -269,8 +305,11 @@ def test_validate_finds_what_is_kept_wrongly(spoil, told):
 
 def spoil_column(answers, name, column):
     (answer,) = (item for item in answers._answers.values() if item.name == name)
-    values = getattr(answer, column).values
-    getattr(answer, column).values = np.ones(2, dtype=np.int64) if values is None else values + 1
+    kept = getattr(answer, column)
+    if isinstance(kept, KindColumn):
+        kept.said.array += 1
+    else:
+        kept.values = np.ones(2, dtype=np.int64) if kept.values is None else kept.values + 1
 
 
 def spoil_totals(answers):

@@ -2,7 +2,7 @@
 
 import random
 
-from bayplan.cluster import kinds as module
+from bayplan.cluster.limits import Limits
 from bayplan.cluster.table import NodeTable
 from bayplan.framework import PodInfos
 from bayplan.testing import make_node, make_pod
@@ -10,7 +10,8 @@ from bayplan.testing import make_node, make_pod
 
 def changing_table(seed, steps):
     """A table in which nodes and pods come and go; told after each step."""
-    draw, table, infos, placed = random.Random(seed), NodeTable(), PodInfos(), []
+    draw, infos, placed = random.Random(seed), PodInfos(), []
+    table = NodeTable(Limits(alike=0, changes=2))  # numbers without rows are forgotten at once
     for step in range(steps):
         kind = draw.choice(("node", "node", "pod", "pod", "pod", "gone", "left"))
         if kind == "node":
@@ -27,33 +28,37 @@ def changing_table(seed, steps):
         yield table, draw
 
 
-def test_rows_have_one_number_if_and_only_if_their_sums_are_equal(monkeypatch):
-    monkeypatch.setattr(module, "_SPARE", 0)  # numbers without rows are forgotten at once
+def test_rows_have_one_number_if_and_only_if_their_sums_are_equal():
     for seed in range(20):
         for table, draw in changing_table(seed, 60):
             if draw.random() < 0.5:  # else several changes are followed together
                 continue
             table.kinds.sync()
             sums = [table.sums_at(row) for row in range(table.count)]
-            numbers = table.kinds.of[: table.count].tolist()
+            numbers = table.kinds.of.tolist()
             assert len(set(zip(sums, numbers, strict=True))) == len(set(sums)) == len(set(numbers))
+            assert max(numbers, default=-1) < table.kinds.size
 
 
-def test_groups_give_one_row_of_each_kind():
+def test_within_an_era_a_number_stands_for_the_same_sums():
+    eras = set()
+    for seed in range(20):
+        meant = {}
+        for table, _ in changing_table(seed, 60):
+            table.kinds.sync()
+            eras.add(table.kinds.era)
+            for row, number in enumerate(table.kinds.of.tolist()):
+                sums = table.sums_at(row)
+                assert meant.setdefault((table.kinds.era, number), sums) == sums
+    assert len(eras) > 1
+
+
+def test_one_row_of_each_kind_is_told():
     table = NodeTable()
     for number in range(12):
         size = {"cpu": "4" if number % 3 else "8", "pods": "9"}
         table.add_node(make_node(f"n{number}").capacity(size).build())
     table.kinds.sync()
-    rows, places = table.kinds.groups()
-    of = table.kinds.of[: table.count]
-    assert len(rows) == 2
-    assert (of[rows][places] == of).all()
-
-
-def test_rows_that_are_all_different_have_no_groups():
-    table = NodeTable()
-    for number in range(1, 9):
-        table.add_node(make_node(f"n{number}").capacity({"cpu": str(number), "pods": "9"}).build())
-    table.kinds.sync()
-    assert table.kinds.groups() is None
+    kinds, rows = table.kinds.in_use()
+    assert [0, 1] == kinds.tolist()
+    assert kinds.tolist() == table.kinds.of[rows].tolist()

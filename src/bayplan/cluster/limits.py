@@ -16,8 +16,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Kinds of pods for which the engine remembers whom to ask."""
     answer_bytes: int = 128 << 20
     """Memory for kept answers, roughly."""
-    alike: int = 1 << 17
-    """Answers about rows that are alike."""
+    alike: int = 1 << 12
+    """Kinds of rows that are numbered beyond two a row before those without a row are forgotten."""
     domains: int = 64
     """Values of a label up to which scores are kept by value."""
     own_scores: int = 256

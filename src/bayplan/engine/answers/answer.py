@@ -1,9 +1,9 @@
 """One plugin's answers for one facet: what PreFilter said, who fits, how nodes score.
 
-There are two kinds. A `RowAnswer` hangs, row by row, on the node and the pods on it; it follows a
-journal of the table. A `ClusterAnswer` may hang on anything; it is asked as a whole, whenever the
-plugin's revision or a node changed, or in every attempt if the plugin has no revision. Here is what
-both have in common.
+There are three kinds. A `RowAnswer` hangs, row by row, on the node and the pods on it; it follows a
+journal of the table. A `KindAnswer` hangs on what these add up to, and is kept by kind of row. A
+`ClusterAnswer` may hang on anything; it is asked as a whole, whenever the plugin's revision or a
+node changed, or in every attempt if the plugin has no revision. Here is what they have in common.
 
 Validity is a stamp. It is taken away before a plugin is asked and written together with the values
 afterwards, so a plugin that raises midway leaves a *void* answer, never a stale one.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores
-from bayplan.engine.answers.column import Column
+from bayplan.cluster.column import Column
+from bayplan.engine.answers.asking import FEW, AttemptFailed, Desk, as_scores
 from bayplan.engine.answers.standing import Behind, Standing
 from bayplan.framework import (
     BoolArray,
@@ -46,7 +46,7 @@ def _at(column: Column, row: int) -> int | None:
 
 
 class Answer:
-    """What both kinds have in common."""
+    """What all kinds have in common."""
 
     def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
         self.desk = desk
@@ -67,14 +67,8 @@ class Answer:
         self.skips_filter = self.rejects = self.errs = False
         self.plain = True
         """Whether PreFilter neither rejected the pod nor narrowed the search."""
-        self.fails = Column(desk.limits.changes)
-        """Outcome numbers by row, 0 fits."""
-        self._verdict: Verdict | None = None
-        """What `fails` was made from as a whole; the very same object says nothing new."""
-        self.raw = Column(desk.limits.changes)
-        """Scores by row, before normalising, if they do not hang on which rows fit."""
-        self.constant = False
-        """Whether all raw scores are equal; then they stay so whichever rows fit."""
+        self._scalar_filter = hasattr(plugin, "filter_node")
+        self._scalar_score = hasattr(plugin, "score_node")
         self.in_range = True
         """Whether no raw score is outside 0..100, on any row."""
         self.skips_score = not self.scores
@@ -98,23 +92,6 @@ class Answer:
         else:
             state.skip_filter.discard(self.name)
 
-    def _ask_filter(self, state: CycleState, info: PodInfo) -> None:
-        """Filter over all rows, unless PreFilter made that needless."""
-        desk = self.desk
-        if self.filters and not self.skips_filter and not self.rejects:
-            verdict = self._ask_verdict(state, info)
-            if verdict is self._verdict:
-                return
-            numbers = desk.numbers(verdict, self.name)
-            self.fails.replace(numbers)
-            self._verdict = verdict
-            return
-        self._verdict = None
-        self.fails.replace(None)
-
-    def _ask_verdict(self, state: CycleState, info: PodInfo) -> Verdict:
-        return self.desk.verdict(self.plugin, state, info, self.desk.table)
-
     def _ask_pre_score(self, state: CycleState, info: PodInfo, feasible: BoolArray) -> None:
         self.skips_score = False
         if not self.pre_scores:
@@ -133,6 +110,60 @@ class Answer:
         if isinstance(scores, Status):
             raise AttemptFailed(scores)
         return scores
+
+    def _numbers_of(self, rows: list[int], info: PodInfo) -> list[int]:
+        """Outcome numbers of some rows, asked now."""
+        desk = self.desk
+        if len(rows) <= FEW and self._scalar_filter:
+            return [desk.number(self.plugin, self.state, info, row) for row in rows]
+        verdict = desk.verdict(self.plugin, self.state, info, desk.view(rows))
+        numbers = desk.numbers(verdict, self.name)
+        return [0] * len(rows) if numbers is None else numbers.tolist()
+
+    def _scores_of(self, rows: list[int], info: PodInfo) -> list[int]:
+        """Scores of some rows, asked now."""
+        if len(rows) <= FEW and self._scalar_score:
+            return [self._score_one(row, info) for row in rows]
+        scores: list[int] = self._ask_scores(self.state, info, self.desk.view(rows)).tolist()
+        return scores
+
+    def _score_one(self, row: int, info: PodInfo) -> int:
+        try:
+            return int(self.plugin.score_node(self.state, info.pod, self.desk.node(row)))
+        except Exception as problem:
+            raise self.desk.broken(self.name, "score_node", problem) from problem
+
+
+class ColumnAnswer(Answer):
+    """An answer that is kept by row."""
+
+    def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
+        super().__init__(desk, plugin, points, info)
+        self.fails = Column(desk.limits.changes)
+        """Outcome numbers by row, 0 fits."""
+        self._verdict: Verdict | None = None
+        """What `fails` was made from as a whole; the very same object says nothing new."""
+        self.raw = Column(desk.limits.changes)
+        """Scores by row, before normalising, if they do not hang on which rows fit."""
+        self.constant = False
+        """Whether all raw scores are equal; then they stay so whichever rows fit."""
+
+    def _ask_filter(self, state: CycleState, info: PodInfo) -> None:
+        """Filter over all rows, unless PreFilter made that needless."""
+        desk = self.desk
+        if self.filters and not self.skips_filter and not self.rejects:
+            verdict = self._ask_verdict(state, info)
+            if verdict is self._verdict:
+                return
+            numbers = desk.numbers(verdict, self.name)
+            self.fails.replace(numbers)
+            self._verdict = verdict
+            return
+        self._verdict = None
+        self.fails.replace(None)
+
+    def _ask_verdict(self, state: CycleState, info: PodInfo) -> Verdict:
+        return self.desk.verdict(self.plugin, state, info, self.desk.table)
 
     def _take_raw(self, scores: IntArray) -> None:
         least, most = int(scores.min()), int(scores.max())

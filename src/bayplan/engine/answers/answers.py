@@ -21,6 +21,7 @@ from bayplan.engine.answers.asking import Desk, FailArray
 from bayplan.engine.answers.candidates import Candidates, Rejecting
 from bayplan.engine.answers.cluster_answer import ClusterAnswer
 from bayplan.engine.answers.domains import LOWEST
+from bayplan.engine.answers.kind_answer import KindAnswer
 from bayplan.engine.answers.row_answer import RowAnswer
 from bayplan.engine.answers.share import Share, pay
 from bayplan.engine.answers.totals import Scorer, Totals, add_up, normalized
@@ -67,12 +68,12 @@ class Plan:
         by_name = {answer.name: answer for answer in answers}
         self.facets = facets
         self.answers = answers
-        self.rows = [answer for answer in answers if isinstance(answer, RowAnswer)]
+        self.rows = [answer for answer in answers if not isinstance(answer, ClusterAnswer)]
         self.cluster = [answer for answer in answers if isinstance(answer, ClusterAnswer)]
         self.pre_filters = [by_name[plugin.name] for plugin in profile.pre_filter]
         self.filters = [by_name[plugin.name] for plugin in profile.filter]
         self.scorers = [by_name[plugin.name] for plugin in profile.score]
-        self.row_scorers = [a for a in self.scorers if isinstance(a, RowAnswer)]
+        self.row_scorers = [a for a in self.scorers if not isinstance(a, ClusterAnswer)]
         self.cluster_scorers = [a for a in self.scorers if isinstance(a, ClusterAnswer)]
         self.signatures: set[tuple[bytes, str]] = set()
         """Who finds this plan without asking plugins for facets."""
@@ -103,6 +104,7 @@ class Plan:
 
     def refresh_rows(self, info: PodInfo, table: NodeTable) -> None:
         """Follow the journals; what hangs on nodes alone is passed over while no node changed."""
+        table.kinds.sync()
         nodes = table.node_changes.generation
         if self._nodes_seen == nodes:
             for answer in self._usage:
@@ -164,7 +166,7 @@ def _whole(info: PodInfo) -> Hashable:
     return info.signature, info.pod.spec.node_name
 
 
-def _written(answers: list[RowAnswer]) -> tuple[dict[str, object], set[str], bool]:
+def _written(answers: list[RowAnswer | KindAnswer]) -> tuple[dict[str, object], set[str], bool]:
     data: dict[str, object] = {}
     for answer in answers:
         data.update(answer.state.data)
@@ -214,7 +216,7 @@ class Judgement:
     def fails(self) -> list[FailArray]:
         """Outcome numbers by row, one array per plugin that rejected any, in filter order."""
         found = (answer.fails.values for answer in self.plan.filters)
-        return [values for values in found if values is not None]
+        return [values.astype(np.uint32, copy=False) for values in found if values is not None]
 
     @property
     def failing(self) -> bool:
@@ -244,7 +246,7 @@ class Judgement:
         """Scores if only some of the candidates count, which nobody keeps."""
         columns, shares = [], []
         for answer in self.plan.scorers:
-            if isinstance(answer, RowAnswer):
+            if not isinstance(answer, ClusterAnswer):
                 answer.refresh_scores(self.info, mask)
                 scores = None if answer.skips_score else answer.raw.values
             else:
@@ -414,6 +416,8 @@ class Answers:
                     raise self._desk.broken(plugin.name, "depends_on", problem) from problem
             if depends is Depends.CLUSTER:
                 answer = ClusterAnswer(self._desk, plugin, points, info)
+            elif depends is Depends.SUMS and not hasattr(plugin, "normalize"):
+                answer = KindAnswer(self._desk, plugin, points, info)
             else:
                 answer = RowAnswer(self._desk, plugin, points, info, depends)
             self._answers[key] = answer
@@ -444,7 +448,7 @@ class Answers:
     # -- from plan to candidates and totals -----------------------------------------------------
 
     def _candidates_for(self, plan: Plan) -> Candidates:
-        filters = tuple([a for a in plan.filters if a.fails.values is not None])
+        filters = tuple([a for a in plan.filters if a.fails.some])
         known = plan.candidates
         if known is None or known.filters != filters:
             known = self._candidates.get(filters)

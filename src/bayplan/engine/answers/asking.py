@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from bayplan.cluster.journal import Journal
 from bayplan.cluster.limits import Limits
-from bayplan.engine.answers.alike import Remembered
 from bayplan.engine.answers.standing import FRESH, VOID, Behind, Standing, distinct
 from bayplan.framework import (
     Code,
@@ -54,7 +53,6 @@ class Desk:
         self._node: tuple[int, int, NodeInfo] | None = None
         self._view: tuple[int, list[int], NodeSelection] | None = None
         self._behind: dict[Journal, tuple[int, int, Standing]] = {}
-        self.remembered = Remembered(limits.alike)
 
     def serial(self) -> int:
         """A number that nobody else has."""
@@ -77,22 +75,15 @@ class Desk:
         known = self._behind.get(journal)
         if known is None or known[0] != stamp or known[1] != generation:
             rows = journal.since(stamp)
-            table = self.table
-            found = VOID if rows is None else Behind(table, distinct(rows, table.count))
+            found = VOID if rows is None else Behind(distinct(rows, self.table.count))
             known = self._behind[journal] = (stamp, generation, found)
         return known[2]
-
-    def groups(self) -> tuple[IntArray, IntArray] | None:
-        """One row of each kind, and every row's place among them; None if few are alike."""
-        kinds = self.table.kinds
-        kinds.sync()
-        return kinds.groups()
 
     def view(self, rows: list[int]) -> NodeSelection:
         """Some rows of the table, gathered once for all plugins that ask about them."""
         generation = self.table.changes.generation
         known = self._view
-        if known is None or known[0] != generation or known[1] is not rows:
+        if known is None or known[0] != generation or known[1] != rows:
             selection = self.table.select(np.array(rows, dtype=np.int64))
             known = self._view = (generation, rows, selection)
         return known[2]

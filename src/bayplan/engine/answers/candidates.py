@@ -7,9 +7,10 @@ from typing import Protocol
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.column import Column, Rows, rows_of
 from bayplan.cluster.label_column import Domains
 from bayplan.engine.answers.asking import Desk
-from bayplan.engine.answers.column import Column, Rows, rows_of
+from bayplan.engine.answers.share import AnyColumn
 from bayplan.engine.cycle.choice import ListOrder
 
 
@@ -19,7 +20,7 @@ class Rejecting(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def fails(self) -> Column:
+    def fails(self) -> AnyColumn:
         """0 where a row fits."""
 
 
@@ -35,6 +36,7 @@ class Candidates:
         "_per_domain",
         "_seen",
         "_serial",
+        "_walk",
         "count",
         "filters",
         "fits",
@@ -53,6 +55,7 @@ class Candidates:
         """Grows when a row may have become a candidate."""
         self._first: tuple[IntArray, int, int, int] | None = None
         self._heap_keys: tuple[int, IntArray, int, IntArray] | None = None
+        self._walk: tuple[int, IntArray, int, IntArray] | None = None
         self._per_domain: tuple[int, Domains, list[int]] | None = None
 
     @property
@@ -112,9 +115,7 @@ class Candidates:
     def _sync_rows(self, rows: IntArray) -> None:
         fits = np.ones(len(rows), dtype=bool)
         for answer in self.filters:
-            values = answer.fails.values
-            if values is not None:
-                fits &= values.take(rows) == 0
+            fits &= answer.fails.take(rows) == 0
         self._gained += 1
         self.fits.set_rows(rows, fits)
         self.count = int(np.count_nonzero(self.mask))
@@ -122,8 +123,7 @@ class Candidates:
     def _sync_row(self, row: int) -> None:
         fits = True
         for answer in self.filters:
-            values = answer.fails.values
-            if values is not None and values[row]:
+            if answer.fails.item(row):
                 fits = False
         if self.mask[row] != fits:
             self.fits.set_row(row, fits)
@@ -153,6 +153,15 @@ class Candidates:
             keys = order.heap_keys(self.mask, start)
             known = self._heap_keys = (version, order.rows, start, keys)
         return known[3]
+
+    def walk(self, order: ListOrder, start: int, *, known: bool = False) -> IntArray | None:
+        """The candidates by heap key, kept likewise; with `known`, only if they were asked for."""
+        kept, version = self._walk, self.version
+        if kept is None or kept[0] != version or kept[1] is not order.rows or kept[2] != start:
+            if known:
+                return None
+            kept = self._walk = (version, order.rows, start, order.walk(self.mask, start))
+        return kept[3]
 
     def first(self, order: ListOrder, start: int) -> int:
         """The candidate that a search from `start` finds first; there is one."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayplan.engine.answers.answer import Answer, compared
+from bayplan.engine.answers.answer import ColumnAnswer, compared
 from bayplan.engine.answers.asking import FEW, AttemptFailed, Desk
 from bayplan.engine.answers.standing import FRESH, Behind
 from bayplan.framework import BoolArray, CycleState, IntArray, PodInfo, Verdict
@@ -20,7 +20,7 @@ _SHARE = 8
 """Rows are asked one by one if they are at most this part of all."""
 
 
-class ClusterAnswer(Answer):
+class ClusterAnswer(ColumnAnswer):
     """May hang on anything: other nodes, other pods, volumes."""
 
     def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
@@ -38,7 +38,6 @@ class ClusterAnswer(Answer):
         """Whether scores of one epoch are the same whichever nodes fit."""
         self.tells_domains = self.scores and hasattr(plugin, "score_domains")
         """Whether the plugin can tell scores by domain."""
-        self._scalar = hasattr(plugin, "filter_node")
         self._narrows = self.filters and hasattr(plugin, "filter_affects")
         self._followed: tuple[int, int, int] | None = None
         """When `fails` was right: the journal's and the nodes' generation, the epoch; or void."""
@@ -124,17 +123,17 @@ class ClusterAnswer(Answer):
         if found is None or _SHARE * len(found) > table.count:
             return False
         rows = list(found)
-        numbers = self._numbers_of(rows, info)
+        numbers = self._numbers_or_none(rows, info)
         if numbers is None:
             return False
         self._verdict = None
         self._set_fails(rows, numbers)
         return True
 
-    def _numbers_of(self, rows: list[int], info: PodInfo) -> list[int] | None:
+    def _numbers_or_none(self, rows: list[int], info: PodInfo) -> list[int] | None:
         """Outcome numbers of some rows, asked now; None if one is an error."""
         desk = self.desk
-        if len(rows) <= FEW and self._scalar:
+        if len(rows) <= FEW and self._scalar_filter:
             try:
                 return [desk.number(self.plugin, self.state, info, row) for row in rows]
             except AttemptFailed:

@@ -20,7 +20,7 @@ LOWEST = int(np.iinfo(np.int64).min)
 """The total of rows that are no candidates; no sum of weighted scores can reach it."""
 
 AHEAD = 512
-"""So many winners are sorted ahead; more would often be sorted in vain."""
+"""So many winners are listed ahead; more would often be listed in vain."""
 
 
 class ByDomain:
@@ -111,8 +111,13 @@ class DomainLeaders:
             self._rows.clear()
         self._left_out = own
 
-    def best(self, share: DomainShare, weight: int, masked: IntArray, keys: IntArray) -> int:
-        """The candidate with the highest sum of total and domain score, by key among equals."""
+    def best(
+        self, share: DomainShare, weight: int, masked: IntArray, keys: IntArray, walk: IntArray
+    ) -> int:
+        """The candidate with the highest sum of total and domain score, by key among equals.
+
+        `walk` has the candidates by key.
+        """
         self._leave_out(share.own)
         best, top, key = -1, LOWEST, 0
         lists, tops, out, total_of = self._rows, self._tops, self._left_out, masked.item
@@ -121,7 +126,7 @@ class DomainLeaders:
             while rows and (total_of(rows[-1]) != total or rows[-1] in out):
                 rows.pop()
             if not rows:
-                rows = self._sort(domain, masked, keys)
+                rows = self._list(domain, masked, walk)
                 total = tops[domain]
             total += weight * score
             if total >= top:
@@ -136,16 +141,15 @@ class DomainLeaders:
                     best, top, key = row, total, mine
         return best
 
-    def _sort(self, domain: int, masked: IntArray, keys: IntArray) -> list[int]:
+    def _list(self, domain: int, masked: IntArray, walk: IntArray) -> list[int]:
         """The leaders of a domain that has a candidate."""
-        rows = self.domains.rows(domain)
+        rows = walk.compress(self.domains.codes.take(walk) == domain)
         totals = masked.take(rows)
-        for row in self._left_out:
-            if self.domains.codes.item(row) == domain:
-                totals[rows.searchsorted(row)] = LOWEST
+        out = [row for row in self._left_out if self.domains.codes.item(row) == domain]
+        if out:
+            totals[np.isin(rows, out)] = LOWEST
         top = int(totals.max())
-        ties = rows.compress(totals == top)
-        self._rows[domain] = found = first_by_key(ties, keys.take(ties))
+        self._rows[domain] = found = leaders_among(rows, totals == top)
         self._tops[domain] = top
         return found
 
@@ -164,10 +168,8 @@ class DomainLeaders:
                 self._rows.pop(domain, None)
 
 
-def first_by_key(rows: IntArray, keys: IntArray) -> list[int]:
-    """The rows with the smallest keys, the smallest last."""
-    if len(rows) > AHEAD:
-        early = keys.argpartition(AHEAD)[:AHEAD]
-        rows, keys = rows[early], keys[early]
-    found: list[int] = rows[keys.argsort()[::-1]].tolist()
+def leaders_among(walk: IntArray, wanted: BoolArray) -> list[int]:
+    """The first of the wanted rows of a walk, the very first last."""
+    found: list[int] = walk.compress(wanted)[:AHEAD].tolist()
+    found.reverse()
     return found

@@ -7,10 +7,37 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from bayplan.engine.answers.column import Column, History
+from bayplan.cluster.column import Column, History
 from bayplan.engine.answers.domains import ByDomain, DomainShare
+from bayplan.engine.answers.kind_column import KindColumn, Said
 
-Kept = npt.NDArray[Any] | tuple[History, int] | ByDomain | None
+AnyColumn = Column | KindColumn
+
+
+class ByKind(NamedTuple):
+    """Numbers by kind of row, and the rows' kinds after some changes of their history."""
+
+    kinds: History
+    end: int
+    said: Said
+
+    def array(self) -> npt.NDArray[Any]:
+        kinds = self.kinds.array(self.end)
+        assert kinds is not None
+        return self.said.array.take(kinds)
+
+
+class ByRow(NamedTuple):
+    """An array after some changes of its history."""
+
+    history: History
+    end: int
+
+    def array(self) -> npt.NDArray[Any] | None:
+        return self.history.array(self.end)
+
+
+Kept = npt.NDArray[Any] | ByRow | ByKind | ByDomain | None
 
 
 class Share(NamedTuple):
@@ -22,35 +49,40 @@ class Share(NamedTuple):
     raw: Kept = None
 
     @classmethod
-    def of(cls, plugin: str, weight: int, column: Column, raw: Column | None = None) -> Share:
+    def of(cls, plugin: str, weight: int, column: AnyColumn) -> Share:
         """The present moment of a column."""
-        return cls(plugin, weight, moment(column), None if raw is None else moment(raw))
+        return cls(plugin, weight, moment(column))
 
 
 class Layout:
     """Where the scores of a set of plugins are found, as long as no column begins anew."""
 
-    __slots__ = ("_histories", "_named", "_raws", "raw_versions")
+    __slots__ = ("_named", "_raws", "_sources", "raw_versions")
 
     def __init__(
-        self, parts: Sequence[tuple[str, int, Column, Column | None]], raw_versions: list[int]
+        self, parts: Sequence[tuple[str, int, AnyColumn, Column | None]], raw_versions: list[int]
     ) -> None:
         """Name, weight, scores and raw scores of each plugin."""
         self._named = [(name, weight) for name, weight, _, _ in parts]
-        self._histories = [column.history for _, _, column, _ in parts]
+        self._sources = [
+            (column.history, column.said if isinstance(column, KindColumn) else None)
+            for _, _, column, _ in parts
+        ]
         self._raws = [None if raw is None else moment(raw) for _, _, _, raw in parts]
         self.raw_versions = raw_versions
 
     def shares(self, versions: list[int], domain: DomainShare | None) -> tuple[Share, ...]:
         """Each plugin's numbers at one moment; a version below 0 stands for those by domain."""
         found: list[Share] = []
-        each = zip(self._named, self._histories, self._raws, versions, strict=True)
-        for (name, weight), history, raw, version in each:
+        each = zip(self._named, self._sources, self._raws, versions, strict=True)
+        for (name, weight), (history, said), raw, version in each:
             if version < 0:
                 assert domain is not None
                 found.append(Share(name, weight, domain.record(), domain.raw))
             else:
-                found.append(Share(name, weight, (history, version - history.start), raw))
+                end = version - history.start
+                kept = ByRow(history, end) if said is None else ByKind(history, end, said)
+                found.append(Share(name, weight, kept, raw))
         return tuple(found)
 
 
@@ -68,19 +100,21 @@ class ScoreMoment:
         return self._layout.shares(self._versions, self._domain)
 
 
-def moment(column: Column) -> tuple[History, int]:
+def moment(column: AnyColumn) -> ByRow | ByKind:
+    """What a record keeps of a column."""
     history = column.history
-    return history, len(history.rows)
+    end = len(history.rows)
+    if isinstance(column, KindColumn):
+        return ByKind(history, end, column.said)
+    return ByRow(history, end)
 
 
 def array(kept: Kept) -> npt.NDArray[Any] | None:
     """The numbers as they were; do not change them."""
-    if isinstance(kept, ByDomain):
-        return kept.array()
-    return kept[0].array(kept[1]) if isinstance(kept, tuple) else kept
+    return kept.array() if isinstance(kept, ByRow | ByKind | ByDomain) else kept
 
 
-def pay(columns: Iterable[Column]) -> int:
+def pay(columns: Iterable[AnyColumn]) -> int:
     """The bytes that a record is the first to hold on to, roughly."""
     size = 0
     for column in columns:

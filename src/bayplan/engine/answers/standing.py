@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bayplan.cluster.arrays import IntArray
-from bayplan.framework import NodeTable
 
 
 class Fresh(NamedTuple):
@@ -22,14 +21,12 @@ class Void(NamedTuple):
 class Behind:
     """Some rows changed since; made once for all answers that stopped at the same place."""
 
-    __slots__ = ("_array", "_kinds", "_table", "rows")
+    __slots__ = ("_array", "rows")
 
-    def __init__(self, table: NodeTable, rows: list[int]) -> None:
-        self._table = table
+    def __init__(self, rows: list[int]) -> None:
         self.rows = rows
         """Each once."""
         self._array: IntArray | None = None
-        self._kinds: list[int] | None = None
 
     @property
     def array(self) -> IntArray:
@@ -37,18 +34,6 @@ class Behind:
         if self._array is None:
             self._array = np.array(self.rows, dtype=np.int64)
         return self._array
-
-    @property
-    def kinds(self) -> list[int]:
-        """Which of the rows are alike (`bayplan.cluster.kinds`)."""
-        if self._kinds is None:
-            kinds = self._table.kinds
-            kinds.sync()
-            one = len(self.rows) == 1
-            self._kinds = (
-                [kinds.of.item(self.rows[0])] if one else kinds.of.take(self.array).tolist()
-            )
-        return self._kinds
 
 
 FRESH, VOID = Fresh(), Void()

@@ -14,28 +14,30 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.cluster.arrays import BoolArray, IntArray
+from bayplan.cluster.column import Column, Rows, rows_of
 from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.cluster_answer import ClusterAnswer
-from bayplan.engine.answers.column import Column, Rows, rows_of
 from bayplan.engine.answers.domains import (
+    AHEAD,
     LOWEST,
     DomainLeaders,
     DomainShare,
-    first_by_key,
 )
+from bayplan.engine.answers.kind_answer import KindAnswer
+from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.answers.row_answer import RowAnswer
-from bayplan.engine.answers.share import Layout, ScoreMoment, pay
+from bayplan.engine.answers.share import AnyColumn, Layout, ScoreMoment, pay
 from bayplan.engine.cycle.choice import ListOrder
 from bayplan.framework import PodInfo, Status
 from bayplan.framework.runtime.scoring import call_normalize, range_problem
 
-Scorer = RowAnswer | ClusterAnswer
+Scorer = RowAnswer | KindAnswer | ClusterAnswer
 
 _MOST = int(np.iinfo(np.int16).max)
 
-_SOON = 3
-"""Leaders are sorted once candidates and their order have stayed the same so often."""
+_SMALL = (np.dtype(np.uint8), np.dtype(np.int16))
+"""What scores 0..100 are kept in."""
 
 
 class Part:
@@ -45,6 +47,7 @@ class Part:
         "_stamp",
         "answer",
         "by_domain",
+        "by_kind",
         "column",
         "domain",
         "raw",
@@ -56,11 +59,14 @@ class Part:
     def __init__(self, desk: Desk, answer: Scorer) -> None:
         self.answer = answer
         self.weight = answer.weight
-        self.shared = not answer.normalizes and (isinstance(answer, RowAnswer) or answer.steady)
+        steady = not isinstance(answer, ClusterAnswer) or answer.steady
+        self.shared = steady and not answer.normalizes
         """Whether the answer's own scores are used as they are."""
         self.raw: Column | None = answer.raw if isinstance(answer, RowAnswer) else None
         """What the plugin said before normalising, if it does that."""
-        self.column = answer.raw if self.shared else Column(desk.limits.changes)
+        self.column: AnyColumn = answer.raw if self.shared else Column(desk.limits.changes)
+        self.by_kind = isinstance(self.column, KindColumn)
+        """Whether scores hang on the kind of a row."""
         if answer.normalizes and self.raw is None:
             self.raw = Column(desk.limits.changes)
         self.told_raw = self.raw if answer.normalizes else None
@@ -82,16 +88,15 @@ class Part:
             if not answer.in_range:
                 check_range(answer, candidates.mask)
             return
+        stamp: Hashable = (answer.epoch, candidates.version)
         if isinstance(answer, RowAnswer):
-            fixed = answer.constant
-            stamp: Hashable = (answer.raw.version, None if fixed else candidates.version)
-        else:
-            stamp = (answer.epoch, candidates.version)
+            stamp = (answer.raw.version, None if answer.constant else candidates.version)
         if stamp == self._stamp and (by_domain or self.domain is None):
             return
         self._stamp = None
         self.domain = self._by_domain(info, candidates) if by_domain else None
         if self.domain is None:
+            assert isinstance(self.column, Column)  # what is kept by kind is shared
             self.column.replace(self._normalized(info, candidates))
         self._stamp = stamp
 
@@ -112,7 +117,7 @@ class Part:
 
     def _normalized(self, info: PodInfo, candidates: Candidates) -> npt.NDArray[np.uint8]:
         answer, mask = self.answer, candidates.mask
-        if isinstance(answer, RowAnswer):
+        if not isinstance(answer, ClusterAnswer):
             scores = answer.raw.values
             assert scores is not None
         else:
@@ -127,7 +132,7 @@ def normalized(
     answer: Scorer, info: PodInfo, scores: IntArray, mask: BoolArray
 ) -> npt.NDArray[np.uint8]:
     """Scores 0..100 of the candidates; raises AttemptFailed if one is outside."""
-    state = answer.state if isinstance(answer, RowAnswer) else answer.normalizing_state()
+    state = answer.normalizing_state() if isinstance(answer, ClusterAnswer) else answer.state
     result = call_normalize(answer.desk.profile, answer.plugin, state, info.pod, scores, mask)
     if isinstance(result, Status):
         raise AttemptFailed(result)
@@ -152,26 +157,36 @@ def _same(one: Place, other: Place) -> bool:
 
 
 class Leaders:
-    """The first of the rows that had the highest total, the next winner last."""
+    """The first of the rows that had the highest total, the next winner first."""
 
-    __slots__ = ("_place", "_rows", "top")
+    __slots__ = ("_next", "_place", "_rows", "top")
 
-    def __init__(self, place: Place, top: int, rows: list[int]) -> None:
+    def __init__(self, place: Place, top: int, rows: IntArray) -> None:
         self._place = place
         self.top = top
         self._rows = rows
+        self._next = 0
 
     def holds_for(self, place: Place) -> bool:
         return _same(self._place, place)
 
     def next(self, masked: IntArray) -> int:
         """The first row that still has the highest total; -1 if there is none left."""
-        rows, top, total = self._rows, self.top, masked.item
-        while rows:
-            if total(rows[-1]) == top:
-                return rows[-1]
-            rows.pop()
-        return -1
+        rows, top, place = self._rows, self.top, self._next
+        end = len(rows)
+        for near in range(place, min(place + 3, end)):
+            row = rows.item(near)
+            if masked.item(row) == top:
+                self._next = near
+                return row
+        ahead = rows[place + 3 :]  # pods of other kinds took many
+        leading = masked.take(ahead) == top
+        far = int(leading.argmax()) if len(ahead) else 0
+        if not len(ahead) or not leading.item(far):
+            self._next = end
+            return -1
+        self._next = place + 3 + far
+        return ahead.item(far)
 
 
 class Totals:
@@ -184,11 +199,11 @@ class Totals:
         "_domain",
         "_domain_leaders",
         "_fits_seen",
+        "_kinds",
         "_layout",
         "_leaders",
         "_moving",
         "_place",
-        "_places",
         "_raws",
         "_seen",
         "_settled",
@@ -208,8 +223,9 @@ class Totals:
         self._domain_leaders: tuple[Place, DomainLeaders] | None = None
         self._seen: list[int] | None = None
         """The version of each part that `masked` was summed from; None: void."""
-        self._moving: list[Part] = []
-        """Parts whose columns changed after they were summed; each is added row by row."""
+        self._kinds = desk.table.kinds
+        self._moving = [part for part in self.parts if part.by_kind]
+        """Parts whose columns change after they were summed; each is added row by row."""
         self._settled: IntArray = self.masked
         """The sum of all other parts."""
         self._fits_seen = -1
@@ -218,8 +234,6 @@ class Totals:
         """Where records find scores; None after a column may have begun anew."""
         self._leaders: Leaders | None = None
         self._place: Place | None = None
-        self._places = 0
-        """How often the place has been the same."""
 
     def sync(self, info: PodInfo) -> None:
         """Bring every part and the sums up to date; raises AttemptFailed."""
@@ -280,7 +294,7 @@ class Totals:
         """The row that upstream's heap has at its root.
 
         Among equals that is the first by heap key. While the candidates and their order stay, so do
-        the keys: the best rows are then sorted once and the next one is simply the next that still
+        the keys: the best rows are then listed once and the next one is simply the next that still
         has the highest total. A row that rises to the top or above it ends that.
         """
         masked, candidates = self.masked, self._candidates
@@ -292,23 +306,21 @@ class Totals:
             row = leaders.next(masked)
             if row >= 0:
                 return row
-        top = int(masked.max())
         again = self._place is not None and _same(self._place, place)
         self._place, self._leaders = place, None
-        self._places = self._places + 1 if again else 0
-        if not again:
+        top = int(masked.max())
+        walk = candidates.walk(order, start, known=not again)
+        if walk is None:  # maybe the candidates change all the time, and sorting is in vain
             first = candidates.first(order, start)
             if masked.item(first) == top:  # the heap's first place; nothing equal comes before it
                 return first
-        ties = np.flatnonzero(masked == top)
-        if len(ties) == 1:
-            return int(ties[0])
-        keys = candidates.heap_keys(order, start).take(ties)
-        if self._places < _SOON:
-            return int(ties[keys.argmin()])
-        rows = first_by_key(ties, keys)
+            ties = np.flatnonzero(masked == top)
+            if len(ties) == 1:
+                return int(ties[0])
+            return int(ties[candidates.heap_keys(order, start).take(ties).argmin()])
+        rows = walk.compress(masked.take(walk) == top)[:AHEAD]
         self._leaders = Leaders(place, top, rows)
-        return rows[-1]
+        return int(rows[0])
 
     def _best_by_domain(self, part: Part, order: ListOrder, place: Place) -> int:
         share = part.domain
@@ -317,7 +329,9 @@ class Totals:
         if known is None or not _same(known[0], place) or known[1].domains is not share.domains:
             known = self._domain_leaders = (place, DomainLeaders(share.domains))
         keys = self._candidates.heap_keys(order, place[2])
-        return known[1].best(share, part.weight, self.masked, keys)
+        walk = self._candidates.walk(order, place[2])
+        assert walk is not None
+        return known[1].best(share, part.weight, self.masked, keys, walk)
 
     def _changed_rows(self) -> Rows | None:
         """The rows to sum again; None for all."""
@@ -326,9 +340,16 @@ class Totals:
         if seen is None or size > count:
             return None
         changes: list[Rows] = []
-        moved = False
+        moved = told = False
         for part, version in zip(self.parts, seen, strict=True):
             if part is not self._domain and part.column.version != version:
+                if part.by_kind:  # all columns by kind tell the same changes
+                    rows = None if told else self._kinds.changed(version)
+                    if rows is None and not told:
+                        return None
+                    changes += [] if rows is None else [rows]
+                    told = True
+                    continue
                 found = part.column.since(version)
                 if found is None:
                     return None
@@ -374,9 +395,7 @@ class Totals:
     def _sum_row(self, row: int) -> None:
         total = self._settled.item(row)
         for part in self._moving:
-            values = part.column.values
-            if values is not None:
-                total += part.weight * values.item(row)
+            total += part.weight * part.column.item(row)
         if not self._candidates.mask[row]:
             total = LOWEST
         if self.masked.item(row) == total:
@@ -390,12 +409,8 @@ class Totals:
     def _sum_rows(self, rows: IntArray) -> None:
         total = self._settled.take(rows)
         for part in self._moving:
-            values = part.column.values
-            if values is not None:
-                mine = values.take(rows).astype(np.int64)
-                if part.weight != 1:
-                    mine *= part.weight
-                total += mine
+            mine = part.column.take(rows)
+            total += mine if part.weight == 1 else mine.astype(np.int64) * part.weight
         candidates = self._candidates
         if candidates.count < len(candidates.mask):
             total[~candidates.mask.take(rows)] = LOWEST
@@ -420,7 +435,7 @@ def _all_beyond(changes: list[Rows], size: int) -> bool:
 def add_up(columns: Sequence[tuple[npt.NDArray[np.uint8] | None, int]], count: int) -> IntArray:
     """The weighted sum of some columns."""
     weights = sum(abs(weight) for _, weight in columns)
-    bytewise = all(values is None or values.dtype == np.uint8 for values, _ in columns)
+    bytewise = all(values is None or values.dtype in _SMALL for values, _ in columns)
     # Scores below 256 and small weights fit 16 bits, which are added four times as fast.
     small = bytewise and weights * 255 < _MOST
     kind = np.dtype(np.int16 if small else np.int64)

@@ -29,22 +29,35 @@ class ListOrder:
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
         """Another array after every change of the order."""
         self.keys: IntArray = np.zeros(0, dtype=np.int64)
+        self._walk: IntArray = self.keys
+        """Heap indices by key."""
 
     def sync(self, table: NodeTable) -> ListOrder:
         self.rows = table.order
         if len(self.keys) < table.count:
             self.keys = preorder_keys(max(table.count, 2 * len(self.keys)))
+            self._walk = self.keys.argsort()
         return self
 
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
-        rows = np.roll(self.rows, -start) if start else self.rows
-        everywhere = np.count_nonzero(feasible) == len(rows)
-        listed = rows if everywhere else rows.compress(feasible.take(rows))
+        listed = self._listed(feasible, start)
         # Rows that do not fit have any key; nobody asks for it.
-        keys: IntArray = np.empty(len(rows), dtype=np.int64)
+        keys: IntArray = np.empty(len(feasible), dtype=np.int64)
         keys[listed] = self.keys[: len(listed)]
         return keys
+
+    def walk(self, feasible: BoolArray, start: int) -> IntArray:
+        """The feasible rows by heap key: among equals, the first of these wins."""
+        listed = self._listed(feasible, start)
+        # A key hangs on the index alone, so a smaller heap is walked like a larger one.
+        return listed.take(self._walk.compress(self._walk < len(listed)))
+
+    def _listed(self, feasible: BoolArray, start: int) -> IntArray:
+        """The feasible rows in list order from place `start` on: heap index to row."""
+        rows = np.roll(self.rows, -start) if start else self.rows
+        everywhere = np.count_nonzero(feasible) == len(rows)
+        return rows if everywhere else rows.compress(feasible.take(rows))
 
     def first(self, feasible: BoolArray, start: int) -> int:
         """The place of the feasible row that the search from `start` finds first: heap index 0."""

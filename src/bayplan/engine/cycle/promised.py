@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray
+from bayplan.cluster.column import Column
 from bayplan.cluster.limits import Limits
 from bayplan.engine.answers import AttemptFailed, Judgement
-from bayplan.engine.answers.column import Column
 from bayplan.engine.cache import Cache
 from bayplan.framework import Profile, Status
 from bayplan.framework.runtime.filtering import run_filters_with_nominated

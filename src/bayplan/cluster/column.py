@@ -66,6 +66,19 @@ class Column:
         """Bytes of the history that no record has accounted for yet, roughly."""
         self.history = History(values, 0)
 
+    @property
+    def some(self) -> bool:
+        """Whether any value may differ from zero."""
+        return self.values is not None
+
+    def item(self, row: int) -> int:
+        values = self.values
+        return 0 if values is None else int(values.item(row))
+
+    def take(self, rows: IntArray) -> Values:
+        values = self.values
+        return np.zeros(len(rows), dtype=np.uint8) if values is None else values.take(rows)
+
     def since(self, version: int) -> list[Rows] | None:
         """The rows that changed after `version`, in order; None: any may have."""
         history = self.history
@@ -97,6 +110,10 @@ class Column:
     def put(self, values: Values) -> None:
         """Take whole new values that nobody follows row by row. Do not change them later."""
         self._restart(values)
+
+    def restart(self) -> None:
+        """Let everybody who follows look at all rows again."""
+        self._restart(self.values)
 
     def set_row(self, row: int, value: int) -> None:
         values = self.values
@@ -172,6 +189,8 @@ class Column:
 
 def rows_of(changes: list[Rows], count: int) -> Rows:
     """Noted rows as one array, which may hold a row twice, or as one row if there is no other."""
+    if len(changes) == 1:
+        return changes[0]
     try:
         rows = set(changes)  # quick while all are single rows
     except TypeError:  # arrays cannot be in a set
