@@ -21,6 +21,7 @@ from bayplan.apiserver.dynamic import DynamicAdmission
 from bayplan.apiserver.errors import ApiError, not_found
 from bayplan.apiserver.kinds import Kind, Registry, metrics
 from bayplan.apiserver.reader import CachedReader
+from bayplan.apiserver.remotes import Remotes
 from bayplan.apiserver.turns import Turns
 from bayplan.apiserver.versions import Versions
 from bayplan.apiserver.watchdog import Watchdog
@@ -86,6 +87,7 @@ class Backend:
         self.watchers: set[Watcher] = set()  # of open watches
         self.opened_watches = 0
         self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go
+        self.remotes = Remotes()
         self.reader = CachedReader(store, self.codec_of)
         self.turns = Turns(self.reader)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()

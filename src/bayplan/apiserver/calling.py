@@ -1,7 +1,7 @@
 """Calls webhooks: finds where they are, speaks TLS with their own authority, keeps deadlines.
 
-A webhook behind a Service is reached through the Service's endpoints, or by its external name;
-there is no cluster network here, so a Service without either has no route.
+What is behind a Service is reached through the Service's endpoints, or by its external name; there
+is no cluster network here, so a Service without either has no route.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ class CallError(BayplanError):
     """A webhook could not be asked, or its answer not be read."""
 
 
+class NoRoute(CallError):
+    """A Service does not lead anywhere; `reason` and `told` are those of an APIService's status."""
+
+    def __init__(self, text: str, reason: str, told: str) -> None:
+        super().__init__(text)
+        self.reason, self.told = reason, told
+
+
 class Caller:
     """Keeps connections to webhooks; one a server."""
 
@@ -42,16 +50,20 @@ class Caller:
             await self._session.close()
             self._session = None
 
-    async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any:
-        """Send JSON and return the JSON of the answer; raises CallError."""
+    @property
+    def session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(auto_decompress=True)
+        return self._session
+
+    async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any:
+        """Send JSON and return the JSON of the answer; raises CallError."""
         address, name = self.address(config)
         shown = _shown(config, timeout)
         try:
             async with (
                 asyncio.timeout(timeout),
-                self._session.post(
+                self.session.post(
                     address,
                     data=msgspec.json.encode(body),
                     headers={"Content-Type": "application/json", "Accept": "application/json"},
@@ -64,7 +76,7 @@ class Caller:
         except TimeoutError:
             raise CallError(f'Post "{shown}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise CallError(f'Post "{shown}": {_reason(error)}') from error
+            raise CallError(f'Post "{shown}": {reason_of(error)}') from error
         return _decoded(answer.status, text)
 
     def _context(self, bundle: str) -> ssl.SSLContext:
@@ -72,7 +84,7 @@ class Caller:
         if found is None:
             if len(self._contexts) >= _CONTEXTS:
                 self._contexts.clear()
-            found = self._contexts[bundle] = _new_context(bundle)
+            found = self._contexts[bundle] = new_context(bundle)
         return found
 
     def address(self, config: Mapping[str, Any]) -> tuple[str, str]:
@@ -82,37 +94,46 @@ class Caller:
         service = config.get("service") or {}
         namespace, name = service.get("namespace", ""), service.get("name", "")
         port, path = service.get("port") or 443, service.get("path") or "/"
-        host, port = self._route(namespace, name, port)
+        host, port = self.route(namespace, name, port)
         host = f"[{host}]" if ":" in host else host
         return f"https://{host}:{port}{path}", f"{name}.{namespace}.svc"
 
-    def _route(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+    def route(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """Return the address and port behind a port of a Service. Raises NoRoute."""
         service = self._reader.get("", "services", namespace, name)
+        where = f'service/{name} in "{namespace}"'
         if service is None:
-            raise CallError(f'service "{name}" not found')
+            text = f'service "{name}" not found'
+            raise NoRoute(text, "ServiceNotFound", f"{where} is not present")
         spec = service.get("spec") or {}
         if spec.get("type") == "ExternalName":
             return spec.get("externalName", ""), port
         wanted = [each for each in spec.get("ports") or () if each.get("port") == port]
         if not wanted:
-            raise CallError(f'no service port {port} found for service "{name}"')
-        for item in self._reader.list("discovery.k8s.io", "endpointslices", namespace):
-            labels = item["metadata"].get("labels") or {}
-            if labels.get("kubernetes.io/service-name") != name:
-                continue
+            text = f'no service port {port} found for service "{name}"'
+            raise NoRoute(text, "ServicePortError", f"{where} is not listening on port {port}")
+        return self._endpoint(namespace, name, wanted[0].get("name") or "", where)
+
+    def _endpoint(self, namespace: str, name: str, port: str, where: str) -> tuple[str, int]:
+        text = f'no endpoints available for service "{name}"'
+        slices = [
+            each
+            for each in self._reader.list("discovery.k8s.io", "endpointslices", namespace)
+            if (each["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == name
+        ]
+        if not slices:
+            raise NoRoute(text, "EndpointsNotFound", f"cannot find endpointslices for {where}")
+        for item in slices:
+            ports = [p["port"] for p in item.get("ports") or () if (p.get("name") or "") == port]
             for endpoint in item.get("endpoints") or ():
                 ready = (endpoint.get("conditions") or {}).get("ready", True)
-                ports = [
-                    each["port"]
-                    for each in item.get("ports") or ()
-                    if (each.get("name") or "") == (wanted[0].get("name") or "")
-                ]
                 if ready and endpoint.get("addresses") and ports:
                     return endpoint["addresses"][0], ports[0]
-        raise CallError(f'no endpoints available for service "{name}"')
+        told = f'endpoints for {where} have no addresses with port name "{port}"'
+        raise NoRoute(text, "MissingEndpoints", told)
 
 
-def _new_context(bundle: str) -> ssl.SSLContext:
+def new_context(bundle: str) -> ssl.SSLContext:
     if not bundle:
         return ssl.create_default_context()
     try:
@@ -172,7 +193,7 @@ def _shown(config: Mapping[str, Any], timeout: float) -> str:
     return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}?{seconds}"
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: x509: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from bayplan.apiserver.kinds import Kind, Registry, Subresource
+from bayplan.apiserver.remotes import Remotes
 
 Object = dict[str, Any]
 AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -38,8 +39,9 @@ def subresources_of(kind: Kind) -> list[Subresource]:
 class Discovery:
     """The discovery documents of one registry."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, remotes: Remotes) -> None:
         self._registry = registry
+        self._remotes = remotes
         self._generation = -1
         self._documents: dict[str, Object] = {}
 
@@ -58,7 +60,7 @@ class Discovery:
 
     def _build(self, path: str, aggregated: bool) -> Object | None:
         parts = path.strip("/").split("/")
-        groups = self._registry.group_versions()
+        groups = self.groups()
         if parts == ["api"]:
             return self._aggregated([""]) if aggregated else _api_versions()
         if parts == ["apis"]:
@@ -70,6 +72,17 @@ class Discovery:
             return self._group(parts[1], tagged=True) if parts[1] in groups and parts[1] else None
         return self._resources(parts[1], parts[2])
 
+    def groups(self) -> list[str]:
+        """Return all groups, those of servers behind this one last."""
+        own = [*self._registry.group_versions()]
+        return own + [group for group in self._remotes.groups() if group not in own]
+
+    def _versions(self, group: str) -> list[str]:
+        """Return the versions of a group, the preferred one first."""
+        own = self._registry.group_versions().get(group, [])
+        other = [remote.version for remote in self._remotes.versions(group)]
+        return [*by_priority([v for v in own if v not in other]), *other]
+
     def _group_list(self, groups: list[str]) -> Object:
         return {
             "kind": "APIGroupList",
@@ -80,7 +93,7 @@ class Discovery:
     def _group(self, group: str, *, tagged: bool = False) -> Object:
         versions = [
             {"groupVersion": f"{group}/{version}", "version": version}
-            for version in by_priority(self._registry.group_versions()[group])
+            for version in self._versions(group)
         ]
         head: Object = {"kind": "APIGroup", "apiVersion": "v1"} if tagged else {}
         return {**head, "name": group, "versions": versions, "preferredVersion": versions[0]}
@@ -113,16 +126,19 @@ class Discovery:
         }
 
     def _aggregated_group(self, group: str) -> Object:
-        versions = [
-            {
-                "version": version,
-                "resources": [_aggregated_resource(k) for k in self._kinds(group, version)],
-                "freshness": "Current",
-            }
-            for version in by_priority(self._registry.group_versions()[group])
-        ]
+        versions = [self._aggregated_version(group, each) for each in self._versions(group)]
         metadata: Object = {"name": group, "creationTimestamp": None} if group else {}
         return {"metadata": metadata or {"creationTimestamp": None}, "versions": versions}
+
+    def _aggregated_version(self, group: str, version: str) -> Object:
+        remote = self._remotes.get(group, version)
+        if remote is not None:
+            return remote.aggregated()
+        return {
+            "version": version,
+            "resources": [_aggregated_resource(k) for k in self._kinds(group, version)],
+            "freshness": "Current",
+        }
 
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?$")

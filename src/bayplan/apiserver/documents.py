@@ -55,7 +55,7 @@ class Documents:
         self._backend = backend
         self._tokens = tokens
         self._asked: tuple[float, asyncio.Future[bool]] | None = None
-        self._discovery = Discovery(backend.registry)
+        self._discovery = Discovery(backend.registry, backend.remotes)
 
     async def answer(self, connection: Connection) -> Answer | None:
         """Return the document of a path, or None if there is none."""
@@ -134,7 +134,10 @@ class Documents:
         from bayplan.apiserver import openapi
 
         found = openapi.document(
-            self._backend.registry, connection.path, connection.headers.get("accept")
+            self._backend.registry,
+            connection.path,
+            connection.headers.get("accept"),
+            self._backend.remotes,
         )
         if found is None:
             return None

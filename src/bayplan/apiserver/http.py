@@ -161,7 +161,7 @@ async def send_answer(connection: Connection, answer: Answer) -> None:
 
 async def send_stream(connection: Connection, stream: Stream) -> None:
     """Send a response in pieces until its source or its reader ends."""
-    headers = _head(connection, stream.status, stream.content_type)
+    headers = [*_head(connection, stream.status, stream.content_type), *stream.headers]
     try:
         await connection.send(
             {"type": "http.response.start", "status": stream.status, "headers": headers}

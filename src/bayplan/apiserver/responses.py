@@ -40,6 +40,7 @@ class Stream(NamedTuple):
     chunks: AsyncIterator[bytes]
     content_type: bytes = JSON_TYPE
     close: Callable[[], None] = lambda: None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:

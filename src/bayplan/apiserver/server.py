@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.admission import OPTIONAL
+from bayplan.apiserver.aggregation import Aggregator
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
@@ -39,6 +40,7 @@ from bayplan.apiserver.errors import (
     too_large,
     unauthorized,
 )
+from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import (
     Connection,
     Intake,
@@ -49,11 +51,13 @@ from bayplan.apiserver.http import (
 )
 from bayplan.apiserver.impersonation import impersonate
 from bayplan.apiserver.negotiate import accept, error_media
-from bayplan.apiserver.permission import demand
+from bayplan.apiserver.permission import demand, demand_action
+from bayplan.apiserver.remotes import Remote
 from bayplan.apiserver.request import (
     ANONYMOUS,
     NO_QUERY,
     Request,
+    Target,
     User,
     flag,
     parse_path,
@@ -127,6 +131,7 @@ class ApiServer:
         self.authenticator.add(self.admin_token, ADMIN)
         self._always_allow = not rbac
         self._dispatcher = Dispatcher(self.backend, self.authenticator)
+        self._aggregator = Aggregator(self.backend)
         self._streams = Streams(self._stream_request, self.backend)
         self._documents = Documents(self.backend, self.tokens)
         self.pages: dict[str, Page] = {}
@@ -141,6 +146,15 @@ class ApiServer:
         self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
         self._intake = Intake(MAX_INTAKE)
         self.failures = 0  # requests that ended in an unexpected exception
+
+    @property
+    def identity(self) -> FrontProxy | None:
+        """As whom this server speaks to those behind it."""
+        return self._aggregator.identity
+
+    @identity.setter
+    def identity(self, identity: FrontProxy) -> None:
+        self._aggregator.identity = identity
 
     @property
     def store(self) -> Store:
@@ -158,6 +172,7 @@ class ApiServer:
         if self.advertised is not None:
             await bootstrap.write_endpoints(self.backend, *self.advertised)
         await self._dispatcher.start()
+        await self._aggregator.start()
 
     def end_watches(self) -> None:
         """End all open watches, so that their connections can close."""
@@ -167,6 +182,7 @@ class ApiServer:
     async def close(self) -> None:
         """End what this server runs; the store belongs to whoever opened it."""
         self.end_watches()
+        await self._aggregator.close()
         await self._dispatcher.close()
         await self.backend.close()
 
@@ -201,6 +217,8 @@ class ApiServer:
         if connection.impersonation:
             user = impersonate(self.backend.authorizer, user, connection.impersonation)
         target = parse_path(path)
+        if self.backend.remotes and (remote := self._remote(path)) is not None:
+            return await self._pass_on(remote, target, connection, user)
         if target is None:
             self._authorize_path(user, connection.method, path)
             return await self._document(connection, user)
@@ -224,6 +242,29 @@ class ApiServer:
         if not self._always_allow:
             demand(self.backend.authorizer, request)
         return await self._limited(connection, request)
+
+    def _remote(self, path: str) -> Remote | None:
+        """Return who else answers for a path, if somebody does."""
+        parts = path.split("/", 4)
+        if len(parts) < 4 or parts[1] != "apis":
+            return None
+        return self.backend.remotes.get(parts[2], parts[3])
+
+    async def _pass_on(
+        self, remote: Remote, target: Target | None, connection: Connection, user: User
+    ) -> Answer | Stream:
+        """Let another server answer what its user may ask."""
+        if target is None:
+            self._authorize_path(user, connection.method, connection.path)
+        elif not self._always_allow:
+            query = parse_query(connection.query) if connection.query else NO_QUERY
+            verb = _verb(connection.method, target.name, query, target.watch)
+            group, _, namespace, resource, name, part, _ = target
+            action = Action(verb, group, resource, part, namespace, name)
+            demand_action(self.backend.authorizer, user, action)
+        reading = connection.method in ("GET", "HEAD")
+        body = b"" if reading else await self._body(connection)
+        return await self._aggregator.pass_on(remote, connection, user, body)
 
     def _stream_request(self, connection: Connection) -> Request:
         """Return what a websocket asks for, if its user may. Raises ApiError."""

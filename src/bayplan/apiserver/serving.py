@@ -26,6 +26,7 @@ from bayplan.apiserver.admission import disabled_plugins
 from bayplan.apiserver.auth import load_tokens, new_token
 from bayplan.apiserver.edge import EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
+from bayplan.apiserver.front_proxy import FrontProxy, publish
 from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.streams import MAX_MESSAGE
@@ -200,7 +201,9 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         host, port = listener.getsockname()[:2]
         server.advertised = (LOOPBACK.get(host, host), port)
         stack.push_async_callback(server.close)
+        server.identity = identity = FrontProxy()
         await server.start()
+        await publish(server.backend, identity.authority, _client_authority(settings, files))
         if settings.event_ttl > 0:
             expiry = asyncio.create_task(keep_expiring(server.backend, settings.event_ttl))
             stack.callback(expiry.cancel)
@@ -215,6 +218,13 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
             server.end_watches()
             web.should_exit = True
             await task
+
+
+def _client_authority(settings: Settings, files: tls.TlsFiles | None) -> str:
+    """Return the authority whose certificates clients may show here."""
+    generated = files.authority if files is not None and files.authority_key is not None else None
+    accepted = settings.client_ca or generated
+    return accepted.read_text(encoding="utf-8") if accepted is not None else ""
 
 
 def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | None) -> WebServer:

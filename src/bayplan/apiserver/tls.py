@@ -45,30 +45,51 @@ def generate(directory: Path, hosts: list[str]) -> TlsFiles:
             return files
     private.make_directory(directory)
     now = datetime.datetime.now(datetime.UTC)
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name("bayplan-ca")
-    authority = (
-        _builder(authority_name, authority_name, authority_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
+    authority, authority_key = new_authority("bayplan-ca", now)
+    certificate, key = new_certificate(
+        "bayplan-apiserver",
+        ExtendedKeyUsageOID.SERVER_AUTH,
+        authority,
+        authority_key,
+        now,
+        x509.SubjectAlternativeName(_alternatives(hosts)),
     )
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        _builder(_name("bayplan-apiserver"), authority_name, key.public_key(), now)
-        .add_extension(x509.SubjectAlternativeName(_alternatives(hosts)), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
-            critical=False,
-        )
-        .sign(authority_key, hashes.SHA256())
-    )
-    private.write(files.key, _private(key))
+    private.write(files.key, private_pem(key))
     private.write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
-    private.write(directory / "ca.key", _private(authority_key))
+    private.write(directory / "ca.key", private_pem(authority_key))
     private.write(files.authority, authority.public_bytes(serialization.Encoding.PEM))
     return files
+
+
+def new_authority(
+    common: str, now: datetime.datetime
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Make an authority that signs certificates, and nothing below it does."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), _name(common)
+    made = (
+        _builder(name, name, key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return made, key
+
+
+def new_certificate(
+    common: str,
+    usage: x509.ObjectIdentifier,
+    authority: x509.Certificate,
+    signer: ec.EllipticCurvePrivateKey,
+    now: datetime.datetime,
+    *more: x509.ExtensionType,
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Make a certificate of an authority for one usage."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    builder = _builder(_name(common), authority.subject, key.public_key(), now)
+    for extension in (*more, x509.ExtendedKeyUsage([usage]), issuer):
+        builder = builder.add_extension(extension, critical=False)
+    return builder.sign(signer, hashes.SHA256()), key
 
 
 def _name(common: str) -> x509.Name:
@@ -135,7 +156,7 @@ def _covers(certificate: x509.Certificate, hosts: list[str]) -> bool:
     return all(host in named for host in hosts)
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

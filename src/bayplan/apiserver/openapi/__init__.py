@@ -20,6 +20,7 @@ from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.openapi.gnostic import encode_document
 from bayplan.apiserver.openapi.paths import Operations
 from bayplan.apiserver.openapi.schemas import Schema, Writer, custom_name, full_name
+from bayplan.apiserver.remotes import Remotes
 
 JSON = "application/json"
 PLAIN = "text/plain; charset=utf-8"  # what the real server says of its index
@@ -38,13 +39,18 @@ class Served(NamedTuple):
 class _Documents:
     """The documents of one registry at one moment."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, remotes: Remotes | None) -> None:
         self.generation = registry.generation
         self._groups: dict[str, list[Kind]] = {}
         for kind in registry:
             path = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
             self._groups.setdefault(path, []).append(kind)
         self._kept: dict[str, Served] = {}
+        self._given = {  # what servers behind this one say of their kinds
+            f"apis/{remote.group}/{remote.version}": remote.description
+            for remote in (remotes.known.values() if remotes else ())
+            if remote.description
+        }
 
     def _keep(self, name: str, make: Callable[[], bytes], content_type: str = JSON) -> Served:
         if name not in self._kept:
@@ -54,6 +60,8 @@ class _Documents:
         return self._kept[name]
 
     def v3(self, path: str) -> Served | None:
+        if path in self._given:
+            return self._keep(path, lambda: self._given[path])
         if path not in self._groups:
             return None
         return self._keep(path, lambda: msgspec.json.encode(_v3(self._groups[path])))
@@ -62,7 +70,7 @@ class _Documents:
         return self._keep("", self._index, PLAIN)
 
     def _index(self) -> bytes:
-        served = {path: self.v3(path) for path in self._groups}
+        served = {path: self.v3(path) for path in (*self._groups, *self._given)}
         paths = {
             path: {"serverRelativeURL": f"{INDEX}/{path}?hash={found.digest}"}
             for path, found in served.items()
@@ -84,11 +92,13 @@ class _Documents:
 _known: WeakKeyDictionary[Registry, _Documents] = WeakKeyDictionary()
 
 
-def document(registry: Registry, path: str, accept: str | None = None) -> Served | None:
+def document(
+    registry: Registry, path: str, accept: str | None = None, remotes: Remotes | None = None
+) -> Served | None:
     """The answer for a path below /openapi, or None if there is none."""
     documents = _known.get(registry)
     if documents is None or documents.generation != registry.generation:
-        documents = _known[registry] = _Documents(registry)
+        documents = _known[registry] = _Documents(registry, remotes)
     path = path.rstrip("/")
     if path == INDEX:
         return documents.index()

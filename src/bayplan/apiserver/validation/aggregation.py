@@ -1,4 +1,4 @@
-"""APIServices: which server answers for a version of a group. Only this one does."""
+"""APIServices: which server answers for a version of a group."""
 
 from __future__ import annotations
 
@@ -70,10 +70,3 @@ def _remote(spec: Object) -> Causes:
         text = "may not be true if caBundle is present"
         causes.append(invalid("spec.insecureSkipTLSVerify", True, text))
     return causes
-
-
-def api_service_warnings(obj: Object) -> list[str]:
-    """Return what to tell whoever hopes that requests are passed on."""
-    if (obj.get("spec") or {}).get("service") is None:
-        return []
-    return ["spec.service: this server passes no requests on to other API servers"]

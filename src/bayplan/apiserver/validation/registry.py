@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation import pods
-from bayplan.apiserver.validation.aggregation import api_service_warnings
 from bayplan.apiserver.validation.configs import validate_namespace_finalize
 from bayplan.apiserver.validation.errors import Cause
 from bayplan.apiserver.validation.formats import dns1123_subdomain, path_segment
@@ -250,7 +249,6 @@ _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
 _NAMED_PODS = frozenset(_TEMPLATES) - {("apps", "statefulsets"), ("apps", "daemonsets")}
 _WARNINGS: dict[tuple[str, str], Callable[[Object], list[str]]] = {
     ("", "services"): service_warnings,
-    ("apiregistration.k8s.io", "apiservices"): api_service_warnings,
     ("", "persistentvolumes"): volume_warnings,
     ("", "persistentvolumeclaims"): _claim_warnings,
 }

@@ -1,0 +1,144 @@
+"""What is known of API servers behind this one: what they answer for, whether they do.
+
+Plain data without a connection; `aggregation` looks at the servers and fills it in, discovery and
+OpenAPI read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+GROUP, RESOURCE = "apiregistration.k8s.io", "apiservices"
+Object = dict[str, Any]
+
+
+class Remote:
+    """One version of a group that another server answers for."""
+
+    def __init__(self, obj: Object) -> None:
+        spec = obj["spec"]
+        service = spec["service"]
+        self.name: str = obj["metadata"]["name"]
+        self.group: str = spec.get("group", "")
+        self.version: str = spec["version"]
+        self.namespace: str = service.get("namespace", "")
+        self.service_name: str = service.get("name", "")
+        self.port: int = service.get("port") or 443
+        self.bundle: str = spec.get("caBundle") or ""
+        self.insecure = bool(spec.get("insecureSkipTLSVerify"))
+        self.priority: tuple[int, int] = (
+            spec.get("groupPriorityMinimum", 0),
+            spec.get("versionPriority", 0),
+        )
+        self.available = False
+        self.reason, self.message = "", ""
+        self.resources: list[Object] = []
+        self.description = b""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.group, self.version
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where it is and how it is spoken to."""
+        return self.namespace, self.service_name, self.port, self.bundle, self.insecure
+
+    def take_over(self, known: Remote) -> None:
+        """Keep what was seen of the same server before its APIService was written again."""
+        if known.place != self.place:
+            return
+        self.available, self.reason, self.message = known.available, known.reason, known.message
+        self.resources, self.description = known.resources, known.description
+
+    def seen(self, found: Any, description: bytes) -> None:
+        """Note that it answered, and with what."""
+        self.available, self.reason, self.message = True, "Passed", "all checks passed"
+        self.resources = list(found.get("resources") or ()) if isinstance(found, dict) else []
+        self.description = description
+
+    def lost(self, reason: str, message: str) -> None:
+        """Note that it does not answer."""
+        self.available, self.reason, self.message = False, reason, message
+
+    def told(self) -> tuple[object, ...]:
+        """Return all that clients can see of it."""
+        return self.available, self.reason, self.message, self.resources, self.description
+
+    def conditions(self, known: list[Object] | None, now: str) -> list[Object]:
+        """Return the conditions of the APIService's status."""
+        kept = [each for each in known or () if each.get("type") != "Available"]
+        before = next((each for each in known or () if each.get("type") == "Available"), {})
+        status = "True" if self.available else "False"
+        since = before.get("lastTransitionTime") if before.get("status") == status else now
+        made = {
+            "type": "Available",
+            "status": status,
+            "lastTransitionTime": since or now,
+            "reason": self.reason,
+            "message": self.message,
+        }
+        return [*kept, made]
+
+    def aggregated(self) -> Object:
+        """Return its part of an aggregated discovery document."""
+        main: dict[str, Object] = {}
+        for item in self.resources:
+            name, _, sub = str(item.get("name", "")).partition("/")
+            kind = {
+                "group": item.get("group") or self.group,
+                "version": item.get("version") or self.version,
+                "kind": item.get("kind", ""),
+            }
+            shown: Object = {"responseKind": kind, "verbs": item.get("verbs") or []}
+            if sub:
+                owner = main.setdefault(name, {"resource": name})
+                owner.setdefault("subresources", []).append({"subresource": sub, **shown})
+                continue
+            shown["resource"] = name
+            shown["scope"] = "Namespaced" if item.get("namespaced") else "Cluster"
+            shown["singularResource"] = item.get("singularName", "")
+            shown |= {k: item[k] for k in ("shortNames", "categories") if item.get(k)}
+            main[name] = {**main.get(name, {}), **shown}
+        freshness = "Current" if self.available else "Stale"
+        return {
+            "version": self.version,
+            "resources": [main[name] for name in sorted(main)],
+            "freshness": freshness,
+        }
+
+
+class Remotes:
+    """The servers behind one server, by group and version."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], Remote] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.known)
+
+    def replace(self, remotes: Iterable[Remote]) -> bool:
+        """Know these and no others; say whether that changes what is served."""
+        before, self.known = self.known, {remote.key: remote for remote in remotes}
+        for key, remote in self.known.items():
+            if key in before:
+                remote.take_over(before[key])
+        return [r.priority for r in before.values()] != [
+            r.priority for r in self.known.values()
+        ] or (before.keys() != self.known.keys())
+
+    def get(self, group: str, version: str) -> Remote | None:
+        return self.known.get((group, version))
+
+    def versions(self, group: str) -> list[Remote]:
+        """Return what is known of a group, the preferred version first."""
+        found = [remote for remote in self.known.values() if remote.group == group]
+        return sorted(found, key=lambda remote: -remote.priority[1])
+
+    def groups(self) -> list[str]:
+        """Return the groups, those with the higher priority first."""
+        first: dict[str, int] = {}
+        for remote in self.known.values():
+            first[remote.group] = max(first.get(remote.group, 0), remote.priority[0])
+        return sorted(first, key=lambda group: (-first[group], group))
