@@ -73,6 +73,12 @@ def test_a_spread_that_cannot_be_had_is_said():
     assert {NOT_APART: 8} == refused.reasons
 
 
+def test_more_zones_than_replicas_cannot_be_had():
+    refused = place(request(1, min_zones=2))
+
+    assert {NOT_APART: 8} == refused.reasons
+
+
 @settings(max_examples=120, deadline=None)
 @given(
     st.tuples(*[st.integers(0, 4)] * 8),

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 
+from bayplan.global_scheduler.layout import Placement
 from bayplan.global_scheduler.ledger import Group, Record
 from bayplan.global_scheduler.packing import Used
-from bayplan.global_scheduler.placer import Kept, NoSite, Placement, Placer
+from bayplan.global_scheduler.placer import Kept, NoSite, Placer
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import SiteTable
 

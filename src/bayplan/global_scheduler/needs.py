@@ -10,7 +10,8 @@ Divisions are done in float64 and cut: for whole numbers below 2**53 that is exa
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations as subsets
 
 import msgspec
@@ -54,9 +55,11 @@ def choice_weight(position: int) -> int:
     return FIRST_CHOICE // (position + 1)
 
 
-def best_first(stack: Stack) -> Iterator[Combination]:
-    """Combinations by falling weight, then by order of preference; at most MAX_COMBINATIONS."""
-    limits = [len(resource.flavors) for resource in stack.resources]
+def best_first(limits: Sequence[int]) -> Iterator[Combination]:
+    """Combinations of resources with so many flavors each, by falling weight, then by preference.
+
+    There are at most MAX_COMBINATIONS.
+    """
     start = (0,) * len(limits)
     heap = [(-FIRST_CHOICE * len(limits), start)]
     seen = {start}
@@ -127,6 +130,32 @@ class Need:
         for choice in set(self.flavors):
             mask &= view.take(self.table.flavor(choice.flavor_id).sold)
         return mask
+
+    @cached_property
+    def plain(self) -> tuple[str, str]:
+        """The type and the pool of all machines, if there is one of each and nothing to pack.
+
+        They are laid by the pool's sums, or are of one size on its hosts; else both are empty.
+        """
+        pools = self.table.pools_of(*self.vcpus)
+        apart = any(machines.most for machines in self.machines)
+        if len(self.vcpus) != 1 or len(pools) != 1 or self._packed or self.spot or apart:
+            return "", ""
+        return next(iter(self.vcpus)), pools[0]
+
+    @cached_property
+    def sold_everywhere(self) -> bool:
+        return bool(self.sold(SiteView(self.table)).all())
+
+    def sold_at(self, rows: IntArray) -> BoolArray:
+        """`sold` at some rows of the table."""
+        return self.sold(SiteView(self.table, rows))
+
+    def slots_at(self, rows: IntArray) -> BoolArray:
+        """Where real hosts have room, at some rows of the table."""
+        view = SiteView(self.table, rows)
+        [machines] = self.machines
+        return slots(self.table, machines, view) >= needed(machines, view)
 
     def fits(self, view: SiteView) -> BoolArray:
         """Where one replica fits, by machines."""

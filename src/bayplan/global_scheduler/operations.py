@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from bayplan.global_scheduler.layout import Placement
 from bayplan.global_scheduler.ledger import Group, Happened, PlacedResource, Record, Selected
 from bayplan.global_scheduler.moving import kept_of, place_most
-from bayplan.global_scheduler.placer import NoSite, Placement, Placer
+from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import SiteTable
 

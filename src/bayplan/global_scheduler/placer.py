@@ -18,25 +18,23 @@ from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Status
 from bayplan.framework.contract.verdict import Verdict
 from bayplan.global_scheduler.files import Policy, PolicyEntry
-from bayplan.global_scheduler.needs import Need, Takes
-from bayplan.global_scheduler.packing import UNLIMITED, Piece, Used, charges_of
+from bayplan.global_scheduler.layout import Placement, candidates_of, lay_out
+from bayplan.global_scheduler.packing import Used
 from bayplan.global_scheduler.plugins import Registry
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorFit, FlavorPlan, replicas_that_fit
 from bayplan.global_scheduler.plugins.selectors import REGION
 from bayplan.global_scheduler.plugins.wishes import AVOID, Wishes
-from bayplan.global_scheduler.sources import Charges
+from bayplan.global_scheduler.quick import FIRST_LOOK, Quick
 from bayplan.global_scheduler.stack import CENTRALIZE, Allocation
-from bayplan.global_scheduler.strategy import ANYHOW, NOTHING, Candidate, There, spread
-from bayplan.global_scheduler.table import NO_POOL, SiteTable
+from bayplan.global_scheduler.strategy import ANYHOW, NOTHING, There, spread
 from bayplan.global_scheduler.table import IntArray as Rows
+from bayplan.global_scheduler.table import SiteTable
 from bayplan.global_scheduler.view import SiteView
 
 NOT_ENOUGH = "site(s) fit, but not all replicas together"
 NOT_APART = "site(s) fit, but not all replicas with the requested spread"
 LAYOUTS = 16
 """How often replicas are spread anew when sites that share sources take fewer than they could."""
-FIRST_LOOK = 8
-"""How many of the best sites are looked at first, beside one a replica."""
 
 DEFAULT_POLICY = Policy(
     predicates=tuple(
@@ -55,17 +53,6 @@ DEFAULT_POLICY = Policy(
         PolicyEntry(name) for name in ("StackAffinity", "Flavor", "SiteResourcesLeastAllocated")
     ),
 )
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """One replica on one site."""
-
-    row: int
-    site_id: str
-    flavors: tuple[str, ...]
-    charges: Charges
-    hosts: dict[int, dict[str, int]] = {}
-    """Position of a resource in the stack to machines by host, where hosts are listed."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -108,7 +95,7 @@ class NoSite(msgspec.Struct, frozen=True):
 class Placer:
     """The plugins of a policy, ready to decide."""
 
-    def __init__(self, policy: Policy, registry: Registry) -> None:
+    def __init__(self, policy: Policy, registry: Registry, *, quick: bool = True) -> None:
         plugins: dict[str, object] = {}
 
         def make(entry: PolicyEntry, point: str) -> object:
@@ -124,6 +111,7 @@ class Placer:
         self.filters = [(entry.name, make(entry, "filter")) for entry in policy.predicates]
         self.scores = [(e.name, e.weight, make(e, "score")) for e in policy.priorities]
         self._flavor = next((p for _, p in self.filters if isinstance(p, FlavorFit)), FlavorFit())
+        self._quick = Quick.of(self.filters, self.scores) if quick else None
         self._narrows = any(name == "regionandaz" for name, _ in self.filters)
 
     def decide(
@@ -143,6 +131,10 @@ class Placer:
     def _decide(
         self, table: SiteTable, allocation: Allocation, kept: Kept
     ) -> list[Placement] | NoSite:
+        if self._quick is not None and kept is ALL_NEW:
+            quickly = self._quick.decide(table, allocation)
+            if quickly is not None:
+                return quickly
         state = CycleState()
         state.write(AVOID, kept.avoid)
         view = self._view(table, allocation)
@@ -156,7 +148,8 @@ class Placer:
             chosen = self._spread(state, allocation, totals, most)
             if chosen is None:
                 break
-            placements, short = _lay_out(state, allocation, chosen, kept.used)
+            part, plan = state.read("view", SiteView), state.read(PLAN, FlavorPlan)
+            placements, short = lay_out(part, plan, allocation, chosen, kept.used)
             if not short:
                 return placements
             most |= short
@@ -252,34 +245,12 @@ class Placer:
     ) -> dict[int, int] | None:
         part = state.read("view", SiteView)
         plan = state.read(PLAN, FlavorPlan)
+        there = state.read("there", There)
         some = part.narrow(order)
         here = FlavorPlan(plan.combinations, plan.needs, plan.choice[order])
-        capacity = replicas_that_fit(here, allocation, some)
-        table = part.table
-        eips = allocation.stack.eips
-        regions, pools = some.take(table.facts["region"]), some.take(table.eip_pool)
-        sites = np.arange(some.count).tolist() if some.rows is None else some.rows.tolist()
-        zones = regions.astype(np.int64) << 32 | some.take(table.facts["zone"])
-        apart = allocation.selector.spread
-        there = state.read("there", There)
-        most_here = apart.max_per_site or int(UNLIMITED)
-        candidates = [
-            Candidate(
-                int(row),
-                min(int(room), most.get(int(row), int(room)), most_here - there.sites[site]),
-                int(region),
-                int(pool) if eips else NO_POOL,
-                int(zone),
-                site,
-            )
-            for row, room, region, pool, zone, site in zip(
-                order, capacity, regions, pools, zones, sites, strict=True
-            )
-            if room > 0 and there.sites[site] < most_here
-        ]
-        used = {candidate.eip_pool for candidate in candidates} - {NO_POOL}
-        limits = {pool: int(table.eip_free[pool]) // eips for pool in used}
-        strategy = allocation.selector.strategy
+        room = replicas_that_fit(here, allocation, some)
+        candidates, limits = candidates_of(some, room, allocation, order, most, there)
+        strategy, apart = allocation.selector.strategy, allocation.selector.spread
         return spread(candidates, allocation.replicas, strategy, limits, beyond, apart, there)
 
 
@@ -293,87 +264,6 @@ def _best(totals: IntArray, count: int) -> Rows:
     some = np.concatenate((above, level))
     some.sort()
     return some[np.argsort(-totals[some], kind="stable")]
-
-
-def _lay_out(
-    state: CycleState, allocation: Allocation, chosen: Mapping[int, int], kept: Used
-) -> tuple[list[Placement], dict[int, int]]:
-    """What every replica takes, and the rows of the view where fewer fit than were chosen.
-
-    Replicas are laid on the sources before they are answered, so that nothing can oversell one.
-    """
-    part = state.read("view", SiteView)
-    plan = state.read(PLAN, FlavorPlan)
-    table = part.table
-    result: list[Placement] = []
-    short: dict[int, int] = {}
-    used: Used = dict(kept)
-    for position, replicas in chosen.items():
-        row = part.table_row(position)
-        need = plan.needs[int(plan.choice[position])]
-        laid = _lay_most(need, row, replicas, used)
-        placements = _placements(table, allocation, need, row, laid, used)
-        if len(placements) < replicas:
-            short[position] = len(placements)
-        result += placements
-    for placement in result:
-        table.apply(placement.charges, -1)
-    return result, short
-
-
-def _lay_most(need: Need, row: int, replicas: int, used: Used) -> list[list[Piece]]:
-    """Replicas on one site, as many of them as fit together."""
-    laid = need.lay(row, replicas, used)
-    low, high = 0, replicas - 1
-    best: list[list[Piece]] = []
-    while laid is None and low < high:
-        middle = (low + high + 1) // 2
-        if (some := need.lay(row, middle, used)) is None:
-            high = middle - 1
-        else:
-            low, best = middle, some
-    return best if laid is None else laid
-
-
-def _placements(
-    table: SiteTable, allocation: Allocation, need: Need, row: int, laid: list[list[Piece]],
-    used: Used,
-) -> list[Placement]:  # fmt: skip
-    """One placement a laid replica, applied to the table, until volumes or addresses run out."""
-    more = need.spot_takes(row) | _volumes_and_addresses(table, allocation, row)
-    flavors = tuple(choice.flavor_id for choice in need.flavors)
-    result = []
-    for pieces in laid:
-        charges = charges_of(pieces, more)
-        if not table.has_room(charges):
-            break
-        table.apply(charges)
-        for piece in pieces:
-            if piece.host:
-                place = (piece.resource, piece.source, piece.host)
-                used[place] = used.get(place, 0) + piece.count
-        result.append(Placement(row, table.sites[row].id, flavors, charges, _hosts(pieces)))
-    return result
-
-
-def _hosts(pieces: Sequence[Piece]) -> dict[int, dict[str, int]]:
-    """Machines by host, for each resource of the stack that is on hosts."""
-    found: dict[int, dict[str, int]] = {}
-    for piece in pieces:
-        if piece.host:
-            hosts = found.setdefault(piece.resource, {})
-            hosts[piece.host] = hosts.get(piece.host, 0) + piece.count
-    return found
-
-
-def _volumes_and_addresses(table: SiteTable, allocation: Allocation, row: int) -> Takes:
-    takes: Takes = {
-        table.volume_source(row, kind): (size,) for kind, size in allocation.stack.storage.items()
-    }
-    pool = int(table.eip_pool[row])
-    if allocation.stack.eips and pool != NO_POOL:
-        takes[table.eip_sources[pool]] = (allocation.stack.eips,)
-    return takes
 
 
 def _no_site(

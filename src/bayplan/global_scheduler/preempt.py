@@ -7,9 +7,10 @@ and the others one by one, the most important first, as long as the request stil
 
 from collections.abc import Callable, Iterable
 
+from bayplan.global_scheduler.layout import Placement
 from bayplan.global_scheduler.ledger import Record, charge_record
 from bayplan.global_scheduler.moving import by_rank
-from bayplan.global_scheduler.placer import NoSite, Placement, Placer
+from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import SiteTable
 

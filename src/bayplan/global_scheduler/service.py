@@ -15,6 +15,7 @@ import structlog
 
 from bayplan.errors import BayplanError
 from bayplan.global_scheduler.inventory import Inventory
+from bayplan.global_scheduler.layout import Placement
 from bayplan.global_scheduler.ledger import (
     COMMITTED,
     RESERVED,
@@ -23,7 +24,7 @@ from bayplan.global_scheduler.ledger import (
     charge_record,
 )
 from bayplan.global_scheduler.operations import group_of, grown, moved, shrunk, with_event
-from bayplan.global_scheduler.placer import NoSite, Placement, Placer
+from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.preempt import preempt
 from bayplan.global_scheduler.quotas import check as check_quota
 from bayplan.global_scheduler.quotas import usage

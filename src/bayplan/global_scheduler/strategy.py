@@ -93,7 +93,7 @@ def spread(
         return None
     limits = Limits(pool_limits, apart, there)
     given = [0] * len(candidates)
-    if not _see_to(candidates, given, apart, limits, there):
+    if not _see_to(candidates, given, apart, limits, there) or sum(given) > replicas:
         return None
     if strategy.location_strategy != CENTRALIZE:
         total = beyond + sum(candidate.capacity for candidate in candidates)
@@ -121,6 +121,8 @@ def _see_to(
         (apart.min_sites, lambda candidate: candidate.site, there.sites),
     )
     for least, key, before in keys:
+        if not least:
+            continue
         seen = {key(c) for c, number in zip(candidates, given, strict=True) if number}
         seen.update(before)
         for position, candidate in enumerate(candidates):

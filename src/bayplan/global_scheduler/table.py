@@ -23,6 +23,7 @@ from bayplan.global_scheduler.sources import (
     EIPS,
     HOSTS,
     OWN,
+    SPOT,
     VOLUMES,
     Charges,
     source_id,
@@ -38,6 +39,9 @@ Slot = tuple[tuple[IntArray, ...], "int | IntArray"]
 """Where a source's amounts stand: the columns, and the rows that share it."""
 
 NO_POOL = -1
+TOUCHES_KEPT = 10_000
+_NO_ROWS = (f"{EIPS}/", f"{SPOT}/")
+"""Sources that no column of machines or volumes shows."""
 FACTS = ("region", "zone", "operator", "country", "area", "province", "city")
 
 
@@ -97,6 +101,10 @@ class SiteTable:
         self._rows_of_region = _group(self.facts["region"])
         self._place = _rows_by_place(sites)
         self._slots: dict[str, Slot] = {}
+        self.epoch = 0
+        """Moves when what was kept about the table must be thrown away."""
+        self.touched: list[int | IntArray] = []
+        """Rows whose machines or volumes changed in this epoch, as they did."""
         self._latency: dict[str, FloatArray] = {}
         self.quotas = {quota.domain: quota for quota in inventory.quotas}
         self._lay_out_machines(inventory)
@@ -122,6 +130,16 @@ class SiteTable:
         row = self._row.get(site_id)
         if row is not None:
             self.open[row] = not closed and self.sites[row].open
+            self._new_epoch()
+
+    def _new_epoch(self) -> None:
+        self.epoch += 1
+        self.touched.clear()
+
+    def _touch(self, at: "int | IntArray") -> None:
+        if len(self.touched) >= TOUCHES_KEPT:
+            self._new_epoch()
+        self.touched.append(at)
 
     def rows_of_region(self, region: str) -> IntArray:
         """The rows of a region, in order."""
@@ -175,6 +193,7 @@ class SiteTable:
             columns, at = slot
             for column, amount in zip(columns, self._rooms[source].left(source), strict=True):
                 column[at] = amount
+            self._touch(at)
 
     def pools_of(self, *types: str) -> list[str]:
         """The pools that serve any of the types, each once, most specific first."""
@@ -201,6 +220,7 @@ class SiteTable:
 
     def _lay_out_storage(self, inventory: Inventory) -> None:
         self.storage: dict[str, Storage] = {}
+        self._volume_sources: dict[tuple[int, str], str] = {}
         for pool in inventory.volume_pools:
             column = self.storage.get(pool.type)
             if column is None:
@@ -260,10 +280,13 @@ class SiteTable:
         by_region = self.flavors.get(flavor_id, {})
         sold = np.zeros(self.count, np.bool_)
         for region, flavor in by_region.items():
-            for row in self.rows_of_region(region):
-                sold[row] = (
-                    flavor.vcpus > 0 and flavor.memory > 0 and flavor.sold_in(self.sites[row].zone)
-                )
+            if flavor.vcpus <= 0 or flavor.memory <= 0:
+                continue
+            rows = self.rows_of_region(region)
+            zones = self.facts["zone"][rows]
+            sold[rows] = flavor.sold_in("")  # as in all zones that the flavor does not name
+            for zone in flavor.zone_flags:
+                sold[rows[zones == self.code_of(zone)]] = flavor.sold_in(zone)
         if len({(f.type, f.vcpus, f.memory) for f in by_region.values()}) == 1:
             one = next(iter(by_region.values()))
             return FlavorColumns(sold, {one.type: (one.vcpus, one.memory)})
@@ -296,8 +319,12 @@ class SiteTable:
 
     def volume_source(self, row: int, kind: str) -> str:
         """The source of a site's volumes of one type."""
-        site = self.sites[row]
-        return source_id(VOLUMES, site.region, site.zone, kind)
+        found = self._volume_sources.get((row, kind))
+        if found is None:
+            site = self.sites[row]
+            found = source_id(VOLUMES, site.region, site.zone, kind)
+            self._volume_sources[(row, kind)] = found
+        return found
 
     @property
     def sources(self) -> Iterable[str]:
@@ -330,6 +357,8 @@ class SiteTable:
                 columns, at = slot
                 for column, amount in zip(columns, amounts, strict=True):
                     column[at] -= amount * times
+                if not source.startswith(_NO_ROWS):
+                    self._touch(at)
 
     def note_stack(self, row: int, labels: Mapping[str, str], times: int = 1) -> None:
         """Remember (or forget) that a stack with these labels is on a row."""

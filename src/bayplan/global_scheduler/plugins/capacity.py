@@ -58,7 +58,7 @@ class FlavorFit:
         listed = np.full(sites.count, not apart)
         limit = allocation.selector.max_price
         cheap = np.full(sites.count, limit is None)
-        for combination in best_first(allocation.stack):
+        for combination in best_first([len(each.flavors) for each in allocation.stack.resources]):
             need = Need(sites.table, allocation.stack, combination, fake_spot=self._fake_spot)
             fits = need.fits(sites)
             if limit is not None:

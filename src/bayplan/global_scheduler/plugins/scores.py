@@ -88,7 +88,7 @@ class SiteResourcesLeastAllocated:
                 left = _sum(part, (getattr(pool, free) for pool in pools))
                 for amount in amounts.values():
                     left -= _at(amount, part)
-                total[rows] += weight * _free_share(left, capacity)
+                total[rows] += weight * free_share(left, capacity)
                 weights[rows] += weight
         self._add_storage(allocation, sites, total, weights)
         self._add_addresses(allocation, sites, total, weights)
@@ -107,7 +107,7 @@ class SiteResourcesLeastAllocated:
         capacity = _sum(sites, (column.total for column in columns.values()))
         left = _sum(sites, (column.free for column in columns.values()))
         left -= sum(wanted[kind] for kind in columns)
-        total += STORAGE_WEIGHT * _free_share(left, capacity)
+        total += STORAGE_WEIGHT * free_share(left, capacity)
         weights += STORAGE_WEIGHT
 
     @staticmethod
@@ -119,7 +119,7 @@ class SiteResourcesLeastAllocated:
             return
         pool = sites.take(sites.table.eip_pool)
         pooled = pool != NO_POOL
-        share = _free_share(sites.table.eip_free[pool] - wanted, sites.table.eip_size[pool])
+        share = free_share(sites.table.eip_free[pool] - wanted, sites.table.eip_size[pool])
         total += np.where(pooled, EIP_WEIGHT * share, 0)
         weights += np.where(pooled, EIP_WEIGHT, 0)
 
@@ -136,7 +136,7 @@ def _sum(sites: SiteView, columns: Iterable[IntArray]) -> IntArray:
     return total
 
 
-def _free_share(left: IntArray, capacity: IntArray) -> IntArray:
+def free_share(left: IntArray, capacity: IntArray) -> IntArray:
     """How much stays free in hundredths; 0 where nothing is there or too little is left."""
     # exact below 2**53; where the capacity is 0 nothing is left either
     return (np.maximum(left, 0) * FULL / np.maximum(capacity, 1)).astype(np.int64)
