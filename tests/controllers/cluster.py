@@ -164,9 +164,12 @@ def _named_node(pod: Object) -> str:
 
 @asynccontextmanager
 async def cluster(
-    controllers: str = "*", *, nodes: int = 2, options: Json | None = None
+    controllers: str = "*", *, nodes: int = 2, options: Json | None = None, attached: bool = True
 ) -> AsyncIterator[Cluster]:
-    """Run a cluster with simulated nodes node-0, node-1, …; must be on a virtual-time loop."""
+    """Run a cluster with simulated nodes node-0, node-1, …; must be on a virtual-time loop.
+
+    `attached`: the kubelets know the server's process, as in `bayplan up`.
+    """
     loop = asyncio.get_running_loop()
     uids, suffixes = itertools.count(1), itertools.count(1)
 
@@ -182,6 +185,8 @@ async def cluster(
     await server.start()
     client = Client(AsgiTransport(server, token=server.admin_token))
     manager = ControllerManager(client, select(controllers), clock=clock, options=options)
+    if attached:
+        manager.attach(server.backend)
     binder = Binder(client)
     tasks = [
         asyncio.create_task(work) for work in (binder.pods.run(), binder.nodes.run(), binder.run())

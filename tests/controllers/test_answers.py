@@ -15,7 +15,6 @@ ROOT = "/api/v1/namespaces/default/pods"
 
 
 async def start(made: Cluster, name: str, script: str = "", told: Json | None = None) -> None:
-    made.server.backend.containers = made.manager.containers()
     spec = pod_spec(restartPolicy="Never")
     if script:
         spec["containers"][0]["command"] = ["sh", "-c", script]
@@ -113,7 +112,6 @@ async def test_exec_runs_what_is_understood_and_says_so_of_the_rest() -> None:
 @virtual
 async def test_what_exec_does_to_files_is_seen_by_probes() -> None:
     async with cluster() as made:
-        made.server.backend.containers = made.manager.containers()
         probe = {"httpGet": {"path": "/index.html", "port": 80}, "periodSeconds": 1}
         probe["failureThreshold"] = 1
         container = {"name": "c", "image": "httpd:2", "readinessProbe": probe}

@@ -20,7 +20,6 @@ def scaler(utilization: int, most: int, **more: object) -> Json:
 
 
 async def deploy(made: Cluster, usage: str, replicas: int = 1) -> None:
-    made.server.backend.containers = made.manager.containers()
     body = workload("web", replicas)
     body["spec"]["template"]["metadata"]["annotations"] = {"bayplan.dev/cpu": usage}
     body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
@@ -61,7 +60,6 @@ async def test_what_is_missing_is_told_of() -> None:
         status = (await made.get(AUTOSCALERS, "web"))["status"]
         assert ["FailedGetScale"] == [c["reason"] for c in status["conditions"]]
         await made.create(DEPLOYMENTS, workload("web", 1))
-        made.server.backend.containers = made.manager.containers()
         await made.settle(40)
 
         status = (await made.get(AUTOSCALERS, "web"))["status"]

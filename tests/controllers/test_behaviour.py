@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.client.resources import CORE_EVENTS, NODES, PODS
+from bayplan.client.resources import CORE_EVENTS, NODES, PODS, SERVICES
 from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS, Told
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual
 
@@ -153,6 +153,45 @@ async def test_what_a_pod_needs_must_be_there() -> None:
 
         ended = (await container(made, "p"))["state"]["terminated"]
         assert (0, "1") == (ended["exitCode"], ended["message"])
+
+
+@virtual
+async def test_a_container_is_told_of_the_services_of_its_namespace() -> None:
+    async with cluster() as made:
+        ports = [{"name": "web-ui", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+        spec = {"clusterIP": "10.96.0.77", "ports": ports}
+        await made.create(SERVICES, {"metadata": {"name": "my-db"}, "spec": spec})
+        headless = {"clusterIP": "None", "ports": ports}
+        await made.create(SERVICES, {"metadata": {"name": "headless"}, "spec": headless})
+        script = "env > /dev/termination-log"
+        env = [{"name": "URL", "value": "at $(MY_DB_PORT)"}, {"name": "MY_DB_PORT", "value": "own"}]
+        one = {"name": "c", "image": "i", "command": ["sh", "-c", script], "env": env}
+        await pod(made, "p", containers=[one], restartPolicy="Never")
+        await pod(made, "q", containers=[one], restartPolicy="Never", enableServiceLinks=False)
+        await made.settle(10)
+
+        said = (await container(made, "p"))["state"]["terminated"]["message"].splitlines()
+        assert {
+            "MY_DB_SERVICE_HOST=10.96.0.77",
+            "MY_DB_SERVICE_PORT=80",
+            "MY_DB_SERVICE_PORT_WEB_UI=80",
+            "MY_DB_SERVICE_PORT_DNS=53",
+            "MY_DB_PORT=own",
+            "MY_DB_PORT_80_TCP=tcp://10.96.0.77:80",
+            "MY_DB_PORT_80_TCP_PROTO=tcp",
+            "MY_DB_PORT_80_TCP_PORT=80",
+            "MY_DB_PORT_80_TCP_ADDR=10.96.0.77",
+            "MY_DB_PORT_53_UDP=udp://10.96.0.77:53",
+            "MY_DB_PORT_53_UDP_PROTO=udp",
+            "MY_DB_PORT_53_UDP_PORT=53",
+            "MY_DB_PORT_53_UDP_ADDR=10.96.0.77",
+        } == {line for line in said if line.startswith("MY_DB")}
+        assert "URL=at tcp://10.96.0.77:80" in said
+        assert not [line for line in said if line.startswith("HEADLESS")]
+        assert [line for line in said if line.startswith("KUBERNETES_SERVICE_HOST=")]
+        told = (await container(made, "q"))["state"]["terminated"]["message"]
+        assert "KUBERNETES_SERVICE_HOST=" in told
+        assert "MY_DB_SERVICE_HOST" not in told
 
 
 @virtual

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from bayplan.client import Resource
 from bayplan.client.errors import ServerFault
 from bayplan.client.resources import LEASES, NODES, PODS, REPLICA_SETS
 from bayplan.controllers import manager as manager_module
 from bayplan.controllers.manager import CONTROLLERS, ControllerManager, select
+from bayplan.controllers.objects import seconds_of
 from bayplan.controllers.runtime import Kit, Worker, WorkQueue
 from bayplan.errors import ConfigError
 from bayplan.store import StoreError
@@ -21,6 +23,18 @@ from tests.controllers.cluster import (
     pod_spec,
     virtual,
     workload,
+)
+
+ADMISSION = "admissionregistration.k8s.io"
+POLICIES = Resource(
+    ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+BINDINGS = Resource(
+    ADMISSION,
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
 )
 
 
@@ -104,9 +118,13 @@ async def test_only_simulated_nodes_run_pods() -> None:
         assert not await made.exists(LEASES, "real", "kube-node-lease")
 
 
+ATTACHED = pytest.mark.parametrize("attached", [True, False], ids=["attached", "by requests"])
+
+
+@ATTACHED
 @virtual
-async def test_simulated_nodes_are_ready_and_renew_their_leases() -> None:
-    async with cluster() as made:
+async def test_simulated_nodes_are_ready_and_renew_their_leases(attached: bool) -> None:
+    async with cluster(attached=attached) as made:
         await made.settle(5)
         assert "True" == conditions(await made.get(NODES, "node-0"))["Ready"]
         info = (await made.get(NODES, "node-0"))["status"]["nodeInfo"]
@@ -123,9 +141,75 @@ async def test_simulated_nodes_are_ready_and_renew_their_leases() -> None:
         assert not await made.exists(LEASES, "node-0", "kube-node-lease")
 
 
+async def lease(made: Cluster, node: str) -> Json:
+    spec: Json = (await made.get(LEASES, node, "kube-node-lease"))["spec"]
+    return spec
+
+
+def moment(text: str) -> float:
+    return seconds_of(text) - EPOCH
+
+
 @virtual
-async def test_a_silent_node_becomes_unreachable_and_its_pods_move() -> None:
+async def test_signs_of_life_come_as_often_as_a_kubelet_gives_them() -> None:
+    async with cluster(nodes=20, options={"kubelet": {"lease-seconds": 10}}) as made:
+        await made.settle(700)
+
+        now = asyncio.get_running_loop().time()
+        revision = made.server.store.revision
+        for number in range(20):
+            spec = await lease(made, f"node-{number}")
+            assert now - moment(spec["renewTime"]) <= 12
+            node = await made.get(NODES, f"node-{number}")
+            beats = {moment(c["lastHeartbeatTime"]) for c in node["status"]["conditions"]}
+            assert now - 312 <= min(beats) == max(beats)
+        await made.settle(20)  # between two heartbeats: nothing but leases, each twice
+        assert 38 <= made.server.store.revision - revision <= 42
+
+
+@virtual
+async def test_a_lease_that_is_lost_or_taken_is_made_again() -> None:
     async with cluster() as made:
+        await made.settle(30)
+        await made.client.delete(LEASES, "node-0", "kube-node-lease")
+        taken = {"spec": {"holderIdentity": "somebody else"}}
+        await made.client.patch(LEASES, "node-1", taken, "kube-node-lease")
+        await made.settle(15)
+
+        for name in ("node-0", "node-1"):
+            spec = await lease(made, name)
+            assert name == spec["holderIdentity"]
+            assert asyncio.get_running_loop().time() - moment(spec["renewTime"]) <= 12
+        await made.delete(NODES, "node-0")
+        await made.settle(5)
+        await made.node("node-0")
+        await made.settle(5)
+        owner = (await made.get(LEASES, "node-0", "kube-node-lease"))["metadata"]["ownerReferences"]
+        assert [(await made.get(NODES, "node-0"))["metadata"]["uid"]] == [o["uid"] for o in owner]
+
+
+@virtual
+async def test_a_policy_judges_the_renewals_of_leases_too() -> None:
+    async with cluster() as made:
+        await made.settle(30)
+        rule = {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"]}
+        rule |= {"operations": ["UPDATE"], "resources": ["leases"]}
+        spec = {"matchConstraints": {"resourceRules": [rule]}}
+        spec |= {"validations": [{"expression": "object.metadata.name != 'node-0'"}]}
+        await made.create(POLICIES, {"metadata": {"name": "no"}, "spec": spec})
+        bound = {"policyName": "no", "validationActions": ["Deny"]}
+        await made.create(BINDINGS, {"metadata": {"name": "no"}, "spec": bound})
+        since = asyncio.get_running_loop().time()
+        await made.settle(100)
+
+        assert moment((await lease(made, "node-0"))["renewTime"]) < since
+        assert moment((await lease(made, "node-1"))["renewTime"]) > since + 80
+
+
+@ATTACHED
+@virtual
+async def test_a_silent_node_becomes_unreachable_and_its_pods_move(attached: bool) -> None:
+    async with cluster(attached=attached) as made:
         await made.create(REPLICA_SETS, workload("web", 4))
         await made.settle(20)
         quiet = {"metadata": {"annotations": {"bayplan.dev/simulated": "false"}}}

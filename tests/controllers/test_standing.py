@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from bayplan.client import Resource
 from bayplan.client.resources import (
@@ -19,11 +23,26 @@ from bayplan.client.resources import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
+from tests.apiserver.test_certificates import ask
 from tests.controllers.cluster import Cluster, cluster, pod_spec, template, virtual, workload
 
 HELD = ["example.com/held"]
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+REQUESTS = Resource(
+    "certificates.k8s.io",
+    "v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    namespaced=False,
+)
 QUIET = {"kubelet": {"lease-seconds": 0}}
 
 
@@ -147,6 +166,48 @@ async def _half_finished_rest(made: Cluster) -> None:
     await made.delete(NODES, "leaves")
 
 
+def _resource(made: Cluster, api_version: str, kind: str) -> Resource:
+    group, _, version = api_version.rpartition("/")
+    found = next(
+        each
+        for each in made.server.backend.registry
+        if (each.group, each.version, each.kind) == (group, version, kind)
+    )
+    return Resource(group, version, found.resource, kind, namespaced=found.namespaced)
+
+
+async def _half_finished_kinds(made: Cluster) -> None:
+    """Make what the file beside this one lists; delete what a finalizer holds."""
+    manifests = Path(__file__).with_name("half_finished.yaml").read_text("utf-8")
+    for body in yaml.safe_load_all(manifests):
+        resource = _resource(made, body["apiVersion"], body["kind"])
+        await made.create(resource, body)
+        if body["metadata"].get("finalizers"):
+            await made.delete(resource, body["metadata"]["name"])
+    await made.settle(5)
+    things = _resource(made, "example.com/v1", "Thing")
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing"}
+    await made.create(things, {**thing, "metadata": {"name": "held", "finalizers": HELD}})
+    await made.delete(DEFINITIONS, "things.example.com")
+
+
+async def _half_finished_certificates(made: Cluster) -> None:
+    """Requests that nobody approves, that were denied, and for a signer that is not here."""
+    _, request = ask("somebody")
+    for name, signer, verdict in (
+        ("waits", "kubernetes.io/kube-apiserver-client", ""),
+        ("denied", "kubernetes.io/kube-apiserver-client", "Denied"),
+        ("foreign", "example.com/signer", "Approved"),
+    ):
+        spec = {"request": base64.b64encode(request).decode(), "usages": ["client auth"]}
+        body: dict[str, Any] = {"metadata": {"name": name}, "spec": {**spec, "signerName": signer}}
+        await made.create(REQUESTS, body)
+        if verdict:
+            said = {"type": verdict, "status": "True", "reason": "Test", "message": "m"}
+            status = {"status": {"conditions": [said]}}
+            await made.client.patch(REQUESTS, name, status, subresource="approval")
+
+
 @virtual
 async def test_half_finished_objects_are_left_alone_for_an_hour() -> None:
     async with cluster(options=QUIET) as made:
@@ -154,6 +215,8 @@ async def test_half_finished_objects_are_left_alone_for_an_hour() -> None:
         await _half_finished_workloads(made)
         await _half_finished_volumes(made)
         await _half_finished_rest(made)
+        await _half_finished_kinds(made)
+        await _half_finished_certificates(made)
         await made.settle(1800)
         after = made.server.store.revision
 

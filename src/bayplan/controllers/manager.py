@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from bayplan.apiserver.containers import Containers
+from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.signs import SignsOfLife
 from bayplan.client import AsgiTransport, Client, Informer
 from bayplan.controllers.autoscaler import AutoscalerController
 from bayplan.controllers.certificates import CertificateSigner
@@ -130,7 +131,7 @@ async def beside(
     client = Client(AsgiTransport(app, token=token))
     try:
         manager = ControllerManager(client, names, options=options)
-        app.backend.containers = manager.containers()
+        manager.attach(app.backend)
         async with manager.running():
             yield
     finally:
@@ -159,10 +160,11 @@ class ControllerManager:
         self._tasks: list[asyncio.Task[None]] = []
         self._controllers = {name: CONTROLLERS[name](self.kit) for name in names}
 
-    def containers(self) -> Containers | None:
-        """Return who answers for the containers of simulated pods, if there are any."""
+    def attach(self, backend: Backend) -> None:
+        """Let the server of this process and the simulated kubelets know each other."""
         kubelet = self._controllers.get("kubelet")
-        return Answers(kubelet) if isinstance(kubelet, Kubelet) else None
+        backend.containers = Answers(kubelet) if isinstance(kubelet, Kubelet) else None
+        self.kit.signs = SignsOfLife(backend)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ControllerManager]:

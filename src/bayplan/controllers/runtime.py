@@ -15,7 +15,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
@@ -24,6 +24,9 @@ from bayplan.client import Change, Client, ClientError, Informer, NotFound, Reso
 from bayplan.client.rest import PatchType
 from bayplan.controllers.objects import Bare, Json, Meta, Object, StorageClass, timestamp
 from bayplan.controllers.recorder import Recorder
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.signs import SignsOfLife
 
 log = structlog.get_logger(__name__)
 
@@ -138,6 +141,8 @@ class Kit:
         self.rng = random.Random(seed)
         self.options = options or {}
         self.events = Recorder(client, clock, enabled=bool(self.options.get("events")))
+        self.signs: SignsOfLife | None = None
+        """Where simulated kubelets give signs of life without a request each."""
         self.errors: dict[str, int] = {}
         self._caches: dict[Resource, Cache[Any]] = {}  # of whatever type was asked for first
         self.on_cache: Callable[[Informer[Any]], None] = lambda informer: None

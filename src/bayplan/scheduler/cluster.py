@@ -79,7 +79,7 @@ async def local_cluster(
                 _client(served), names, options=options_for(served.authority, served.signing_key)
             )
             served.server.backend.whole_cluster = bool(names)
-            served.server.backend.containers = manager.containers()
+            manager.attach(served.server.backend)
             async with manager.running():
                 await scheduler.wait_synced()
                 tasks.append(asyncio.create_task(scheduler.run()))

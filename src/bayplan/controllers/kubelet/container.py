@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from zlib import crc32
 
 from bayplan.controllers.kubelet.behaviour import Told
@@ -83,7 +83,7 @@ class Container:
         self.log: Log | None = None
         self.before: Log | None = None  # of the run before this one
         self.files: Files | None = None
-        self.variables: dict[str, str] = {}
+        self.variables: Mapping[str, str] = {}
         self.probes: dict[str, Probe] = {}
         self._back_off = 0.0
         self._root = ""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -44,8 +45,9 @@ class _Wanted(NamedTuple):
 class Inputs:
     """The data of ConfigMaps and Secrets that one pod refers to."""
 
-    def __init__(self, pod: Object, node: Object, address: str) -> None:
+    def __init__(self, pod: Object, node: Object, address: str, links: Mapping[str, str]) -> None:
         self._pod = pod
+        self._links = links
         self._node = node
         self._host = host_address(node)
         self._address = address
@@ -103,9 +105,10 @@ class Inputs:
 
     # -- environment
 
-    def environment(self, container: Json) -> dict[str, str]:
+    def environment(self, container: Json) -> MutableMapping[str, str]:
         """Return a container's variables, with references to earlier ones replaced."""
-        found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        found = ChainMap[str, str]({}, cast("dict[str, str]", self._links))  # all pods share those
+        found["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         found["HOSTNAME"] = self._pod.spec.get("hostname") or self._pod.metadata.name[:63]
         for source in container.get("envFrom") or []:
             prefix = source.get("prefix", "")
@@ -231,7 +234,7 @@ class Inputs:
         return found
 
 
-def references(text: str, variables: dict[str, str]) -> str:
+def references(text: str, variables: Mapping[str, str]) -> str:
     """Replace $(NAME) as Kubernetes does in commands and values; $$ stands for one $."""
 
     def one(match: re.Match[str]) -> str:

@@ -16,11 +16,12 @@ import asyncio
 from contextlib import suppress
 
 from bayplan.client import Change, Informer, NotFound
-from bayplan.client.resources import NODES, PODS
+from bayplan.client.resources import NODES, PODS, SERVICES
 from bayplan.controllers.kubelet.admission import REASON, TEXT, host_ports, refuses
 from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS, LABEL, Rule, Rules
 from bayplan.controllers.kubelet.files import Volume
 from bayplan.controllers.kubelet.inputs import Inputs, MissingError
+from bayplan.controllers.kubelet.links import Links
 from bayplan.controllers.kubelet.nodes import Nodes, host_address
 from bayplan.controllers.kubelet.pod import PodRun
 from bayplan.controllers.kubelet.programs import FOREVER
@@ -47,12 +48,14 @@ class Kubelet:
         self._pods = kit.cache(PODS)
         self._nodes = kit.cache(NODES)
         self._pods.add_index("node", node_index)
+        services = kit.cache(SERVICES)
+        self._links = Links(services)
         self._told_by = Informer(kit.client, CONFIG_MAPS, Rule, label_selector=LABEL, optional=True)
         self.rules = Rules(self._told_by)
         self.rules.on_change.append(self._rules_changed)
         lease = float(options.get("lease-seconds", 10.0))
         self._speaker = Nodes(kit, lease, lambda node: self.rules.of(node, "nodes"))
-        caches = (self._pods, self._nodes)
+        caches = (self._pods, self._nodes, services)
         self._worker = Worker(kit, "kubelet", self._sync_pod, caches, at_once=AT_ONCE, fresh=False)
         self._node_worker = Worker(
             kit, "kubelet", self._sync_node, (self._nodes,), at_once=AT_ONCE, fresh=False
@@ -69,6 +72,7 @@ class Kubelet:
             await self._told_by.wait_synced()
             group.create_task(self._worker.run())
             group.create_task(self._node_worker.run())
+            group.create_task(self._speaker.run(self._nodes.get, self._node_worker.queue.add))
 
     def _mine(self, node: Object | None) -> bool:
         if node is None:
@@ -183,7 +187,7 @@ class Kubelet:
             await self._write(run, node)
             return FOREVER
         run.address = run.address or pod.status.get("podIP") or self._new_address(pod, node)
-        inputs = Inputs(pod, node, run.address)
+        inputs = Inputs(pod, node, run.address, self._links.of(pod))
         try:
             await inputs.load(self._kit.client)
         except MissingError as missing:
@@ -257,7 +261,7 @@ class Kubelet:
         pod, now = run.pod, _now()
         grace = pod.metadata.deletion_grace_period_seconds or 0
         if run.inputs is None and pod.status.get("phase") == "Running":
-            run.inputs = Inputs(pod, node, pod.status.get("podIP", ""))
+            run.inputs = Inputs(pod, node, pod.status.get("podIP", ""), self._links.of(pod))
             run.resume(pod.status)
         if not is_finished(pod) and run.started_at:
             asked = seconds_of(pod.metadata.deletion_timestamp) - grace - run.wall

@@ -2,15 +2,21 @@
 
 A node that was told to fail (`bayplan.dev/failed`, or a ConfigMap for a whole zone) is silent: no
 lease, no heartbeat, so that the cluster finds out by itself.
+
+Beside an API server of the same process (`Kit.signs`) leases and heartbeats that are due are
+written together once a second; elsewhere by a request each.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from zlib import crc32
 
 from bayplan.apiserver.documents import KUBERNETES_VERSION
+from bayplan.apiserver.signs import LEASE_NAMESPACE, SignsOfLife
 from bayplan.client import AlreadyExists, NotFound
 from bayplan.client.resources import LEASES, NODES
 from bayplan.controllers.kubelet.behaviour import Told
@@ -24,8 +30,8 @@ from bayplan.controllers.objects import (
 )
 from bayplan.controllers.runtime import Kit
 
-LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION = 40
+TICK = 1.0  # seconds between signs of life that are written together
 RENEWALS_PER_SECOND = 100
 SLOWEST_RENEWAL = 30.0
 HEARTBEAT_SECONDS = 300.0  # of the node's status, as a kubelet does without changes
@@ -49,9 +55,46 @@ class Nodes:
         self._lease = lease
         self._told = told
         self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made
+        self._turns: dict[str, None] = {}  # nodes for which `run` speaks, the longest silent first
+
+    async def run(self, find: Callable[[str], Object | None], wake: Callable[[str], None]) -> None:
+        """Give signs of life, each time for the nodes whose turn it is, where that is possible.
+
+        `find` returns a node; `wake` has `sync` called for one of which more is to be said.
+        """
+        share = 0.0
+        while self._kit.signs is not None and self._lease:
+            await asyncio.sleep(TICK)
+            share = min(share + len(self._turns) * TICK / self._period(), len(self._turns))
+            due = [*itertools.islice(self._turns, int(share))]
+            share -= len(due)
+            if due:
+                spoke = await self._speak(self._kit.signs, due, find)
+                for name in due:
+                    if name in self._turns:  # else it was told to be silent meanwhile
+                        del self._turns[name]
+                        if name in spoke:
+                            self._turns[name] = None
+                        else:
+                            wake(name)
+
+    async def _speak(
+        self, signs: SignsOfLife, names: list[str], find: Callable[[str], Object | None]
+    ) -> set[str]:
+        """Return those for whom all was said that there is to say."""
+        now = self._kit.clock()
+        quiet = [name for name in names if _stale(find(name), now)]
+        beating = await signs.beat(quiet, self._kit.now()) if quiet else set()
+        renewed = await signs.renew(names, micro_timestamp(now))
+        return renewed - (set(quiet) - beating)
+
+    def _period(self) -> float:
+        # Many nodes renew less often, but well within the time after which they count as lost.
+        return max(self._lease, min(len(self._leases) / RENEWALS_PER_SECOND, SLOWEST_RENEWAL))
 
     async def forget(self, name: str, *, gone: bool) -> None:
         """Stop speaking for a node; of one that is gone the lease goes as well."""
+        self._turns.pop(name, None)
         if self._leases.pop(name, None) and gone:
             await self._kit.delete(LEASES, f"{LEASE_NAMESPACE}/{name}")
 
@@ -59,6 +102,7 @@ class Nodes:
         """Say that a node is there; return after how many seconds to say it again."""
         told = self._told(node)
         if told.text("failed") == "true":
+            self._turns.pop(node.metadata.name, None)
             return None
         ready = condition(node.status, "Ready")
         wrong = ready.get("status") != "True" or self._pressure_differs(node, told)
@@ -69,13 +113,17 @@ class Nodes:
             if wrong or not node.status.get("addresses"):
                 await self._post_status(node, told)
             return None
-        age = self._kit.clock() - seconds_of(ready.get("lastHeartbeatTime"))
         # One that was made ready by hand has no heartbeat, so it gets the rest here as well.
-        if wrong or age >= HEARTBEAT_SECONDS:
+        if wrong or _stale(node, self._kit.clock()):
             await self._post_status(node, told)
+        name = node.metadata.name
+        if name in self._turns and self._leases.get(name) == node.metadata.uid:
+            return None
         await self._renew(node)
-        # Many nodes renew less often, but well within the time after which they count as lost.
-        return max(self._lease, min(len(self._leases) / RENEWALS_PER_SECOND, SLOWEST_RENEWAL))
+        if self._kit.signs is None:
+            return self._period()
+        self._turns[name] = None
+        return None
 
     def _pressure_differs(self, node: Object, told: Told) -> bool:
         pressures = told.text("pressure").split(",")
@@ -139,6 +187,12 @@ class Nodes:
         except AlreadyExists:
             await self._kit.patch(LEASES, f"{LEASE_NAMESPACE}/{name}", lease)
         self._leases[name] = uid
+
+
+def _stale(node: Object | None, now: float) -> bool:
+    """Tell whether a node's heartbeat is so old that a kubelet would post its status again."""
+    beat = condition(node.status, "Ready").get("lastHeartbeatTime") if node else None
+    return now - seconds_of(beat) >= HEARTBEAT_SECONDS
 
 
 def _new_resources(node: Object) -> Json:

@@ -6,7 +6,7 @@ run, a page of an image whose files are known is looked for. Everything else ans
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bayplan.controllers.kubelet.behaviour import Told
 from bayplan.controllers.kubelet.files import Files
@@ -56,7 +56,12 @@ class Probe:
 
 
 def probes_of(
-    container: Json, told: Told, started: float, files: Files, variables: dict[str, str], root: str
+    container: Json,
+    told: Told,
+    started: float,
+    files: Files,
+    variables: Mapping[str, str],
+    root: str,
 ) -> dict[str, Probe]:
     """Return the probes of a container that starts now, those that it has and those told of."""
     found: dict[str, Probe] = {}
@@ -78,7 +83,7 @@ def _answers(
     told: Told,
     started: float,
     files: Files,
-    variables: dict[str, str],
+    variables: Mapping[str, str],
     root: str,
 ) -> Callable[[float], bool] | None:
     """Return how a probe is answered; None: always well."""
@@ -100,7 +105,7 @@ def _answers(
 
 
 def _run(
-    command: list[str], variables: dict[str, str], files: Files, now: float, limit: float
+    command: list[str], variables: Mapping[str, str], files: Files, now: float, limit: float
 ) -> bool:
     process = Process.script(now, command, variables, files, Log())
     process.advance(now + limit)

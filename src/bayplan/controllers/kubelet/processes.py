@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections import deque
+from collections.abc import Mapping
 
 from bayplan.controllers.kubelet.files import Files
 from bayplan.controllers.kubelet.programs import FOREVER
@@ -83,7 +84,7 @@ class Process:
 
     @classmethod
     def script(
-        cls, started: float, words: list[str], variables: dict[str, str], files: Files, log: Log
+        cls, started: float, words: list[str], variables: Mapping[str, str], files: Files, log: Log
     ) -> Process:
         """Return one that does what a command says. Raises NotUnderstoodError."""
         made = cls(started)

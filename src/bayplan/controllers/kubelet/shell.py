@@ -7,7 +7,7 @@ sleep from time to time, so that none can hold the process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import NoReturn
 from zlib import crc32
 
@@ -62,7 +62,7 @@ class Shell:
     def __init__(
         self,
         text: str,
-        variables: dict[str, str],
+        variables: Mapping[str, str],
         files: Files,
         out: Callable[[bytes], None],
         now: Callable[[], float],
