@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bayplan.inspect import Cluster
+from bayplan.inspect.errors import InspectError
 from tests.inspect.test_whatif import nodes, replica_set, web
 
 JOB = {
@@ -74,11 +75,31 @@ def cluster():
                 """"value": true}]'"""
             ],
         ),
+        (
+            'patch=node/node-0=[{"op":"add","path":"/metadata/labels/disk","value":"ssd"}]',
+            [
+                "kubectl patch node node-0 --type=json -p "
+                """'[{"op": "add", "path": "/metadata/labels/disk", "value": "ssd"}]'"""
+            ],
+        ),
     ],
     ids=lambda value: value.partition("=")[0] + value[-6:] if isinstance(value, str) else "",
 )
 def test_a_change_says_how_it_is_made(change, commands, cluster):
     assert commands == list(cluster.what_if(change).commands)
+
+
+def test_a_patched_node_is_what_pods_then_find(cluster):
+    disk = '[{"op":"add","path":"/metadata/labels/disk","value":"ssd"}]'
+    picky = web(7, "", owner="", name="picky")
+    picky["spec"] = {**picky["spec"], "nodeSelector": {"disk": "ssd"}}
+    with_picky = Cluster.from_objects([*nodes(), picky])
+
+    found = with_picky.what_if(f"patch=node/node-2={disk}")
+
+    assert [("default/picky-7", "node-2")] == [(start.pod, start.node) for start in found.starts]
+    with pytest.raises(InspectError, match="patching node node-2"):
+        with_picky.what_if('patch=node/node-2=[{"op":"remove","path":"/spec/none"}]')
 
 
 def test_commands_come_in_the_order_of_the_changes(cluster, tmp_path):

@@ -24,7 +24,7 @@ VERBS = {
     "delete": ("KIND/NAME", "A pod, or an owner with its pods."),
     "scale": ("KIND/NAME=N", "Another number of replicas."),
     "priority": ("KIND/NAME=CLASS", "Another priority class, or number."),
-    "patch": ("KIND/NAME=JSON", "A JSON patch of the pod, or of an owner's pods."),
+    "patch": ("KIND/NAME=JSON", "A JSON patch of a pod, an owner's pods, or a node."),
     "request": ("KIND/NAME=cpu=1", "Other requests of all containers, e.g. cpu=500m,memory=1Gi."),
 }
 NAMES = {

@@ -31,11 +31,11 @@ def what_if(
     changes: Sequence[AnyChange],
     *,
     settings: Settings | None = None,
-    look: Callable[[Engine], None] = lambda engine: None,
+    look: Callable[[Engine, Sequence[Waiting]], None] = lambda engine, waiting: None,
 ) -> WhatIf:
     """Carry changes out in the engine, tell what follows, and leave everything as it was.
 
-    `look` is called with the engine while it holds the outcome.
+    `look` is called with the engine while it holds the outcome, and the pods that then wait.
     """
     moving = any(isinstance(change, Remove | Apply) for change in changes)
     engine = cluster.fresh_engine() if moving else cluster.engine
@@ -44,15 +44,12 @@ def what_if(
         start = settle(cluster, trial, budgets)
         before = _side(engine, len(list(start.failed())))
         if settings is None:
-            found = _carry_out(cluster, trial, budgets, start, before, changes)
-            look(engine)
-            return found
+            return _carry_out(cluster, trial, budgets, start, before, changes, look)
     other = cluster.fresh_engine(settings)
     with Rehearsal(other, cluster.now) as trial:
         budgets = Budgets(cluster)
         again = settle(cluster, trial, budgets)
-        found = _carry_out(cluster, trial, budgets, again, before, changes)
-        look(other)
+        found = _carry_out(cluster, trial, budgets, again, before, changes, look)
     return _against(cluster, found, start, again, settings)
 
 
@@ -72,6 +69,7 @@ def _carry_out(
     start: Settling,
     before: Side,
     changes: Sequence[AnyChange],
+    look: Callable[[Engine, Sequence[Waiting]], None],
 ) -> WhatIf:
     carrying = Carrying(cluster, trial, budgets)
     was_pending = {waiting.pod.uid for waiting in start.failed()}
@@ -80,6 +78,7 @@ def _carry_out(
     carrying.settling.run()
     for change in changes:
         carrying.carry_out(change)
+    look(trial.engine, list(carrying.settling.failed()))
     return _Reading(cluster, trial, carrying, was_pending).answer(start, before, changes)
 
 

@@ -62,7 +62,7 @@ class Carrying:
             c.Scale: lambda change: self.scale(self.owner(change), change.replicas),
             c.Priority: self._prioritise,
             c.Request: lambda change: self._again(change, with_requests, change.requests),
-            c.Patch: lambda change: self._again(change, with_patch, change.patch),
+            c.Patch: self._patch,
         }
 
     def carry_out(self, change: c.AnyChange) -> None:
@@ -93,12 +93,19 @@ class Carrying:
             raise InspectError(f'no node matches the selector "{text}"')
         return found
 
+    def node(self, name: str) -> Node:
+        """A node that is there, as it is now."""
+        table = self.trial.engine.cache.table
+        row = table.row_of(name)
+        assert row is not None
+        return table.nodes[row]
+
     def _drain(self, change: c.Drain) -> None:
         self.commands.append(self.draining.drain(self.nodes(change.nodes)))
 
     def _mark(self, text: str, *, unschedulable: bool) -> None:
         for name in self.nodes(text):
-            mark(self.trial, name, unschedulable=unschedulable)
+            self.trial.put(cordoned(self.node(name), unschedulable))
 
     def _add(self, change: c.Add) -> None:
         table = self.trial.engine.cache.table
@@ -235,6 +242,13 @@ class Carrying:
         else:
             self.roll(self.owner(change), changed)
 
+    def _patch(self, change: c.Patch) -> None:
+        if change.kind not in c.NODE_WORDS:
+            self._again(change, with_patch, change.patch)
+            return
+        for name in self.nodes(change.name):
+            self.trial.put(with_patch(self.node(name), change.patch))
+
     def _prioritise(self, change: c.Priority) -> None:
         owner = self.owner(change)
         objects = self.trial.engine.cache.objects
@@ -278,14 +292,6 @@ class Carrying:
         from bayplan.inspect.whatif.applying import apply_manifests
 
         apply_manifests(self, change)
-
-
-def mark(trial: Rehearsal, name: str, *, unschedulable: bool) -> None:
-    """Cordon or uncordon a node, with the taint that the node controller keeps in step."""
-    table = trial.engine.cache.table
-    row = table.row_of(name)
-    assert row is not None
-    trial.put(cordoned(table.nodes[row], unschedulable))
 
 
 def _surplus(owner: Owner, pods: list[Pod], node_of: Callable[[Pod], str]) -> list[Pod]:

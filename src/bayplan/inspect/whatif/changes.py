@@ -12,6 +12,7 @@
 | `priority=deployment/web=CLASS or number` | the pods are made again with that priority |
 | `request=deployment/web=cpu=500m,memory=1Gi` | the pods are made again with these requests |
 | `patch=pod/web-0=[{"op": …}]` | the same with a JSON patch of the pod |
+| `patch=node/NODE=[{"op": …}]` | the node changes: taints, labels, what it offers |
 
 Changes are carried out in the order in which they are given. Parsing needs no cluster; what a name
 stands for is looked up when the change is carried out, and an unknown one is an error with the
@@ -144,7 +145,7 @@ class Request(OfOwner, frozen=True, kw_only=True):
 
 
 class Patch(OfOwner, frozen=True, kw_only=True):
-    """Make an owner's pods, or one pod, again with a JSON patch of the pod applied."""
+    """Make an owner's pods, or one pod, again with a JSON patch applied; or change a node."""
 
     patch: tuple[dict[str, Any], ...]
 
@@ -153,6 +154,8 @@ class Patch(OfOwner, frozen=True, kw_only=True):
         paths = ", ".join(str(op.get("path", "")) for op in self.patch)
         return f"patch {self._what} at {paths}"
 
+
+NODE_WORDS = ("node", "nodes", "no")
 
 AnyChange = (
     Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority | Request | Patch

@@ -30,6 +30,9 @@ def commands_of(carrying: Carrying, change: c.AnyChange) -> list[str]:
             return _apply(carrying, change)
         case c.Drain():
             return []
+        case c.Patch() if change.kind in c.NODE_WORDS:
+            names = " ".join(carrying.nodes(change.name))
+            return [f"kubectl patch node {names} {json_patch(change.patch)}"]
     target = carrying.target(change)
     match change:
         case c.Delete():

@@ -7,7 +7,7 @@ the template is used where there is none, as the API server would admit it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jsonpatch
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from bayplan.api import (
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    Object,
     ObjectMeta,
     OwnerReference,
     PersistentVolumeClaim,
@@ -55,6 +56,8 @@ DAEMON_TOLERATIONS = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
+
+T = TypeVar("T", bound=Object)
 
 
 def with_priority(pod: Pod, text: str, objects: ClusterObjects) -> Pod:
@@ -162,12 +165,12 @@ def with_requests(pod: Pod, amounts: Mapping[str, str]) -> Pod:
     return replace(pod, spec=replace(pod.spec, containers=containers))
 
 
-def with_patch(pod: Pod, ops: tuple[dict[str, Any], ...]) -> Pod:
-    """The pod after a JSON patch."""
+def with_patch(item: T, ops: tuple[dict[str, Any], ...]) -> T:
+    """A pod or node after a JSON patch."""
     try:
-        return patched(pod, ops)
+        return patched(item, ops)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, DecodeError) as problem:
-        raise InspectError(f"patching pod {pod.key}: {problem}") from problem
+        raise InspectError(f"patching {item.KIND.lower()} {item.key}: {problem}") from problem
 
 
 def _asking(container: Container, amounts: Mapping[str, str]) -> Container:

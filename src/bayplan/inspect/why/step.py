@@ -6,14 +6,15 @@ applied. A change of the cluster is objects put or taken away, with the commands
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jsonpatch
 import msgspec
 
-from bayplan.api import Object, Pod, convert, to_builtins
+from bayplan.api import Object, convert, to_builtins
 
 Ops = tuple[dict[str, Any], ...]
+T = TypeVar("T", bound=Object)
 
 POD, CLUSTER, BOTH = "pod", "cluster", "both"
 
@@ -39,11 +40,11 @@ class Step(msgspec.Struct, frozen=True):
         return CLUSTER if outside and not self.patch else BOTH if outside else POD
 
 
-def patched(pod: Pod, ops: Ops) -> Pod:
-    """The pod after a JSON patch."""
+def patched(item: T, ops: Ops) -> T:
+    """An object after a JSON patch."""
     if not ops:
-        return pod
-    return convert(Pod, jsonpatch.apply_patch(to_builtins(pod), list(ops)))
+        return item
+    return convert(type(item), jsonpatch.apply_patch(to_builtins(item), list(ops)))
 
 
 def together(steps: tuple[Step, ...]) -> Step:
