@@ -1,9 +1,11 @@
 """The page's HTTP side: who may read, what is sent, and how changes follow."""
 
+import asyncio
 import json
 
 import aiohttp
 import pytest
+import uvicorn
 
 from bayplan.errors import ConfigError
 from bayplan.inspect import Cluster
@@ -50,6 +52,19 @@ async def test_the_token_is_exchanged_for_a_cookie_and_leaves_the_address():
     assert "app.js" in text
     assert "script-src 'self'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
+
+
+async def test_the_address_is_told_when_the_page_answers(monkeypatch):
+    begin, begun = uvicorn.Server.startup, []
+
+    async def slow(self, sockets=None):
+        await asyncio.sleep(0)
+        await begin(self, sockets)
+        begun.append(self)
+
+    monkeypatch.setattr(uvicorn.Server, "startup", slow)
+    async with serving(picture()):
+        assert len(begun) == 1
 
 
 @pytest.mark.parametrize("path", ["", "api/cluster", "api/history", "static/v/app.js"])

@@ -142,8 +142,8 @@ async def _up(
             stop_on_signals(stopped)
             remark = await _nodes(cluster, nodes)
             click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
-            click.echo(f"cluster is ready at {cluster.running.url}")
             async with _page(cluster, ui_bind) as page:
+                click.echo(f"cluster is ready at {cluster.running.url}")
                 data.keep()
                 _greet(cluster, page)
                 reloading = asyncio.create_task(_reload_on_change(cluster, options))
@@ -215,7 +215,8 @@ async def _page(cluster: LocalCluster, address: str) -> AsyncIterator[str]:
 
     host, port = bind_address(address)
     core = cluster.scheduler.core
-    async with watching(cluster.client, "bayplan up", Settings(core.config, core.gates)) as source:
+    settings = Settings(core.config, core.gates)
+    async with watching(cluster.client, "bayplan up", settings, asks_scheduler=True) as source:
         refresh = queue_places(source.board, core.place_of)
         async with serving(source, host=host, port=port, refresh=refresh) as url:
             yield url

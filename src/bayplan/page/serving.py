@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -51,6 +52,7 @@ async def serving(
     if stream is not None:
         tasks.append(asyncio.create_task(stream.run()))
     try:
+        await server.answers(tasks[0])
         yield f"http://{shown}:{number}/?token={token}"
     finally:
         if stream is not None:
@@ -64,7 +66,21 @@ async def serving(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+    """Leaves signals to whoever runs it, and tells when it answers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._up.set()
+
+    async def answers(self, running: asyncio.Task[None]) -> None:
+        """Wait until it answers, or has ended without."""
+        waiting = asyncio.create_task(self._up.wait())
+        await asyncio.wait([waiting, running], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
