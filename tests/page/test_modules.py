@@ -44,3 +44,28 @@ def test_both_sides_mean_the_same_by_numbers():
         "TERMINATING": str(TERMINATING), "DISRUPTED": str(DISRUPTED), "BOUND": str(BOUND),
         "FINISHED": str(FINISHED),
     }  # fmt: skip
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_every_text_is_legible_on_every_ground(theme):
+    blocks = re.findall(r":root[^{]*{([^}]*)}", (STATIC / "style.css").read_text())
+    found = dict(re.findall(r"--(\w+): (#\w{6})", blocks[theme]))
+    faint = {
+        f"{ink} on {ground}"
+        for ink in ("ink", "dim", "accent", "good", "warn", "bad")
+        for ground in ("back", "soft")
+        if contrast(found[ink], found[ground]) < 4.5
+    }
+
+    assert faint == set()
+
+
+def contrast(ink, ground):
+    low, high = sorted((luminance(ink), luminance(ground)))
+    return (high + 0.05) / (low + 0.05)

@@ -1,12 +1,17 @@
 """What the page asks: why, what-if and the saved report."""
 
+import asyncio
 import base64
 import gzip
 import json
 import re
+import shlex
 
 import pytest
+from click.testing import CliRunner
 
+from bayplan.api import encode, yaml
+from bayplan.cli.whatif import command as whatif
 from bayplan.errors import BayplanError
 from bayplan.inspect import Cluster
 from bayplan.page.modules import STATIC
@@ -22,7 +27,7 @@ from bayplan.page.rows import (
     READY,
     UNSCHEDULABLE,
 )
-from bayplan.page.sources import Picture
+from bayplan.page.sources import Event, Picture, Stories, Story
 from bayplan.testing import make_node, make_pod
 from bayplan.testing.clusters import cluster_objects
 from tests.inspect.shapes import missing_driver
@@ -107,14 +112,70 @@ async def test_everything_that_would_help_can_be_tried_and_helps():
     questions = Questions(Picture(Cluster.from_objects(held())))
     fixes = (await questions.why("default/waits"))["answer"]["fixes"]
     for fix in fixes:
-        tried = await questions.what_if(Asked([f"help=default/waits={fix['change']}"]))
+        tried = await questions.what_if(Asked(fix["try"]))
         ends = [item["pod"] for item in tried["answer"]["starts"]]
         assert "default/waits" in ends, fix["change"]
         assert tried["answer"]["after"]["pending"] <= tried["answer"]["before"]["pending"]
 
     assert len(fixes) >= 4
-    with pytest.raises(BayplanError, match="ask why again"):
-        await questions.what_if(Asked(["help=default/waits=pray"]))
+
+
+async def test_the_command_of_what_would_help_asks_the_same_what_if(tmp_path):
+    dump = tmp_path / "dump.yaml"
+    dump.write_text("---\n".join(yaml.dump(json.loads(encode(item))) for item in held()))
+    questions = Questions(Picture(Cluster.from_files(dump)), where=f"--from {dump}")
+    fixes = (await questions.why("default/waits"))["answer"]["fixes"]
+    for fix in fixes:
+        tried = await questions.what_if(Asked(fix["try"]))
+        program, verb, *words = shlex.split(tried["command"])
+        done = await asyncio.to_thread(CliRunner().invoke, whatif, [*words, "-o", "json"])
+
+        assert (program, verb) == ("bayplan", "whatif")
+        assert json.loads(done.stdout)["starts"] == list(tried["answer"]["starts"]), fix["change"]
+
+    assert len(fixes) >= 4
+
+
+async def test_manifests_are_applied_and_written_before_the_command():
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: fresh}\n"
+    pod += "spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 99}}}]}"
+    found = await Questions(source()).what_if(Asked([f"apply={pod}"]))
+
+    assert [item["pod"] for item in found["answer"]["stuck"]] == ["default/fresh"]
+    assert found["command"].startswith("cat > manifests-1.yaml <<'END'\napiVersion: v1\n")
+    assert found["command"].endswith("\nEND\nbayplan whatif --apply manifests-1.yaml")
+    fresh = dict(found["after"]["pods"])["default/fresh"]
+    assert (fresh[POD_FIELDS.index("node")], fresh[PLACE]) == ("", UNSCHEDULABLE)
+    assert "Insufficient cpu" in fresh[POD_FIELDS.index("message")]
+
+
+async def test_pods_of_equal_names_are_told_apart_by_their_namespace():
+    twin = make_pod("here", namespace="prod").node("n1").req(cpu="1").build()
+    questions = Questions(source(twin))
+    mine = (await questions.what_if(Asked(["delete=pod/here"])))["answer"]
+    other = (await questions.what_if(Asked(["delete=prod/pod/here"])))["answer"]
+
+    assert mine["changes"] == ("delete pod/here in default",)
+    assert mine["deleted"] == ("default/here",)
+    assert other["changes"] == ("delete pod/here in prod",)
+    assert other["deleted"] == ("prod/here",)
+
+
+async def test_a_moment_is_counted_from_the_beginning_of_a_run_and_has_no_command():
+    story = Story("", "run", [
+        Event(100.0, "ADDED", make_node("n1").capacity(cpu="4", memory="8Gi", pods="9").build()),
+        Event(105.0, "ADDED", make_pod("late").req(cpu="1").build()),
+    ], 110.0)  # fmt: skip
+    questions = Questions(Stories("scenario", [story]))
+    later = await questions.why("default/late", time="6")
+    tried = await questions.what_if(Asked(["cordon=n1"], time="6"))
+
+    assert later["answer"]["state"] == "fits"
+    assert tried["command"] == ""
+    with pytest.raises(BayplanError, match="late"):
+        await questions.why("default/late", time="4")
+    with pytest.raises(BayplanError, match="number of seconds"):
+        await questions.why("default/late", time="nan")
 
 
 @pytest.mark.parametrize("change", ["config=profiles: 3", "config=- 1", "config={", "version=1.2"])

@@ -7,13 +7,16 @@ that is lost stays, marked as one that is not there, so that both maps have the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bayplan.api import Node, Pod
 from bayplan.engine.engine import Engine
 from bayplan.inspect import Cluster
-from bayplan.inspect.whatif import WhatIf
+from bayplan.inspect.whatif.settling import Waiting
 from bayplan.page.rows import (
     BOUND,
     GHOST,
+    MESSAGE,
     NODE,
     NODE_FLAGS,
     PLACE,
@@ -35,10 +38,9 @@ class After:
         self._texts = Texts()
         self._nodes: list[Row] = []
         self._pods: dict[str, Row | None] = {}
-        self._present: set[str] = set()
 
-    def look(self, engine: Engine) -> None:
-        """Take over what differs."""
+    def look(self, engine: Engine, waiting: Sequence[Waiting]) -> None:
+        """Take over what differs; `waiting` are the pods that have no node then."""
         table = engine.cache.table
         known_nodes, known_pods = self._cluster.nodes, self._cluster.pods
         nodes = {node.name: node for node in table.nodes}
@@ -47,18 +49,23 @@ class After:
             if node is not old and node != old:
                 self._nodes.append(node_row(node, self._texts))
         self._nodes += [self._lost(node) for name, node in known_nodes.items() if name not in nodes]
+        present = set()
         for info in table.all_pods():
             key, pod = info.pod.key, info.pod
-            self._present.add(key)
+            present.add(key)
             if _differs(pod, info.node_name, known_pods.get(key)):
                 self._pods[key] = self._row(pod, info.node_name)
+        for item in waiting:
+            key = item.pod.key
+            if key not in present and _differs(item.pod, "", known_pods.get(key)):
+                self._pods[key] = self._row(item.pod, "", item.message)
+        present.update(item.pod.key for item in waiting)
+        for key, pod in known_pods.items():
+            if pod.spec.node_name and not pod.finished and key not in present:
+                self._pods[key] = None
 
-    def told(self, answer: WhatIf) -> Json:
+    def told(self) -> Json:
         """Return everything for the browser."""
-        waits = {item.pod for item in answer.stuck if item.state == "pending"}
-        for key, pod in self._cluster.pods.items():
-            if pod.spec.node_name and not pod.finished and key not in self._present:
-                self._pods[key] = self._row(pod, "") if key in waits else None
         pods = list(self._pods.items())
         return {"texts": self._texts.all, "nodes": self._nodes, "pods": pods}
 
@@ -66,8 +73,9 @@ class After:
         row = node_row(node, self._texts)
         return (*row[:NODE_FLAGS], GHOST, *row[NODE_FLAGS + 1 :])
 
-    def _row(self, pod: Pod, node: str) -> Row:
+    def _row(self, pod: Pod, node: str, message: str = "") -> Row:
         row = list(pod_row(pod, 0, 0, self._texts))
+        row[MESSAGE] = message or row[MESSAGE]
         row[NODE], row[PLACE] = node, BOUND if node else UNSCHEDULABLE
         return tuple(row)
 

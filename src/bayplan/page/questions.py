@@ -1,8 +1,8 @@
 """Questions that the page asks: why a pod is where it is, and what would follow from a change.
 
 Answers are those of `bayplan why` and `bayplan whatif`, on the cluster of the moment that is shown.
-The engine is asked in a thread, one question at a time. Changes that name files are refused: the
-page must not read from the machine; another configuration is given as text.
+The engine is asked in a thread, one question at a time. Nothing is read from the machine: manifests
+and another configuration are given as text, never as the name of a file.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from bayplan.errors import BayplanError, ConfigError
 from bayplan.framework import Status
 from bayplan.inspect import Cluster, Settings, unbound
 from bayplan.inspect.whatif import AnyChange, parse_change, what_if
+from bayplan.inspect.whatif.changes import NODE_WORDS, Apply, OfOwner
 from bayplan.inspect.why import why_pod
 from bayplan.page.after import After
 from bayplan.page.app import packed, problem
-from bayplan.page.sources import Json, Source
-from bayplan.page.trying import helping
+from bayplan.page.sources import Json, Source, moment_of
+from bayplan.page.trying import changes_of
 
 MOST_CHANGES = 20
 MAX_BODY = 64 * 1024
-VERBS = ("drain", "cordon", "uncordon", "remove", "add", "scale", "priority", "request", "delete")
+VERBS = ("drain", "cordon", "uncordon", "remove", "add", "scale", "priority", "request", "delete",
+         "patch")  # fmt: skip
+APPLY = "apply"
+"""`apply=TEXT`: manifests."""
 SCHEDULER = ("version", "config")
 """What changes the scheduler instead of the cluster: `version=1.36`, `config=TEXT`."""
-HELP = "help"
-"""`help=NAMESPACE/POD=CHANGE`: what `why` says would help that pod."""
 CONFIG_FILE = "scheduler.yaml"
 
 T = TypeVar("T")
@@ -48,7 +50,8 @@ class Asked(msgspec.Struct, frozen=True):
 
     changes: list[str]
     run: str = ""
-    time: float | None = None
+    time: str = ""
+    """The moment as addresses have it; see `moment_of`."""
 
 
 class Questions:
@@ -64,15 +67,20 @@ class Questions:
             Route("/api/what-if", self._what_if, methods=["POST"]),
         ]
 
-    async def why(self, key: str, run: str = "", moment: float | None = None) -> Json:
-        """Return the answer of `why` and how every node was judged."""
+    async def why(self, key: str, run: str = "", time: str = "") -> Json:
+        """Return the answer of `why` and how every node was judged; each fix as changes to try."""
 
         def work(cluster: Cluster) -> Json:
             pod = cluster.pod(key)
-            answer: Json = msgspec.to_builtins(why_pod(cluster, pod))
+            found = why_pod(cluster, pod)
+            answer: Json = msgspec.to_builtins(found)
+            answer["fixes"] = [
+                {**msgspec.to_builtins(fix), "try": changes_of(cluster, pod.key, fix)}
+                for fix in found.fixes
+            ]
             return {"answer": answer, "nodes": judged(cluster, pod)}
 
-        return await self._ask(run, moment, work)
+        return await self._ask(run, time, work)
 
     async def what_if(self, asked: Asked) -> Json:
         """Return what would follow from changes, and the same as a command."""
@@ -80,43 +88,30 @@ class Questions:
             raise ConfigError(f"give one to {MOST_CHANGES} changes")
         changes: list[AnyChange] = []
         scheduler: dict[str, str] = {}
-        helps: list[str] = []
         for text in asked.changes:
             verb, _, value = text.partition("=")
             if verb in SCHEDULER:
                 scheduler[verb] = value
-            elif verb == HELP:
-                helps.append(value)
-            elif verb in VERBS:
-                changes.append(parse_change(verb, value))
             else:
-                raise ConfigError(
-                    f'change "{text}": use one of {", ".join((*VERBS, *SCHEDULER, HELP))}'
-                )
+                changes.append(read_change(verb, value))
 
         def work(cluster: Cluster) -> Json:
             other = changed_scheduler(cluster.settings, **scheduler) if scheduler else None
-            commands = []
-            if self._where is not None and (changes or scheduler):
-                commands.append(command(asked.changes, self._where))
-            for text in helps:
-                key, _, change = text.partition("=")
-                fix, more = helping(cluster, key, change)
-                changes.extend(more)
-                commands += fix.commands
             after = After(cluster)
-            found = what_if(cluster, changes, settings=other, look=after.look)
+            named = [in_namespace(change, cluster.origin.namespace) for change in changes]
+            found = what_if(cluster, named, settings=other, look=after.look)
+            told = self._where is not None and not asked.time  # a moment has no command
             return {
                 "answer": msgspec.to_builtins(found),
-                "after": after.told(found),
-                "command": "\n".join(commands),
+                "after": after.told(),
+                "command": command(asked.changes, self._where or "") if told else "",
             }
 
         return await self._ask(asked.run, asked.time, work)
 
-    async def _ask(self, run: str, moment: float | None, work: Callable[[Cluster], T]) -> T:
+    async def _ask(self, run: str, time: str, work: Callable[[Cluster], T]) -> T:
         async with self._lock:
-            cluster = await self._cluster(run, moment)
+            cluster = await self._cluster(run, moment_of(self._source, run, time))
             return await asyncio.to_thread(work, cluster)
 
     async def _cluster(self, run: str, moment: float | None) -> Cluster:
@@ -132,11 +127,7 @@ class Questions:
 
     async def _why(self, request: Request) -> Response:
         words = request.query_params
-        try:
-            moment = float(words["t"]) if words.get("t") else None
-        except ValueError:
-            return problem(400, "t must be a number of seconds")
-        found = await self.why(words.get("pod", ""), words.get("run", ""), moment)
+        found = await self.why(words.get("pod", ""), words.get("run", ""), words.get("t", ""))
         return packed(msgspec.json.encode(found))
 
     async def _what_if(self, request: Request) -> Response:
@@ -150,6 +141,26 @@ class Questions:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return problem(400, str(error))
         return packed(msgspec.json.encode(await self.what_if(asked)))
+
+
+def read_change(verb: str, value: str) -> AnyChange:
+    """Read a change of the cluster."""
+    if verb == APPLY:
+        documents = yaml.load_all(value)
+        if not documents or not all(isinstance(item, dict) for item in documents):
+            raise ConfigError("apply takes manifests in YAML, not the name of a file")
+        return Apply(documents=tuple(item for item in documents if isinstance(item, dict)))
+    if verb not in VERBS:
+        known = ", ".join((*VERBS, APPLY, *SCHEDULER))
+        raise ConfigError(f'change "{verb}={value}": use one of {known}')
+    return parse_change(verb, value)
+
+
+def in_namespace(change: AnyChange, namespace: str) -> AnyChange:
+    """Let a change name the namespace that it means, so that the answer tells it."""
+    if isinstance(change, OfOwner) and not change.namespace and change.kind not in NODE_WORDS:
+        return replace(change, namespace=namespace)
+    return change
 
 
 def judged(cluster: Cluster, pod: Pod) -> Json:
@@ -197,13 +208,17 @@ def changed_scheduler(settings: Settings, version: str = "", config: str = "") -
 
 
 def command(changes: list[str], where: str = "") -> str:
-    """Return the same question as a command; a configuration is the file that one saves it in."""
+    """Return the same question as a command; manifests are written to files before it."""
     flags = {"version": "emulated-version"}
     words = [where] if where else []
+    files: list[str] = []
     for change in changes:
         verb, _, value = change.partition("=")
-        if verb == HELP:
-            continue
-        value = CONFIG_FILE if verb == "config" else value
+        if verb == APPLY:
+            name = f"manifests-{len(files) + 1}.yaml"
+            files.append(f"cat > {name} <<'END'\n{value}\nEND\n")
+            value = name
+        elif verb == "config":
+            value = CONFIG_FILE
         words.append(f"--{flags.get(verb, verb)} {shlex.quote(value)}")
-    return f"bayplan whatif {' '.join(words)}"
+    return f"{''.join(files)}bayplan whatif {' '.join(words)}"

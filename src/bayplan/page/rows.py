@@ -23,13 +23,15 @@ POD_FIELDS = ("name", "namespace", "node", "cpu", "memory", "gpu", "priority", "
 NODE_FLAGS = NODE_FIELDS.index("flags")
 NODE = POD_FIELDS.index("node")
 PLACE = POD_FIELDS.index("place")
+MESSAGE = POD_FIELDS.index("message")
 
 READY, CORDONED, GHOST = 1, 2, 4
 """Flags of nodes; a ghost is only known because pods name it."""
 TERMINATING, DISRUPTED = 1, 2
 """Flags of pods; disrupted by somebody else than their owner."""
 
-PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+PHASES = ("", "Pending", "Running", "Succeeded", "Failed", "Unknown")
+"""The first is of pods that tell none, as in manifests."""
 PLACES = ("bound", "active", "backoff", "unschedulable", "gated", "waiting", "binding", "finished")
 BOUND, ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, WAITING, BINDING, FINISHED = range(len(PLACES))
 

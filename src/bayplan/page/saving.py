@@ -42,11 +42,12 @@ class Saving:
         return Response(body, media_type="text/html; charset=utf-8", headers=headers)
 
     def _histories(self, at: str) -> dict[str, Board]:
-        """Return the runs of a story; of a living cluster only if the time view is open."""
+        """Return the runs of a story; of a living cluster only if the view needs its past."""
         about = self._source.about()
         runs = about.get("runs")
         names = [str(run["name"]) for run in runs] if isinstance(runs, list) else []
-        if not names and self._source.live and at.startswith("#/time"):
+        past = at.startswith("#/time") or "t" in parse_qs(at.partition("?")[2])
+        if not names and self._source.live and past:
             names = [""]
         found = {name: self._source.run(name) for name in names}
         return {name: board for name, board in found.items() if board is not None}
@@ -67,11 +68,11 @@ class Saving:
 
     async def _what_if(self, words: dict[str, str]) -> dict[str, object]:
         changes, run, moment = words["change"], words.get("run", ""), words.get("t", "")
-        asked = Asked(changes.split("\n\n"), run, float(moment) if moment else None)
+        asked = Asked(changes.split("\n\n"), run, moment)
         return {f"what-if {run}|{moment}|{changes}": await self._questions.what_if(asked)}
 
     async def _why(self, pod: str, words: dict[str, str]) -> dict[str, object]:
         run, moment = words.get("run", ""), words.get("t", "")
-        found = await self._questions.why(pod, run, float(moment) if moment else None)
+        found = await self._questions.why(pod, run, moment)
         key = urlencode({"pod": pod, "run": run, "t": moment})
         return {f"api/why?{key}": found}

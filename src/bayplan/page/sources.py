@@ -6,6 +6,7 @@ is known: its board is at the end and its history goes back to the beginning.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from bayplan.api import Object
+from bayplan.errors import ConfigError
 from bayplan.inspect import Cluster, Origin, Settings
 from bayplan.page.board import Board
 from bayplan.page.past import Past
@@ -30,13 +32,36 @@ class Source(Protocol):
         """Whether anything can still change."""
 
     def about(self) -> Json:
-        """Return the name, the kind of source and its runs."""
+        """Return the name, the kind of source and its runs.
+
+        `queue` is "scheduler" where it tells the places of pods, else only their objects do.
+        """
 
     def run(self, name: str) -> Board | None:
         """Return the board of a run by name; "" is the first (or only) one."""
 
     async def cluster(self, run: str, moment: float | None) -> Cluster:
         """Return the cluster as it was at a moment, None for now; it may take a while."""
+
+
+def moment_of(source: Source, run: str, text: str) -> float | None:
+    """Return the moment that an address names, None for now.
+
+    Of a running cluster it is seconds since the epoch, of a run seconds since its beginning: so two
+    runs have the same moment, and the address of a living cluster stays true while time passes.
+    """
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise ConfigError(f'moment "{text}": t must be a number of seconds')
+    board = source.run(run)
+    if source.live or board is None:
+        return seconds
+    return board.start_time + max(seconds, 0.0)
 
 
 class Event(NamedTuple):
@@ -156,15 +181,21 @@ class Living:
         read: Callable[[], Awaitable[Cluster]],
         *,
         clock: Callable[[], float] = time.time,
+        asks_scheduler: bool = False,
     ) -> None:
-        """`read` returns all that questions need, as it is now."""
+        """`read` returns all that questions need, as it is now.
+
+        `asks_scheduler`: whether places in the queue are told by the scheduler itself.
+        """
         self._name = name
+        self._asks_scheduler = asks_scheduler
         self._read = read
         self.board = Board(clock)
         self.past = Past(clock)
 
     def about(self) -> Json:
-        return {"name": self._name, "kind": "cluster", "runs": []}
+        places = "scheduler" if self._asks_scheduler else "objects"
+        return {"name": self._name, "kind": "cluster", "runs": [], "queue": places}
 
     def run(self, name: str) -> Board | None:
         return None if name else self.board

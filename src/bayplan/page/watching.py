@@ -64,10 +64,10 @@ class Reader:
 
 @asynccontextmanager
 async def watching(
-    client: Client, name: str, settings: Settings | None = None
+    client: Client, name: str, settings: Settings | None = None, *, asks_scheduler: bool = False
 ) -> AsyncIterator[Living]:
     """Watch a cluster while the block runs; its nodes and pods are known when it begins."""
-    source = Living(name, Reader(client, name, settings))
+    source = Living(name, Reader(client, name, settings), asks_scheduler=asks_scheduler)
     board = source.board
 
     def changed(changes: Sequence[Change[Object]]) -> None:

@@ -7,14 +7,18 @@ import { aftermath } from "../../../src/bayplan/page/static/aftermath.js";
 import { centred, fit, kept, zoom } from "../../../src/bayplan/page/static/camera.js";
 import { Cluster } from "../../../src/bayplan/page/static/cluster.js";
 import { colouring, ownerName } from "../../../src/bayplan/page/static/colouring.js";
-import { podGrid } from "../../../src/bayplan/page/static/draw.js";
+import { plan, podAt, podGrid } from "../../../src/bayplan/page/static/card.js";
 import { filtered, groupKeys, search } from "../../../src/bayplan/page/static/groups.js";
 import { ticks } from "../../../src/bayplan/page/static/chart.js";
 import { differing } from "../../../src/bayplan/page/static/differing.js";
 import { History } from "../../../src/bayplan/page/static/history.js";
 import { gather, hit, layout, towards } from "../../../src/bayplan/page/static/layout.js";
 import { step, STEPS } from "../../../src/bayplan/page/static/palette.js";
-import { causeOf, causes, Rates, sizes } from "../../../src/bayplan/page/static/queueing.js";
+import { titled } from "../../../src/bayplan/page/static/changes.js";
+import { groupsOf } from "../../../src/bayplan/page/static/owners.js";
+import { momentOf, textOf, timeOf, told } from "../../../src/bayplan/page/static/moments.js";
+import { stateOf } from "../../../src/bayplan/page/static/panel.js";
+import { causeOf, causes, places, Rates, sizes } from "../../../src/bayplan/page/static/queueing.js";
 import { formatRoute, parseRoute } from "../../../src/bayplan/page/static/router.js";
 import { matches, parse } from "../../../src/bayplan/page/static/selector.js";
 import { Store } from "../../../src/bayplan/page/static/store.js";
@@ -124,7 +128,7 @@ test("every moment of a history can be had, also backwards", () => {
 
 test("a history that grows for ever is folded, and the present stays", () => {
   const history = new History({ ...wire([node("n1")], []), time: 0, end: 0, frames: [] });
-  for (let i = 0; i < 20_050; i++) history.add(i, [[1, i % 50, pod(`p${i}`, { node: 1 })]]);
+  for (let i = 0; i < 20_050; i++) history.add({ number: i + 1, time: i, texts: [6, []], changes: [[1, i % 50, pod(`p${i}`, { node: 1 })]] });
   assert.ok(history.frames.length <= 20_000);
   assert.equal(history.at(1e9).used.pods[0], 50);
 });
@@ -233,10 +237,96 @@ test("the camera fits, zooms about a point and stays in sight", () => {
 
 test("pods fit into their cell", () => {
   for (const [n, wide, tall] of [[1, 100, 60], [30, 100, 60], [110, 90, 40], [250, 60, 30]]) {
-    const { side, columns } = podGrid(n, wide, tall);
-    assert.ok(columns * side <= wide + 1e-6);
-    assert.ok(Math.ceil(n / columns) * side <= tall + side, `${n}`);
+    const grid = podGrid(n, wide, tall);
+    assert.ok(grid.columns * grid.wide <= wide + 1e-6);
+    assert.ok(Math.ceil(n / grid.columns) * grid.tall <= tall + grid.tall, `${n}`);
   }
+});
+
+test("pods get their names where there is room for lines", () => {
+  assert.deepEqual([[1, 100, 60], [4, 200, 100], [20, 430, 290], [20, 200, 100]].map(([n, wide, tall]) => podGrid(n, wide, tall).named), [true, true, true, false]);
+  assert.equal(podGrid(40, 430, 290).columns, 2);
+  assert.equal(plan(70, 56, 2).pods, null, "no room for pods");
+  assert.ok(plan(230, 184, 3).labelled);
+});
+
+test("the pod under a pointer is the one that is drawn there", () => {
+  for (const scale of [20, 46, 90]) {
+    const pods = Array.from({ length: 30 }, (_, i) => pod(`p${i}`, { node: 1, owner: i % 3 ? 5 : 0 }));
+    const cluster = new Cluster(wire([node("n1"), node("n2")], pods));
+    const scene = { cluster, layout: layout([{ name: "", slots: [0, 1] }], 400, 300), view: { scale, x: 7, y: 9 } };
+    const box = plan(5 * scale - 6, 4 * scale - 6, 2).pods;
+    const grid = podGrid(30, box.wide, box.tall);
+    const seen = new Set();
+    for (let i = 0; i < 30; i++) {
+      const x = 7 + box.x + ((i % grid.columns) + 0.5) * grid.wide;
+      const y = 9 + box.y + (Math.floor(i / grid.columns) + 0.5) * grid.tall;
+      seen.add(podAt(scene, 0, x, y));
+    }
+    seen.delete(-1);
+    assert.equal(seen.size, 30, `at scale ${scale}`);
+    assert.equal(podAt(scene, 0, 8, 10), -1, "the name of the node is no pod");
+    assert.equal(podAt(scene, 1, 8 + 5 * scale + box.x, 9 + box.y + 2), -1, "a node without pods");
+  }
+});
+
+test("a moment is the same in every view: of a day in a cluster, since the beginning of a run", () => {
+  const history = new History({ ...wire([node("n1")], []), time: 1000, end: 1060, number: 0, frames: [] });
+  assert.equal(timeOf(history, "1030.5", true), 1030.5);
+  assert.equal(timeOf(history, "30.5", false), 1030.5);
+  assert.equal(timeOf(history, "99999", false), 1060);
+  assert.equal(timeOf(history, "-3", false), 1000);
+  assert.equal(timeOf(history, "abc", false), undefined);
+  assert.equal(timeOf(history, undefined, true), undefined);
+  for (const wall of [true, false]) assert.ok(timeOf(history, textOf(history, 1012.3456789, wall), wall) >= 1012.3456789);
+  assert.equal(told(history, 1030, false), "30s");
+  assert.match(told(history, 1030, true), /^\d\d:\d\d:\d\d$/);
+  assert.deepEqual(momentOf({ t: "3", run: "", node: "n" }), { run: undefined, t: "3" });
+});
+
+test("a history knows the texts of what comes later, and takes nothing twice", () => {
+  const history = new History({ ...wire([node("n1")], []), time: 0, end: 0, frames: [] });
+  const frame = { number: 1, time: 5, texts: [6, ["prod"]], changes: [[1, 0, pod("a", { namespace: 6, node: 1 })]] };
+  history.add(frame);
+  history.add(frame);
+  assert.equal(history.frames.length, 1);
+  assert.equal(history.at(5).podKey(0), "prod/a");
+});
+
+test("rates are those of the minute before a moment", () => {
+  const frames = [10, 70, 100, 101].map((time, i) => [time, [[1, i, pod(`p${i}`, i % 2 ? { node: 1 } : { place: 1 })]]]);
+  const history = new History({ ...wire([node("n1")], []), time: 0, end: 200, frames });
+  assert.deepEqual(history.rates(100), { arrived: 2 / 60, bound: 1 / 60 });
+  assert.deepEqual(history.rates(20), { arrived: 1 / 20, bound: 0 });
+  assert.deepEqual(history.rates(199), { arrived: 0, bound: 0 });
+});
+
+test("places that only a scheduler knows are no zeros elsewhere", () => {
+  const cluster = two();
+  assert.deepEqual(places(cluster).map(({ name }) => name), ["active", "unschedulable", "gated"]);
+  const asked = new Cluster(wire([], [], { queue: "scheduler" }));
+  assert.equal(places(asked).length, 6);
+});
+
+test("a pod without a phase is where it is", () => {
+  const cluster = new Cluster(wire([node("n1")], [pod("on", { node: 1 }), pod("off", { place: 1 }), pod("runs", { node: 1, phase: 2 })], { phases: ["", "Pending", "Running"] }));
+  assert.deepEqual([0, 1, 2].map((slot) => stateOf(cluster, slot)), ["Bound", "active", "Running"]);
+});
+
+test("a change is said in a few words", () => {
+  assert.equal(titled("drain=zone=a"), "drain zone=a");
+  assert.equal(titled('patch=node/a=[{"op":"add","path":"/metadata/labels/example.com~1disk","value":"ssd"}]'), "patch node/a: labels/example.com/disk = ssd");
+  assert.equal(titled('patch=default/pod/p=[{"op":"remove","path":"/spec/nodeSelector/pool"}]'), "patch default/pod/p: no nodeSelector/pool");
+  assert.equal(titled("patch=pod/p=nonsense"), "patch pod/p=nonsense");
+  assert.equal(titled("apply=apiVersion: v1\nkind: Pod\nmetadata: {name: fresh}\n---\nkind: Node\nmetadata:\n  name: n.1"), "apply Pod fresh, Node n.1");
+  assert.equal(titled(`config=${"a: b\n".repeat(50)}`).length, 60);
+});
+
+test("owners are offered with their namespaces", () => {
+  const cluster = new Cluster(wire([], [pod("a", { owner: 5 }), pod("b", { owner: 5, namespace: 6 }), pod("c", { owner: 7 }), pod("d")], {
+    texts: ["", "", "default", "", "", "ReplicaSet/web-7d9f8b6c5", "prod", "StatefulSet/db"],
+  }));
+  assert.deepEqual(groupsOf(cluster), ["default/deployment/web", "default/statefulset/db", "prod/deployment/web"]);
 });
 
 test("after a what-if pods are where it says, and the cluster before is as it was", () => {

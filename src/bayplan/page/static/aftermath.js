@@ -25,10 +25,12 @@ import { wireTable } from "./history.js";
 
 /** A copy that can be changed. @param {Cluster} cluster @returns {Cluster} */
 function copied(cluster) {
-  return new Cluster({
+  const copy = new Cluster({
     ...cluster.about, number: cluster.number, epoch: 0, time: cluster.time, phases: cluster.phases, places: cluster.places,
     fields: [cluster.nodes.fields, cluster.pods.fields], texts: [...cluster.texts], nodes: wireTable(cluster.nodes), pods: wireTable(cluster.pods),
   });
+  copy.moment = cluster.moment;
+  return copy;
 }
 
 /** @typedef {{texts: string[], nodes: Row[], pods: [string, Row | null][]}} After what is then different: rows with texts of their own; a pod names its node */
@@ -37,11 +39,12 @@ const NODE_TEXTS = ["labels", "taints", "conditions", "more"];
 const POD_TEXTS = ["namespace", "owner", "labels"];
 
 /**
- * The cluster afterwards, and the moves between slots of nodes.
- * @param {Cluster} before @param {WhatIf} answer @param {After} after
- * @returns {{cluster: Cluster, moves: {from: number, to: number}[]}}
+ * The cluster before, as it was when asked, and afterwards, and the moves between slots of nodes.
+ * @param {Cluster} asked @param {WhatIf} answer @param {After} after
+ * @returns {{before: Cluster, cluster: Cluster, moves: {from: number, to: number}[]}}
  */
-export function aftermath(before, answer, after) {
+export function aftermath(asked, answer, after) {
+  const before = asked.about.live ? copied(asked) : asked; // a living cluster goes on
   const cluster = copied(before);
   const { nodes, pods } = cluster;
   const shift = cluster.texts.length - 1;
@@ -67,5 +70,5 @@ export function aftermath(before, answer, after) {
     const [from, to] = [slots.get(move.from), slots.get(move.to)];
     if (from !== undefined && to !== undefined && from !== to) moves.push({ from, to });
   }
-  return { cluster, moves };
+  return { before, cluster, moves };
 }

@@ -1,9 +1,11 @@
 // Starts the page: the frame around the views, the search, the theme, and which view is shown.
 
-import { h, notice, put, say } from "./dom.js";
+import { titled } from "./changes.js";
+import { busy, h, notice, put, say } from "./dom.js";
 import { search } from "./groups.js";
-import { saved, start } from "./live.js";
-import { formatRoute, parseRoute } from "./router.js";
+import { saved, spokenOf, start } from "./live.js";
+import { momentOf, timeOf, told } from "./moments.js";
+import { BETWEEN, formatRoute, parseRoute } from "./router.js";
 import { Store } from "./store.js";
 import { count, percent, some } from "./units.js";
 import { MapView } from "./view_map.js";
@@ -25,8 +27,8 @@ const LATER = {
 /** @type {Record<string, (store: Store) => View | Promise<View>>} */
 const MAKE = {
   map: () => new MapView(),
-  queue: async () => new (await LATER.queue()).QueueView(),
-  pod: async (store) => new (await LATER.pod()).PodView(store),
+  queue: async (store) => new (await LATER.queue()).QueueView(store),
+  pod: async () => new (await LATER.pod()).PodView(),
   "what-if": async (store) => new (await LATER.whatIf()).WhatIfView(store),
   time: async (store) => new (await LATER.time()).TimeView(store),
 };
@@ -51,17 +53,22 @@ function kept(key, value) {
 class App {
   constructor() {
     this.store = new Store({
-      route: parseRoute(location.hash), cluster: null, status: "loading", problem: "", histories: {}, theme: preferred(), frame: 0,
+      route: parseRoute(location.hash), cluster: null, shown: null, status: "loading", problem: "", histories: {}, theme: preferred(), frame: 0,
     });
     /** @type {View | null} */
     this.view = null;
     this.shown = "";
     this.name = h("span", { class: "cluster-name" });
     this.status = h("span", { class: "status", role: "status" });
+    this.at = h("a", { class: "at" });
+    this.present = h("a");
+    this.when = h("span", { class: "when", role: "status", hidden: true }, this.at, " — ", this.present);
+    this.moved = false;
     this.facts = h("p", { class: "facts", "aria-label": "Totals" });
     this.nav = h("nav", { "aria-label": "Views" }, TABS.map(([view, title]) => h("a", { href: `#/${view}`, "data-view": view }, title)));
+    this.brand = h("a", { class: "brand", href: "#/map" }, "bayplan");
     this.box = /** @type {HTMLInputElement} */ (h("input", {
-      type: "search", placeholder: "Find a node or pod", "aria-label": "Find a node or pod", spellcheck: false, role: "combobox",
+      type: "search", placeholder: "Find node or pod", "aria-label": "Find a node or pod", spellcheck: false, role: "combobox",
       "aria-expanded": "false", "aria-controls": "found", autocomplete: "off",
       oninput: () => this.find(), onkeydown: (/** @type {KeyboardEvent} */ event) => this.searchKey(event), onblur: () => setTimeout(() => this.hide(), 150),
     }));
@@ -71,19 +78,27 @@ class App {
     this.main = h("main", { id: "main", tabindex: "-1" });
     put(document.body,
       h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => { event.preventDefault(); this.main.focus(); } }, "Skip to the view"),
-      h("header", null, h("a", { class: "brand", href: "#/map" }, "bayplan"), this.name, this.status, this.nav,
+      h("header", null, this.brand, this.name, this.status, this.when, this.nav,
         h("div", { class: "search" }, this.box, this.list), this.facts, this.save, this.theme),
       this.main);
     this.store.subscribe((state) => this.update(state));
-    addEventListener("hashchange", () => this.store.set({ route: parseRoute(location.hash) }));
+    addEventListener("hashchange", () => this.turned(parseRoute(location.hash)));
     addEventListener("keydown", (event) => this.shortcut(event));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.store.set({ theme: preferred() }));
     this.store.set({});
     start(this.store);
   }
 
+  /** Another address. Of another view or pod it is told where the reader is now. @param {import("./router.js").Route} route */
+  turned(route) {
+    const before = this.store.state.route;
+    this.moved ||= before.view !== route.view || before.path !== route.path;
+    this.store.set({ route });
+  }
+
   /** @param {State} state */
   update(state) {
+    state.shown = spokenOf(this.store, state.route.query);
     document.documentElement.dataset.theme = state.theme;
     this.theme.setAttribute("aria-label", state.theme === "dark" ? "Use light colours" : "Use dark colours");
     this.frame(state);
@@ -95,8 +110,18 @@ class App {
       } else put(this.main, h("div", { class: "skeleton", role: "status", "aria-label": "Loading the cluster" }, Array.from({ length: 24 }, () => h("i"))));
       return;
     }
+    if (!state.shown && view !== "time") {
+      this.drop();
+      put(this.main, busy("Loading the history", "Every change since the beginning."));
+      return;
+    }
     if (this.shown !== view) this.open(view);
     this.view?.update(state);
+    if (this.moved && this.view) {
+      this.moved = false;
+      const panel = state.route.query.node ? this.main.querySelector(".panel h2[tabindex]") : null;
+      /** @type {HTMLElement | null} */ (panel ?? this.main.querySelector("h1"))?.focus({ preventScroll: true });
+    }
   }
 
   /** @param {string} view */
@@ -135,21 +160,44 @@ class App {
   /** @param {State} state */
   frame(state) {
     const { cluster, route } = state;
+    const moment = momentOf(route.query);
+    this.brand.setAttribute("href", formatRoute("map", "", moment));
     for (const link of this.nav.children) {
-      const view = /** @type {HTMLElement} */ (link).dataset.view;
+      const view = /** @type {HTMLElement} */ (link).dataset.view ?? "";
+      link.setAttribute("href", formatRoute(view, "", moment));
       if (view === route.view || (view === "queue" && route.view === "pod")) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    say(this.status, STATUS[state.status]);
+    say(this.status, state.status === "still" && cluster ? (saved() ? "saved report" : cluster.about.kind) : STATUS[state.status]);
     this.status.className = `status ${state.status}`;
     if (!cluster) return;
     say(this.name, cluster.about.name);
-    document.title = `${cluster.about.name} · bayplan`;
-    const { nodes, pods, waiting, sums } = cluster.totals();
+    document.title = titleOf(route, cluster.about.name);
+    this.tellMoment(state);
+    const { nodes, pods, waiting, sums } = (state.shown ?? cluster).totals();
     const parts = [some(nodes, "node"), some(pods, "pod"), `${count(waiting)} pending`, `cpu ${percent(sums.cpu.used, sums.cpu.all)}`, `memory ${percent(sums.memory.used, sums.memory.all)}`];
     if (sums.gpu.all) parts.push(`gpu ${percent(sums.gpu.used, sums.gpu.all)}`);
     say(this.facts, parts.map((part) => part.replace(" ", "\u00a0")).join(" · ")); // a line ends between facts
     this.save.setAttribute("href", `api/report?at=${encodeURIComponent(location.hash)}`);
+  }
+
+  /** Which moment is shown, and the way back. @param {State} state */
+  tellMoment({ route, cluster, status, histories, shown }) {
+    const { run, t } = momentOf(route.query);
+    const past = (t !== undefined || run !== undefined) && cluster?.about.kind !== "snapshot";
+    this.when.hidden = !past;
+    this.status.hidden = past && status !== "lost" && status !== "failed";
+    if (!past || !cluster) return;
+    const history = histories[run ?? ""];
+    const time = history && timeOf(history, t, cluster.about.wall);
+    const title = run && cluster.about.runs.find((item) => item.name === run)?.title;
+    const known = !shown || shown !== cluster;
+    say(this.at, known ? [time === undefined || !history ? "" : `at ${told(history, time, cluster.about.wall)}`, title ? `in ${title}` : ""].filter(Boolean).join(" ") || "the past"
+      : "that moment is not known");
+    this.at.setAttribute("href", formatRoute("time", "", { run, t }));
+    this.at.setAttribute("title", "Show it on the timeline");
+    say(this.present, cluster.about.wall ? "back to now" : "back to the end");
+    this.present.setAttribute("href", formatRoute(route.view, route.path, { ...route.query, run: undefined, t: undefined }));
   }
 
   turn() {
@@ -159,25 +207,29 @@ class App {
   }
 
   find() {
-    const cluster = this.store.state.cluster;
+    const cluster = this.store.state.shown;
     const found = cluster ? search(cluster, this.box.value, 10) : [];
     this.list.hidden = !this.box.value.trim();
     this.box.setAttribute("aria-expanded", String(!this.list.hidden));
     put(this.list, found.length ? found.map((item, i) => h("li", { role: "option", id: `found-${i}`, "aria-selected": i === 0 ? "true" : "false" },
-      h("a", { href: this.target(item), tabindex: "-1", onmousedown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => this.hide() },
+      h("a", { href: this.target(item), tabindex: "-1", onmousedown: (/** @type {Event} */ event) => event.preventDefault(), onclick: () => this.chosen() },
         h("span", { class: "dim" }, item.kind), " ", item.name)))
       : h("li", { class: "dim", role: "option", "aria-selected": "false" }, "nothing has this name"));
   }
 
   /** @param {{kind: string, name: string, slot: number}} item */
   target(item) {
-    if (item.kind === "node") return formatRoute("map", "", { ...this.keptQuery(), node: item.name, pod: undefined });
-    return formatRoute("pod", item.name);
+    const { view, query } = this.store.state.route;
+    if (item.kind === "pod") return formatRoute("pod", item.name, momentOf(query));
+    return formatRoute("map", "", { ...(view === "map" ? query : momentOf(query)), node: item.name, pod: undefined });
   }
 
-  keptQuery() {
-    const { view, query } = this.store.state.route;
-    return view === "map" ? query : {};
+  /** Something found was chosen: the box is empty again, and the reader goes on in the view. */
+  chosen() {
+    this.box.value = "";
+    this.hide();
+    this.moved = true;
+    this.store.set({});
   }
 
   /** @param {KeyboardEvent} event */
@@ -189,7 +241,7 @@ class App {
       this.hide();
     } else if (event.key === "Enter" && items[at]) {
       location.hash = items[at].hash;
-      this.hide();
+      this.chosen();
     } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && items.length) {
       const next = (at + (event.key === "ArrowDown" ? 1 : items.length - 1)) % items.length;
       items.forEach((item, i) => item.parentElement?.setAttribute("aria-selected", String(i === next)));
@@ -210,10 +262,17 @@ class App {
     const views = { m: "map", q: "queue", w: "what-if", t: "time" };
     const view = /** @type {Record<string, string>} */ (views)[event.key];
     if (event.key === "/") this.box.focus();
-    else if (view) location.hash = `#/${view}`;
+    else if (view) location.hash = formatRoute(view, "", momentOf(this.store.state.route.query));
     else return;
     event.preventDefault();
   }
+}
+
+/** What a tab or a screen reader calls the page. @param {import("./router.js").Route} route @param {string} name of the cluster */
+function titleOf({ view, path, query }, name) {
+  const tab = TABS.find(([key]) => key === view)?.[1] ?? "Pod";
+  const what = view === "pod" ? path : view === "what-if" ? (query.change ? titled(query.change.split(BETWEEN)[0]) : "") : (query.node ?? "");
+  return [what, tab, name, "bayplan"].filter(Boolean).join(" · ");
 }
 
 new App();

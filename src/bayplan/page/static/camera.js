@@ -3,6 +3,8 @@
 /** @typedef {{scale: number, x: number, y: number}} View screen = world × scale + (x, y) */
 
 const FAR = 0.5;
+/** Pixels a unit, for worlds that would fit larger still. */
+export const LARGEST = 64;
 const NEAR = 90;
 
 /**
@@ -12,7 +14,7 @@ const NEAR = 90;
  */
 export function fit(world, width, height, margin = 16) {
   const room = { width: Math.max(width - 2 * margin, 10), height: Math.max(height - 2 * margin, 10) };
-  const scale = Math.min(room.width / world.width, room.height / world.height, 46);
+  const scale = Math.min(room.width / world.width, room.height / world.height, LARGEST);
   return {
     scale,
     x: (width - world.width * scale) / 2,

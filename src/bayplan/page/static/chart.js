@@ -52,9 +52,7 @@ export function timeline(c, series, other, { width, height, theme, moment, wall 
     c.textAlign = "left";
     c.fillText(lane.title, 4, top + tall / 2 - (tall > 26 ? 6 : 0));
     if (tall > 26) {
-      c.globalAlpha = 0.75;
       c.fillText(lane.kind === "line" ? `to ${percent(most, 1)}` : `to ${count(most)}`, 4, top + tall / 2 + 7);
-      c.globalAlpha = 1;
     }
     if (other) shape(c, other, lane, top, tall, scale, width, theme, 0.3);
     shape(c, series, lane, top, tall, scale, width, theme, 1);

@@ -5,6 +5,7 @@
 
 /** @typedef {(string | number)[]} Row */
 /** @typedef {[number, number, Row | null]} Change table, slot, row */
+/** @typedef {{number: number, time: number, texts: [number, string[]], changes: Change[]}} Frame of the stream */
 /** @typedef {{count: number, columns: Record<string, any>}} WireTable */
 /** @typedef {{ok: boolean, seed: number, hash: string, checks: [boolean, string][], failures: string[]}} Outcome how a scenario ended */
 /**
@@ -13,6 +14,7 @@
  * @property {string} kind
  * @property {boolean} live
  * @property {{name: string, title: string, outcome?: Outcome | null}[]} runs
+ * @property {"scheduler" | "objects"} [queue] who tells the places of waiting pods
  * @property {number} number
  * @property {number} epoch
  * @property {number} time
@@ -111,7 +113,10 @@ export class Cluster {
 
   /** @param {WireCluster} wire */
   constructor(wire) {
-    this.about = { name: wire.name, kind: wire.kind, live: wire.live, runs: wire.runs };
+    this.about = {
+      name: wire.name, kind: wire.kind, live: wire.live, runs: wire.runs, queue: wire.queue,
+      wall: wire.kind === "cluster", // moments are times of day; else they count from the beginning
+    };
     this.number = wire.number;
     this.time = wire.time;
     this.texts = wire.texts;
@@ -210,7 +215,7 @@ export class Cluster {
     this.version++;
   }
 
-  /** Take over a frame of the stream. @param {{number: number, time: number, texts: [number, string[]], changes: Change[]}} frame */
+  /** Take over a frame of the stream. @param {Frame} frame */
   follow(frame) {
     const [from, fresh] = frame.texts;
     this.texts.length = from;

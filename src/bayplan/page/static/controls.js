@@ -7,7 +7,7 @@ import { groupKeys } from "./groups.js";
 import { count, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
-/** @import { Colouring } from "./colouring.js" */
+/** @import { Colouring, Key } from "./colouring.js" */
 
 const ZONE = "topology.kubernetes.io/zone";
 const MOST_KEYS = 14;
@@ -48,13 +48,31 @@ export class MapControls {
     put(this.legend,
       found.map(([kind, label, nodes]) => h("span", { class: "mark", title: `${label}: ${some(nodes, "node")}` },
         h("i", { class: kind, "aria-hidden": "true" }), label, h("span", { class: "dim" }, ` ${count(nodes)}`))),
-      h("span", { class: colouring.amounts ? "ramp" : "names" }, keys.slice(0, MOST_KEYS).map((key) => {
-        const swatch = h("i", { "aria-hidden": "true" });
-        swatch.style.background = key.colour;
-        return h("span", { title: `${key.label}: ${some(key.nodes, "node")}` }, swatch, h("span", { class: "key" }, key.label),
-          colouring.amounts ? null : h("span", { class: "dim" }, ` ${count(key.nodes)}`));
-      })));
+      colouring.amounts ? ramp(keys) : h("span", { class: "names" }, keys.slice(0, MOST_KEYS).map((key) =>
+        h("span", { title: said(key) }, swatch(key), h("span", { class: "key" }, key.label), h("span", { class: "dim" }, ` ${count(key.nodes)}`)))));
   }
+}
+
+/** @param {Key} key */
+function said(key) {
+  return `${key.label}: ${some(key.nodes, "node")}`;
+}
+
+/** @param {Key} key */
+function swatch(key) {
+  const found = h("i", { title: said(key), "aria-hidden": "true" });
+  found.style.background = key.colour;
+  return found;
+}
+
+/** Colours of amounts beside each other, with the ends and the middle named. @param {Key[]} keys */
+function ramp(keys) {
+  const over = keys.find((key) => key.label === "over 100%");
+  const scale = keys.filter((key) => key !== over);
+  return h("span", { class: "ramp" },
+    h("span", { class: "scale", role: "img", "aria-label": keys.map(said).join(", ") }, h("span", { class: "steps" }, scale.map(swatch)),
+      h("span", { class: "ends" }, ["0", "50%", "100%"].map((text) => h("span", null, text)))),
+    over ? h("span", { class: "over-key", title: said(over) }, swatch(over), over.label, h("span", { class: "dim" }, ` ${count(over.nodes)}`)) : null);
 }
 
 /** Marks that nodes have beside their colour: class, label, how many. @param {Cluster} cluster @returns {[string, string, number][]} */

@@ -94,6 +94,11 @@ export function say(item, text) {
   if (item.textContent !== text) item.textContent = text;
 }
 
+/** The heading that a reader is led to when a view opens; those who see know it from the tabs. @param {string} title */
+export function heading(title) {
+  return h("h1", { class: "hidden", tabindex: "-1" }, title);
+}
+
 /**
  * A centred message for a view that has nothing (yet) to show.
  * @param {string} title

@@ -2,10 +2,10 @@
 //
 // Cells of one colour are one path, so 5,000 nodes are a dozen fills. Nothing is read from the page.
 
-import { CORDONED, GHOST, READY, TERMINATING } from "./cluster.js";
-import { ownerName, share } from "./colouring.js";
+import { card, CARD_GAP, clipped, FONT } from "./card.js";
+import { CORDONED, GHOST, READY } from "./cluster.js";
 import { CELL, cellAt } from "./layout.js";
-import { hash, ink, named } from "./palette.js";
+import { ink } from "./palette.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { Colouring } from "./colouring.js" */
@@ -31,8 +31,11 @@ import { hash, ink, named } from "./palette.js";
  */
 
 export const NAMED_AT = 64;
-const PODS_AT = 84;
-const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
+
+/** Whether nodes are cards. @param {Scene} scene */
+export function isNear({ view }) {
+  return CELL.width * view.scale >= NAMED_AT;
+}
 
 /** @param {CanvasRenderingContext2D} c @param {Scene} scene */
 export function draw(c, scene) {
@@ -41,7 +44,7 @@ export function draw(c, scene) {
   c.clearRect(0, 0, width, height);
   if (!layout.where.size) empty(c, scene);
   const wide = CELL.width * view.scale;
-  const gap = wide < 4 ? 0.4 : wide < 12 ? 1 : wide < NAMED_AT ? Math.min(3, wide * 0.09) : 6;
+  const gap = wide < 4 ? 0.4 : wide < 12 ? 1 : wide < NAMED_AT ? Math.min(3, wide * 0.09) : CARD_GAP;
   for (const block of layout.blocks) {
     const x = block.x * view.scale + view.x;
     const y = block.y * view.scale + view.y;
@@ -175,97 +178,6 @@ function cards(c, scene, gap) {
   c.globalAlpha = 1;
 }
 
-/** @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {number} x @param {number} y @param {number} wide @param {number} tall */
-function card(c, scene, slot, x, y, wide, tall) {
-  const { cluster, colouring, theme } = scene;
-  const colours = ink(theme);
-  const flags = cluster.nodes.columns.flags[slot];
-  const broken = !(flags & READY) || flags & GHOST;
-  const radius = Math.min(6, wide / 20);
-  c.fillStyle = colours.cell;
-  box(c, x, y, wide, tall, radius);
-  c.fill();
-  c.lineWidth = 1;
-  c.strokeStyle = broken ? colours.bad : colours.line;
-  c.stroke();
-  const band = Math.max(4, Math.min(8, tall * 0.06));
-  c.save();
-  box(c, x, y, wide, tall, radius);
-  c.clip();
-  c.fillStyle = broken ? colours.bad : colouring.colours[colouring.of(slot)];
-  c.fillRect(x, y, wide, band);
-  if (flags & CORDONED) hatch(c, x, y, wide, tall, colours.shade);
-  c.restore();
-  const pad = Math.max(4, Math.min(10, wide * 0.05));
-  const size = Math.max(9, Math.min(13, wide * 0.09));
-  let top = y + band + pad * 0.6;
-  c.font = `500 ${size}px ${FONT}`;
-  c.textBaseline = "top";
-  c.fillStyle = broken ? colours.bad : colours.text;
-  c.fillText(clipped(c, cluster.nodes.name[slot], wide - 2 * pad), x + pad, top);
-  top += size + pad * 0.55;
-  const thick = Math.max(3, Math.min(6, tall * 0.04));
-  for (const name of /** @type {const} */ (["cpu", "memory"])) {
-    bar(c, scene, x + pad, top, wide - 2 * pad, thick, share(cluster, slot, name));
-    top += thick + 3;
-  }
-  if (cluster.nodes.columns.gpu[slot]) {
-    bar(c, scene, x + pad, top, wide - 2 * pad, thick, share(cluster, slot, "gpu"));
-    top += thick + 3;
-  }
-  if (wide >= PODS_AT) pods(c, scene, slot, x + pad, top + 3, wide - 2 * pad, y + tall - pad - top - 3);
-}
-
-/** @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} x @param {number} y @param {number} wide @param {number} thick @param {number} part */
-function bar(c, scene, x, y, wide, thick, part) {
-  const colours = ink(scene.theme);
-  c.fillStyle = colours.empty;
-  c.fillRect(x, y, wide, thick);
-  if (!(part > 0)) return;
-  c.fillStyle = part > 1.0001 ? colours.bad : colours.accent;
-  c.fillRect(x, y, Math.max(1, wide * Math.min(part, 1)), thick);
-}
-
-/** Squares, one a pod, in the colour of its owner. @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {number} x @param {number} y @param {number} wide @param {number} tall */
-function pods(c, scene, slot, x, y, wide, tall) {
-  const { cluster, theme } = scene;
-  const slots = cluster.podsOn(slot);
-  if (!slots.length || tall < 6) return;
-  const { side, columns } = podGrid(slots.length, wide, tall);
-  const owners = cluster.pods.columns.owner;
-  slots.sort((a, b) => owners[a] - owners[b] || a - b);
-  slots.forEach((pod, i) => {
-    const left = x + (i % columns) * side;
-    const top = y + Math.floor(i / columns) * side;
-    if (top + side > y + tall + 1) return;
-    c.fillStyle = podColour(scene, pod);
-    const inner = Math.max(1, side - Math.max(1, side * 0.14));
-    if (cluster.pods.columns.flags[pod] & TERMINATING) {
-      c.strokeStyle = c.fillStyle;
-      c.strokeRect(left + 0.5, top + 0.5, inner - 1, inner - 1);
-    } else c.fillRect(left, top, inner, inner);
-    if (pod === scene.pod) {
-      c.lineWidth = 2;
-      c.strokeStyle = ink(theme).text;
-      c.strokeRect(left - 1, top - 1, inner + 2, inner + 2);
-    }
-  });
-}
-
-/** The colour of a pod's owner; as in the key, where nodes are coloured so. @param {Scene} scene @param {number} pod */
-function podColour({ cluster, colouring, theme }, pod) {
-  const owner = ownerName(cluster.text(cluster.pods.columns.owner[pod]));
-  if (colouring.ofOwner) return colouring.ofOwner(owner || "no owner");
-  return named(theme, hash(owner || cluster.pods.name[pod].replace(/[-.]?[a-z0-9]{5,10}$|[-.]?\d+$/, "")));
-}
-
-/** The largest squares that fit. @param {number} count @param {number} wide @param {number} tall */
-export function podGrid(count, wide, tall) {
-  let columns = Math.max(1, Math.ceil(Math.sqrt((count * wide) / tall)));
-  while (columns < count && (wide / columns) * Math.ceil(count / columns) > tall) columns++;
-  return { side: Math.min(wide / columns, 26), columns: Math.max(1, Math.floor(wide / Math.min(wide / columns, 26) + 1e-6)) };
-}
-
 /** @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {string} colour @param {number} gap */
 function outline(c, scene, slot, colour, gap) {
   const at = scene.layout.where.get(slot);
@@ -309,40 +221,4 @@ function moves(c, scene) {
     c.fill();
   }
   c.globalAlpha = 1;
-}
-
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} wide @param {number} tall @param {number} radius */
-function box(c, x, y, wide, tall, radius) {
-  c.beginPath();
-  c.roundRect(x, y, wide, tall, radius);
-}
-
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} y @param {number} wide @param {number} tall @param {string} colour */
-function hatch(c, x, y, wide, tall, colour) {
-  c.strokeStyle = colour;
-  c.lineWidth = 3;
-  c.beginPath();
-  for (let at = -tall; at < wide; at += 9) {
-    c.moveTo(x + at, y + tall);
-    c.lineTo(x + at + tall, y);
-  }
-  c.stroke();
-}
-
-/** @type {Map<string, string>} */
-const cuts = new Map();
-
-/** A text cut in the middle to fit: ends of names tell more. @param {CanvasRenderingContext2D} c @param {string} text @param {number} room */
-function clipped(c, text, room) {
-  const key = `${c.font}|${Math.round(room)}|${text}`;
-  const known = cuts.get(key);
-  if (known !== undefined) return known;
-  let found = text;
-  for (let keep = text.length - 1; keep > 2 && c.measureText(found).width > room; keep--) {
-    const head = Math.ceil(keep * 0.4);
-    found = `${text.slice(0, head)}…${text.slice(text.length - (keep - head))}`;
-  }
-  if (cuts.size > 5000) cuts.clear();
-  cuts.set(key, found);
-  return found;
 }

@@ -5,7 +5,7 @@
 
 import { BOUND, Cluster, DISRUPTED, FINISHED } from "./cluster.js";
 
-/** @import { Change, Row, WireCluster } from "./cluster.js" */
+/** @import { Change, Frame, Row, WireCluster } from "./cluster.js" */
 /** @typedef {WireCluster & {end: number, frames: [number, Change[]][]}} WireHistory */
 /**
  * @typedef {object} Series what happened in each of equal slices of time
@@ -36,8 +36,12 @@ export class History {
     this.grown = 0;
   }
 
-  /** Take over what happens now. @param {number} time @param {Change[]} changes */
-  add(time, changes) {
+  /** Take over what happens now, unless it is known. @param {Frame} frame */
+  add({ number, time, texts: [from, fresh], changes }) {
+    if (number <= this.wire.number) return;
+    this.wire.number = number;
+    this.wire.texts.length = from;
+    for (const text of fresh) this.wire.texts.push(text);
     this.frames.push([time, changes]);
     this.end = Math.max(this.end, time);
     this.grown++;
@@ -88,6 +92,14 @@ export class History {
   series(slices) {
     return series(this.wire, this.frames, this.start, this.end, slices);
   }
+
+  /** What arrived and was bound each second, over the last minute before a moment. @param {number} time */
+  rates(time) {
+    const from = Math.max(this.start, time - 60);
+    const found = series(this.wire, this.frames.filter(([at]) => at <= time), from, time, 1);
+    const span = Math.max(time - from, 1);
+    return { arrived: found.arrivals[0] / span, bound: found.bindings[0] / span };
+  }
 }
 
 /** A table as it came over the wire. @param {import("./cluster.js").Table} table */
@@ -137,7 +149,7 @@ export function series(wire, frames, start, end, slices) {
   for (const [time, changes] of frames) {
     const here = Math.min(slices - 1, Math.max(0, Math.floor((time - start) / width)));
     measure(here);
-    for (const change of changes) count(cluster, change, found, here);
+    if (time >= start) for (const change of changes) count(cluster, change, found, here);
     cluster.apply(changes);
   }
   measure(slices);

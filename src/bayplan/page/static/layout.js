@@ -4,6 +4,8 @@
 // is taken that fills the window with the largest cells. Headings and gaps are meant in pixels, so
 // they are computed again for the scale that was found.
 
+import { LARGEST } from "./camera.js";
+
 /** @typedef {{name: string, slots: number[]}} Group */
 /** @typedef {{name: string, x: number, y: number, width: number, height: number, head: number, columns: number, slots: number[]}} Block */
 /** @typedef {{blocks: Block[], width: number, height: number, head: number, where: Map<number, {x: number, y: number}>}} Layout */
@@ -11,7 +13,6 @@
 export const CELL = { width: 5, height: 4 };
 const GAP_PIXELS = 16;
 const HEAD_PIXELS = 20;
-const LARGEST = 46;
 const READABLE = 60;
 const ASPECTS = [0.15, 0.25, 0.4, 0.6, 0.8, 1, 1.4, 2, 3, 5, 9, 16];
 

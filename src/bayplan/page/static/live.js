@@ -2,6 +2,7 @@
 
 import { Cluster } from "./cluster.js";
 import { History } from "./history.js";
+import { momentOf, timeOf } from "./moments.js";
 import { unpack } from "./wire.js";
 
 /** @import { Store } from "./store.js" */
@@ -48,6 +49,9 @@ async function answered(path, init) {
   throw new Error(message.trim() || `the server answered ${answer.status}`);
 }
 
+/** Runs whose history is not to be had. @type {Set<string>} */
+const missing = new Set();
+
 /** Load the cluster, then follow it. @param {Store} store */
 export async function start(store) {
   try {
@@ -68,12 +72,14 @@ function follow(store, cluster) {
     const frame = JSON.parse(event.data);
     if (frame.number <= cluster.number) return;
     cluster.follow(frame);
-    store.state.histories[""]?.add(frame.time, frame.changes);
+    store.state.histories[""]?.add(frame);
+    missed?.push(frame);
     store.set({ status: "live", frame: store.state.frame + 1 });
   };
   events.addEventListener("reset", () => {
     events.close();
     store.set({ histories: {} });
+    missing.clear();
     start(store);
   });
   events.onopen = () => store.set({ status: "live" });
@@ -96,17 +102,20 @@ export function history(store, run) {
   return asked[run];
 }
 
+/** What the stream brings while a history is on its way. @type {import("./cluster.js").Frame[] | null} */
+let missed = null;
+
 /** @param {Store} store @param {string} run */
 async function load(store, run) {
+  missed = [];
   const body = saved() ? await part(`history ${run}`) : await (await answered(`api/history?run=${encodeURIComponent(run)}`)).arrayBuffer();
   if (!body) throw new Error("this report was saved without its history");
   const found = new History(unpack(body));
+  if (!run) for (const frame of missed ?? []) found.add(frame);
+  missed = null;
   store.set({ histories: { ...store.state.histories, [run]: found } });
   return found;
 }
-
-/** Runs whose history is not to be had. @type {Set<string>} */
-const missing = new Set();
 
 /**
  * The cluster that an address speaks of: of a run and a moment, or as it is now; null while its history is loaded.
@@ -115,7 +124,7 @@ const missing = new Set();
 export function spokenOf(store, query) {
   const { cluster, histories } = store.state;
   const run = query.run ?? "";
-  if ((!query.t && !run) || missing.has(run)) return cluster;
+  if (!cluster || (!query.t && !run) || cluster.about.kind === "snapshot" || missing.has(run)) return cluster;
   const known = histories[run];
   if (!known) {
     history(store, run).catch(() => {
@@ -124,8 +133,10 @@ export function spokenOf(store, query) {
     });
     return null;
   }
-  const found = known.at(query.t ? Number(query.t) : known.end);
-  found.moment = { run, t: query.t };
+  const time = timeOf(known, query.t, cluster.about.wall);
+  if (time === undefined && !run) return cluster;
+  const found = known.at(time ?? known.end);
+  found.moment = momentOf(query);
   return found;
 }
 

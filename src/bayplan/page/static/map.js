@@ -3,8 +3,10 @@
 import { centred, fit, kept, steer, zoom } from "./camera.js";
 import { CELL, gather, hit, layout, towards } from "./layout.js";
 import { colouring } from "./colouring.js";
-import { draw, NAMED_AT } from "./draw.js";
+import { podAt } from "./card.js";
+import { draw, isNear, NAMED_AT } from "./draw.js";
 import { h, say } from "./dom.js";
+import { podFacts } from "./panel.js";
 import { cpu, memory, percent, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
@@ -31,7 +33,7 @@ function byName(a, b) {
 }
 
 export class MapCanvas {
-  /** @param {{label: string, select: (slot: number) => void}} hooks */
+  /** @param {{label: string, select: (slot: number, pod?: number) => void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img" }));
@@ -40,13 +42,19 @@ export class MapCanvas {
     this.buttons = h("div", { class: "zoom", role: "group", "aria-label": "Zoom" },
       this.button("+", "Zoom in", () => this.zoomBy(1.6)), this.button("−", "Zoom out", () => this.zoomBy(1 / 1.6)),
       this.button("⤢", "Show everything", () => this.reset()));
-    this.root = h("div", { class: "map" }, this.canvas, this.tip, this.buttons, this.live);
+    this.nearKey = h("div", { class: "near-key legend", hidden: true, role: "group", "aria-label": "Key to cards" },
+      ...[["bar-key", "requested"], ["pod-key", "pod, coloured by owner"], ["pod-key going", "terminating"]].map(([kind, label]) =>
+        h("span", { class: "mark" }, h("i", { class: kind, "aria-hidden": "true" }), label)));
+    this.root = h("div", { class: "map" }, this.canvas, this.tip, this.nearKey, this.buttons, this.live);
     /** @type {Scene | null} */
     this.scene = null;
     this.key = "";
     this.drawn = 0;
+    this.near = false;
     this.asked = false;
     this.touched = false;
+    /** @type {MapOptions | null} */
+    this.options = null;
     this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     this.watch = new ResizeObserver(() => this.resized());
     this.watch.observe(this.root);
@@ -68,6 +76,7 @@ export class MapCanvas {
 
   /** Show a cluster. @param {Cluster} cluster @param {MapOptions} options */
   show(cluster, options) {
+    this.options = options;
     const slots = [];
     const { name } = cluster.nodes;
     for (let slot = 0; slot < cluster.nodes.count; slot++) {
@@ -115,6 +124,10 @@ export class MapCanvas {
     }
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     draw(this.context, scene);
+    if (this.near !== isNear(scene)) {
+      this.near = !this.near;
+      this.nearKey.hidden = !this.near;
+    }
     if (this.drawn++ === 0) performance.mark("map drawn");
   }
 
@@ -122,9 +135,7 @@ export class MapCanvas {
     if (!this.scene) return;
     const box = this.root.getBoundingClientRect();
     if (box.width < 1 || box.height < 1) return;
-    this.scene.width = box.width;
-    this.scene.height = box.height;
-    if (!this.touched) this.scene.view = fit(this.scene.layout, box.width, box.height);
+    if (this.options) this.show(this.scene.cluster, this.options); // groups lie otherwise in a room of another shape
     this.paint(this.scene);
   }
 
@@ -183,18 +194,25 @@ export class MapCanvas {
   tap(x, y, twice) {
     const slot = this.at(x, y);
     if (twice && slot >= 0) this.reveal(slot);
-    else this.hooks.select(slot);
+    else this.hooks.select(slot, this.podAt(slot, x, y));
+  }
+
+  /** The pod at a point of a node's card, or -1. @param {number} slot @param {number} x @param {number} y */
+  podAt(slot, x, y) {
+    return this.scene && slot >= 0 && this.near ? podAt(this.scene, slot, x, y) : -1;
   }
 
   /** @param {number} x @param {number} y */
   hover(x, y) {
     if (!this.scene) return;
     const slot = this.at(x, y);
+    const pod = this.podAt(slot, x, y);
     if (slot !== this.scene.hover) {
       this.scene.hover = slot;
       this.redraw();
-      if (slot >= 0) say(this.tip, this.describe(slot));
     }
+    const { cluster } = this.scene;
+    if (slot >= 0) say(this.tip, pod < 0 ? this.describe(slot) : `${cluster.podKey(pod)} · ${podFacts(cluster, pod)}`);
     this.tip.hidden = slot < 0;
     this.tip.style.transform = `translate(${Math.min(x + 14, this.scene.width - 240)}px, ${Math.min(y + 16, this.scene.height - 60)}px)`;
   }

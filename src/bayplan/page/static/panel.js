@@ -1,6 +1,7 @@
 // A node's panel, and the pods that wait, beside the map.
 
 import { CORDONED, GHOST, READY, TERMINATING } from "./cluster.js";
+import { ownerName } from "./colouring.js";
 import { h, keep, notice, put } from "./dom.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
@@ -32,16 +33,16 @@ export class NodePanel {
     this.top = h("div", { class: "panel-top" });
     /** @type {VirtualTable<{cluster: Cluster, slot: number}>} */
     this.table = new VirtualTable("Pods of the node", [
-      { title: "Pod", width: 5.4, narrow: true, key: (i) => i.cluster.pods.name[i.slot], cell: (i) => podLink(i.cluster, i.slot) },
-      { title: "CPU", width: 1.5, number: true, narrow: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
-      { title: "Memory", width: 2, number: true, narrow: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
-      { title: "State", width: 2, narrow: true, key: (i) => stateOf(i.cluster, i.slot), cell: (i) => stateOf(i.cluster, i.slot) },
+      { title: "Pod", width: 5.2, narrow: true, key: (i) => i.cluster.pods.name[i.slot], cell: (i) => podLink(i.cluster, i.slot, true) },
+      { title: "CPU", width: 1.25, number: true, narrow: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
+      { title: "Memory", width: 1.75, number: true, narrow: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
+      { title: "State", width: 1.9, narrow: true, key: (i) => stateOf(i.cluster, i.slot), cell: (i) => stateOf(i.cluster, i.slot) },
     ], { sort: 1, down: true, empty: "No pods on this node." });
     this.root = h("section", { class: "panel", "aria-label": "Node" }, this.top, this.table.root);
   }
 
-  /** @param {Cluster} cluster @param {number} slot */
-  show(cluster, slot) {
+  /** @param {Cluster} cluster @param {number} slot @param {number} [pod] that was chosen on it */
+  show(cluster, slot, pod = -1) {
     const { name, columns } = cluster.nodes;
     const flags = columns.flags[slot];
     const words = [];
@@ -55,17 +56,18 @@ export class NodePanel {
       .filter((kind) => columns[kind][slot] || cluster.used[kind][slot])
       .map((kind) => meter(TITLE[kind], cluster.used[kind][slot], columns[kind][slot], FORMAT[kind]));
     keep(this.top,
-      h("div", { class: "panel-head" }, h("h2", null, name[slot]),
+      h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, name[slot]),
         h("a", { class: "quiet", href: this.link({ node: undefined }), "aria-label": "Close the node" }, "✕")),
       h("p", { class: "chips" }, words, columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
         h("a", { href: formatRoute("what-if", "", { ...cluster.moment, change: `drain=${name[slot]}` }) }, "what if drained?")),
+      pod >= 0 ? h("p", { class: "chosen-pod" }, h("b", null, podLink(cluster, pod)), " ", h("span", { class: "dim" }, podFacts(cluster, pod))) : null,
       meters,
       conditions ? h("p", { class: "bad" }, conditions) : null,
       taints ? fact("Taints", taints.split(",")) : null,
       more ? fact("Also", [more]) : null,
       h("details", null, h("summary", null, "Labels"),
         h("ul", { class: "labels" }, [...cluster.labels(cluster.nodes, slot)].map(([k, v]) => h("li", null, h("code", null, `${k}=${v}`))))));
-    this.table.show(cluster.podsOn(slot).map((pod) => ({ cluster, slot: pod })));
+    this.table.show(cluster.podsOn(slot).map((at) => ({ cluster, slot: at })));
   }
 
   close() {
@@ -85,17 +87,27 @@ function fact(name, values) {
   return h("p", { class: "fact" }, h("span", { class: "dim" }, `${name} `), values.map((value) => h("code", null, value)));
 }
 
-/** @param {Cluster} cluster @param {number} slot */
-export function podLink(cluster, slot) {
+/** @param {Cluster} cluster @param {number} slot @param {boolean} [tight] the name first, for narrow columns that cut the end */
+export function podLink(cluster, slot, tight = false) {
   const key = cluster.podKey(slot);
   const [space, name] = key.split("/");
-  return h("a", { href: formatRoute("pod", key, cluster.moment) }, space === "default" ? null : h("span", { class: "dim" }, `${space}/`), name);
+  const where = space === "default" ? null : h("span", { class: "dim" }, tight ? ` ${space}` : `${space}/`);
+  return h("a", { href: formatRoute("pod", key, cluster.moment) }, tight ? [name, where] : [where, name]);
+}
+
+/** A pod's phase as kubectl tells it; manifests and some dumps tell none. @param {Cluster} cluster @param {number} slot */
+export function stateOf(cluster, slot) {
+  const { flags, node, phase, place } = cluster.pods.columns;
+  if (flags[slot] & TERMINATING) return "Terminating";
+  return cluster.phases[phase[slot]] || (node[slot] ? "Bound" : cluster.places[place[slot]]);
 }
 
 /** @param {Cluster} cluster @param {number} slot */
-export function stateOf(cluster, slot) {
-  const { flags, phase } = cluster.pods.columns;
-  return flags[slot] & TERMINATING ? "Terminating" : cluster.phases[phase[slot]];
+export function podFacts(cluster, slot) {
+  const { columns } = cluster.pods;
+  const owner = ownerName(cluster.text(columns.owner[slot]));
+  const gpu = columns.gpu[slot] ? ` · gpu ${count(columns.gpu[slot])}` : "";
+  return `${stateOf(cluster, slot)} · cpu ${cpu(columns.cpu[slot])} · memory ${memory(columns.memory[slot])}${gpu}${owner ? ` · of ${owner}` : ""}`;
 }
 
 /** The pods that wait, by cause. */
@@ -116,7 +128,7 @@ export class PendingPanel {
       return;
     }
     put(this.root,
-      h("div", { class: "panel-head" }, h("h2", null, "Pending"), h("a", { href: "#/queue" }, `${count(cluster.waiting.size)} in the queue`)),
+      h("div", { class: "panel-head" }, h("h2", null, "Pending"), h("a", { href: formatRoute("queue", "", cluster.moment) }, `${count(cluster.waiting.size)} in the queue`)),
       h("ul", { class: "causes" }, found.slice(0, 40).map((cause) => h("li", null,
         h("p", null, h("b", { class: "number" }, count(cause.slots.length)), " ", cause.title),
         h("p", { class: "dim" }, cause.slots.slice(0, 4).map((slot, i) => [i ? ", " : "", podLink(cluster, slot)]).flat(),

@@ -4,7 +4,8 @@
 /** @typedef {{title: string, place: string, slots: number[]}} Cause */
 
 export const ORDER = ["active", "backoff", "unschedulable", "gated", "waiting", "binding"];
-export const MEANING = {
+/** @type {Record<string, string>} */
+const MEANING = {
   active: "to be tried next",
   backoff: "tried and waiting a moment",
   unschedulable: "no node fits",
@@ -12,6 +13,31 @@ export const MEANING = {
   waiting: "held by a Permit plugin",
   binding: "a node was chosen",
 };
+/** What the objects alone tell. @type {Record<string, [string, string]>} */
+const BY_OBJECT = {
+  active: ["no verdict", "nothing is written on them yet"],
+  unschedulable: ["unschedulable", "no node fitted when last tried"],
+  gated: ["gated", MEANING.gated],
+};
+
+/**
+ * The places that are known of a cluster: key, title and meaning. Only its own scheduler knows all of them.
+ * @param {Cluster} cluster @returns {{name: string, title: string, meaning: string}[]}
+ */
+export function places(cluster) {
+  if (cluster.about.queue === "scheduler") return ORDER.map((name) => ({ name, title: name, meaning: MEANING[name] }));
+  return Object.entries(BY_OBJECT).map(([name, [title, meaning]]) => ({ name, title, meaning }));
+}
+
+/** What a place means in this cluster. @param {Cluster} cluster @param {string} place */
+export function meaningOf(cluster, place) {
+  return places(cluster).find(({ name }) => name === place)?.meaning ?? MEANING[place];
+}
+
+/** What a place is called in this cluster. @param {Cluster} cluster @param {string} place */
+export function titleOf(cluster, place) {
+  return places(cluster).find(({ name }) => name === place)?.title ?? place;
+}
 
 /**
  * A scheduler's message without its numbers and names of nodes, so that equal causes are equal.
@@ -37,7 +63,7 @@ export function causes(cluster) {
     const place = cluster.places[cluster.pods.columns.place[slot]];
     const message = cluster.pods.message.get(slot) ?? "";
     const title = place === "gated" ? `gated: ${message}` : place === "active" || place === "binding" || place === "waiting"
-      ? `${place}: ${/** @type {Record<string, string>} */ (MEANING)[place]}` : causeOf(message) || place;
+      ? `${titleOf(cluster, place)}: ${meaningOf(cluster, place)}` : causeOf(message) || place;
     const known = found.get(`${place} ${title}`);
     if (known) known.slots.push(slot);
     else found.set(`${place} ${title}`, { title, place, slots: [slot] });

@@ -2,6 +2,9 @@
 
 /** @typedef {{view: string, path: string, query: Record<string, string>}} Route */
 
+/** Between changes in an address: a configuration has lines of its own. */
+export const BETWEEN = "\n\n";
+
 const VIEWS = ["map", "queue", "pod", "what-if", "time"];
 
 /** @param {string} hash @returns {Route} */

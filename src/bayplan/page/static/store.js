@@ -8,6 +8,7 @@
  * @typedef {object} State
  * @property {Route} route
  * @property {Cluster | null} cluster as it is now
+ * @property {Cluster | null} shown as the address wants it: now, or at a moment of its past; null while that is loaded
  * @property {"loading" | "live" | "lost" | "still" | "failed"} status
  * @property {string} problem why loading failed
  * @property {Record<string, History>} histories by run

@@ -11,9 +11,12 @@ import { h, keep, say } from "./dom.js";
  * @property {(item: T) => string | number} [key] to sort by
  * @property {boolean} [number] right-aligned
  * @property {boolean} [narrow] also shown on narrow screens
+ * @property {boolean} [below] there on a line of its own, below the others
  */
 
 const HEIGHT = 28;
+const TALL = 46;
+const NARROW = "(max-width: 860px)";
 const HEAD = 30;
 const BEYOND = 8;
 
@@ -44,12 +47,20 @@ export class VirtualTable {
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.watch = new ResizeObserver(() => this.draw());
     this.watch.observe(this.scroller);
+    this.narrow = matchMedia(NARROW);
+    this.turn = () => this.show(this.items);
+    this.narrow.addEventListener("change", this.turn);
     this.heading();
+  }
+
+  /** How tall a row is: of two lines where a column stands below the others. */
+  get tall() {
+    return this.narrow.matches && this.columns.some((column) => column.below) ? TALL : HEIGHT;
   }
 
   /** How tall it is with so many rows, all in sight. @param {number} rows */
   height(rows) {
-    return HEAD + Math.max(rows, 1) * HEIGHT + 2;
+    return HEAD + Math.max(rows, 1) * this.tall + 2;
   }
 
   heading() {
@@ -67,7 +78,7 @@ export class VirtualTable {
 
   /** @param {Column<T>} column */
   cellClass(column) {
-    return `vt-cell${column.number ? " number" : ""}${column.narrow ? "" : " wide-only"}`;
+    return `vt-cell${column.number ? " number" : ""}${column.narrow ? "" : " wide-only"}${column.below ? " below" : ""}`;
   }
 
   /** @param {number} i */
@@ -90,7 +101,8 @@ export class VirtualTable {
     }
     this.items = items;
     this.root.setAttribute("aria-rowcount", String(items.length + 1));
-    this.body.style.height = `${items.length * HEIGHT}px`;
+    this.root.classList.toggle("tall", this.tall === TALL);
+    this.body.style.height = `${items.length * this.tall}px`;
     say(this.note, items.length ? "" : (this.options.empty ?? "Nothing here."));
     this.focus = Math.min(this.focus, items.length - 1);
     this.draw();
@@ -98,10 +110,10 @@ export class VirtualTable {
 
   draw() {
     const top = this.scroller.scrollTop;
-    const from = Math.max(0, Math.floor(top / HEIGHT) - BEYOND);
+    const from = Math.max(0, Math.floor(top / this.tall) - BEYOND);
     // A scroller that a layout lets grow to its content must not bring every row.
-    const tall = Math.min(this.scroller.clientHeight, innerHeight);
-    const to = Math.min(this.items.length, Math.ceil((top + tall) / HEIGHT) + BEYOND);
+    const seen = Math.min(this.scroller.clientHeight, innerHeight);
+    const to = Math.min(this.items.length, Math.ceil((top + seen) / this.tall) + BEYOND);
     const rows = [];
     for (let i = from; i < to; i++) rows.push(this.row(i));
     keep(this.body, ...rows);
@@ -126,13 +138,13 @@ export class VirtualTable {
       cell.title = cell.textContent ?? "";
       return cell;
     }));
-    row.style.transform = `translateY(${i * HEIGHT}px)`;
+    row.style.transform = `translateY(${i * this.tall}px)`;
     return row;
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const page = Math.max(1, Math.floor(this.scroller.clientHeight / HEIGHT) - 1);
+    const page = Math.max(1, Math.floor(this.scroller.clientHeight / this.tall) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key === "Enter" && this.focus >= 0) {
       this.options.open?.(this.items[this.focus]);
@@ -142,16 +154,17 @@ export class VirtualTable {
     if (step === undefined || !this.items.length) return;
     event.preventDefault();
     this.focus = Math.max(0, Math.min(this.items.length - 1, this.focus + step));
-    const top = this.focus * HEIGHT;
+    const top = this.focus * this.tall;
     const view = this.scroller;
     if (top < view.scrollTop) view.scrollTop = top;
-    if (top + HEIGHT > view.scrollTop + view.clientHeight) view.scrollTop = top + HEIGHT - view.clientHeight;
+    if (top + this.tall > view.scrollTop + view.clientHeight) view.scrollTop = top + this.tall - view.clientHeight;
     this.draw();
     const row = this.body.querySelector(".vt-row.focus");
     say(this.told, [...(row?.children ?? [])].map((cell, i) => `${this.columns[i].title} ${cell.textContent}`).join(", "));
   }
 
   close() {
+    this.narrow.removeEventListener("change", this.turn);
     this.watch.disconnect();
   }
 }

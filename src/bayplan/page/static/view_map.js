@@ -1,7 +1,7 @@
 // Map: groups, cells and colours; a node's panel or the pending pods beside it.
 
 import { MapControls } from "./controls.js";
-import { h, notice, put, say } from "./dom.js";
+import { h, heading, notice, put, say } from "./dom.js";
 import { filtered } from "./groups.js";
 import { MapCanvas } from "./map.js";
 import { NodePanel, PendingPanel } from "./panel.js";
@@ -19,7 +19,7 @@ export class MapView {
     this.path = "";
     /** @type {Cluster | null} */
     this.cluster = null;
-    this.map = new MapCanvas({ label: "Map of the cluster", select: (slot) => this.select(slot) });
+    this.map = new MapCanvas({ label: "Map of the cluster", select: (slot, pod) => this.select(slot, pod) });
     this.node = new NodePanel((query) => this.link(query));
     this.pending = new PendingPanel();
     this.aside = h("aside", { class: "side" });
@@ -34,7 +34,7 @@ export class MapView {
     this.tableButton = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.go({ table: this.query.table ? undefined : "1" }) }, "Table");
     this.table = nodeTable((slot) => this.select(slot));
     this.main = h("div", { class: "stage" });
-    this.root = h("div", { class: "view map-view" },
+    this.root = h("div", { class: "view map-view" }, heading("Map"),
       h("div", { class: "bar" }, this.controls.labels, h("span", { class: "pair" }, this.of, this.filter), this.problem, this.tableButton, this.controls.legend),
       h("div", { class: "split" }, this.main, this.aside));
     this.revealed = "";
@@ -54,15 +54,15 @@ export class MapView {
     } else location.hash = address;
   }
 
-  /** @param {number} slot */
-  select(slot) {
+  /** @param {number} slot @param {number} [pod] */
+  select(slot, pod = -1) {
     this.revealed = slot >= 0 && this.cluster ? this.cluster.nodes.name[slot] : "";
-    this.go({ node: this.revealed || undefined, pod: undefined }, true);
+    this.go({ node: this.revealed || undefined, pod: pod >= 0 ? this.cluster?.podKey(pod) : undefined }, true);
   }
 
   /** @param {State} state */
   update(state) {
-    const cluster = state.cluster;
+    const cluster = state.shown;
     if (!cluster) return;
     this.cluster = cluster;
     this.query = state.route.query;
@@ -92,7 +92,7 @@ export class MapView {
     if (this.map.scene) this.controls.key(cluster, this.map.scene.colouring);
     const beside = selected >= 0 ? this.node.root : this.pending.root;
     if (this.aside.firstChild !== beside) put(this.aside, beside);
-    if (selected >= 0) this.node.show(cluster, selected);
+    if (selected >= 0) this.node.show(cluster, selected, pod);
     else this.pending.show(cluster);
   }
 
@@ -132,16 +132,14 @@ function nodeTable(select) {
   const used = (/** @type {"cpu" | "memory" | "gpu" | "pods"} */ name) => (/** @type {NodeItem} */ i) => i.cluster.used[name][i.slot];
   const part = (/** @type {"cpu" | "memory" | "gpu" | "pods"} */ name) => (/** @type {NodeItem} */ i) => used(name)(i) / (value(name)(i) || 1);
   return new VirtualTable("Nodes", [
-    { title: "Node", width: 3.2, narrow: true, key: (i) => i.cluster.nodes.name[i.slot], cell: (i) => i.cluster.nodes.name[i.slot] },
-    { title: "Zone", width: 2.8, key: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "", cell: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "" },
-    { title: "CPU", width: 1.6, number: true, narrow: true, key: part("cpu"), cell: (i) => percent(used("cpu")(i), value("cpu")(i)) },
-    { title: "of", width: 1.4, number: true, key: value("cpu"), cell: (i) => cpu(value("cpu")(i)) },
-    { title: "Memory", width: 1.6, number: true, narrow: true, key: part("memory"), cell: (i) => percent(used("memory")(i), value("memory")(i)) },
-    { title: "of", width: 1.4, number: true, key: value("memory"), cell: (i) => memory(value("memory")(i)) },
-    { title: "GPU", width: 1.4, number: true, key: used("gpu"), cell: (i) => (value("gpu")(i) ? `${used("gpu")(i)}/${value("gpu")(i)}` : "") },
-    { title: "Pods", width: 1.4, number: true, narrow: true, key: used("pods"), cell: (i) => `${used("pods")(i)}/${value("pods")(i)}` },
-    { title: "State", width: 2.4, key: (i) => -value("flags")(i), cell: (i) => stateText(i) },
-    { title: "Taints", width: 3, key: (i) => i.cluster.text(value("taints")(i)), cell: (i) => i.cluster.text(value("taints")(i)).replaceAll("=:", ":") },
+    { title: "Node", width: 2.3, narrow: true, key: (i) => i.cluster.nodes.name[i.slot], cell: (i) => i.cluster.nodes.name[i.slot] },
+    { title: "Zone", width: 2.5, key: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "", cell: (i) => i.cluster.label(i.slot, "topology.kubernetes.io/zone") ?? "" },
+    { title: "CPU", width: 2.2, number: true, narrow: true, key: part("cpu"), cell: (i) => `${percent(used("cpu")(i), value("cpu")(i))} of ${cpu(value("cpu")(i))}` },
+    { title: "Memory", width: 2.7, number: true, narrow: true, key: part("memory"), cell: (i) => `${percent(used("memory")(i), value("memory")(i))} of ${memory(value("memory")(i))}` },
+    { title: "GPU", width: 1.1, number: true, key: used("gpu"), cell: (i) => (value("gpu")(i) ? `${used("gpu")(i)}/${value("gpu")(i)}` : "") },
+    { title: "Pods", width: 1.6, number: true, narrow: true, key: used("pods"), cell: (i) => `${used("pods")(i)}/${value("pods")(i)}` },
+    { title: "State", width: 3.9, key: (i) => -value("flags")(i), cell: (i) => stateText(i) },
+    { title: "Taints", width: 4.3, key: (i) => i.cluster.text(value("taints")(i)), cell: (i) => i.cluster.text(value("taints")(i)).replaceAll("=:", ":") },
   ], { sort: 0, open: (i) => select(i.slot), empty: "No node matches the filter." });
 }
 
@@ -149,5 +147,5 @@ function nodeTable(select) {
 function stateText(i) {
   const flags = i.cluster.nodes.columns.flags[i.slot];
   if (flags & 4) return "unknown";
-  return `${flags & 1 ? "Ready" : "NotReady"}${flags & 2 ? ", SchedulingDisabled" : ""}`;
+  return `${flags & 1 ? "Ready" : "NotReady"}${flags & 2 ? ",SchedulingDisabled" : ""}`;
 }

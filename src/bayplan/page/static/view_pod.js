@@ -1,17 +1,19 @@
 // Pod: the whole answer of why: the funnel, every node, scores, history, and the changes that help.
 
 import { busy, h, keep, notice, put } from "./dom.js";
-import { ask, kept, spokenOf } from "./live.js";
+import { ask, kept, saved } from "./live.js";
 import { named } from "./palette.js";
 import { stateOf } from "./panel.js";
-import { formatRoute } from "./router.js";
+import { titleOf } from "./queueing.js";
+import { BETWEEN, formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
-import { age, clock, count, cpu, elapsed, memory } from "./units.js";
+import { age, count, cpu, memory } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
-/** @import { State, Store } from "./store.js" */
+/** @import { State } from "./store.js" */
 /** @typedef {{plugin: string, reasons: string[], nodes: number, facts?: string[], examples?: string[]}} FunnelRow */
-/** @typedef {{change: string, side: string, node: string, commands?: string[], removes?: string[]}} Fix */
+/** @typedef {{run?: string, t?: string}} Moment */
+/** @typedef {{change: string, side: string, node: string, commands?: string[], removes?: string[], try?: string[]}} Fix `try`: the same as changes of a what-if */
 /** @typedef {{node: string, total: number, plugins: Record<string, number>}} Score */
 /**
  * @typedef {object} Answer what `bayplan why -o json` prints
@@ -38,10 +40,7 @@ import { age, clock, count, cpu, elapsed, memory } from "./units.js";
 const BEST = 6;
 
 export class PodView {
-  /** @param {Store} store */
-  constructor(store) {
-    this.store = store;
-    this.key = "";
+  constructor() {
     this.asked = "";
     this.head = h("div", { class: "pod-head" });
     this.body = h("div", { class: "pod-body" });
@@ -53,14 +52,12 @@ export class PodView {
   /** @param {State} state */
   update(state) {
     const { path, query } = state.route;
-    const cluster = spokenOf(this.store, query);
+    const cluster = state.shown;
     if (!cluster) return;
     this.theme = state.theme;
+    this.cluster = cluster;
     this.moment = cluster.moment;
-    const history = query.t ? state.histories[query.run ?? ""] : undefined;
-    const since = history ? Number(query.t) - history.start : 0;
-    this.facts(cluster, path, history ? h("p", { class: "warn" }, `As it was at ${cluster.about.live ? clock(Number(query.t)) : elapsed(since)}. `,
-      h("a", { href: formatRoute("time", "", { run: query.run, t: String(Math.ceil(since * 1000) / 1000) }) }, "Back to that moment")) : null);
+    this.facts(cluster, path);
     const wanted = `api/why?${new URLSearchParams({ pod: path, run: query.run ?? "", t: query.t ?? "" })}`;
     const slot = cluster.podSlot(path);
     const placed = slot < 0 ? "gone" : `${cluster.pods.columns.node[slot]} ${cluster.pods.columns.place[slot] === 0}`;
@@ -69,35 +66,37 @@ export class PodView {
     this.answer(wanted, wanted + placed);
   }
 
-  /** What is known without asking. @param {Cluster} cluster @param {string} key @param {HTMLElement | null} when */
-  facts(cluster, key, when) {
+  /** What is known without asking. @param {Cluster} cluster @param {string} key */
+  facts(cluster, key) {
     const slot = cluster.podSlot(key);
-    const name = h("h1", null, h("span", { class: "dim" }, `${key.split("/")[0]}/`), key.slice(key.indexOf("/") + 1));
+    const name = h("h1", { tabindex: "-1" }, h("span", { class: "dim" }, `${key.split("/")[0]}/`), key.slice(key.indexOf("/") + 1));
     if (slot < 0) {
-      keep(this.head, name, when, h("p", { class: "dim" }, when ? "This pod was not here." : "This pod is not here any more."));
+      keep(this.head, name, h("p", { class: "dim" }, cluster.moment.t ? "This pod was not here at this moment." : "This pod is not here any more."));
       return;
     }
     const columns = cluster.pods.columns;
     const node = columns.node[slot] ? cluster.nodes.name[columns.node[slot] - 1] : "";
     const owner = cluster.text(columns.owner[slot]);
     const parts = [
-      h("span", { class: `chip ${node ? "good" : "warn"}` }, node ? stateOf(cluster, slot) : cluster.places[columns.place[slot]]),
-      node ? h("a", { href: formatRoute("map", "", { node, pod: key }) }, node) : null,
+      h("span", { class: `chip ${node ? "good" : "warn"}` }, node ? stateOf(cluster, slot) : titleOf(cluster, cluster.places[columns.place[slot]])),
+      node ? h("a", { href: formatRoute("map", "", { ...cluster.moment, node, pod: key }) }, node) : null,
       h("span", null, `cpu ${cpu(columns.cpu[slot])}`), h("span", null, `memory ${memory(columns.memory[slot])}`),
       columns.gpu[slot] ? h("span", null, `gpu ${columns.gpu[slot]}`) : null,
       columns.priority[slot] ? h("span", null, `priority ${columns.priority[slot]}`) : null,
       owner ? h("span", { class: "dim" }, owner) : null,
       columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
     ];
-    keep(this.head, name, when, h("p", { class: "chips" }, parts));
+    keep(this.head, name, h("p", { class: "chips" }, parts));
   }
 
   /** @param {string} path @param {string} mark */
   async answer(path, mark) {
     put(this.body, busy("Asking the scheduler's engine", "The first question to a large cluster takes some seconds."));
     try {
-      const found = (await kept(path)) ?? (await ask(path));
-      if (this.asked === mark) this.show(found.answer, found.nodes);
+      const found = (await kept(path)) ?? (saved() ? null : await ask(path));
+      if (this.asked !== mark) return;
+      if (found) this.show(found.answer, found.nodes);
+      else put(this.body, this.cluster ? written(this.cluster, path) : null);
     } catch (problem) {
       if (this.asked === mark) put(this.body, notice("No answer", /** @type {Error} */ (problem).message));
     }
@@ -109,8 +108,8 @@ export class PodView {
       h("p", { class: "summary" }, answer.summary),
       proof(answer),
       (answer.notes ?? []).map((note) => h("p", { class: "dim" }, note)),
-      h("div", { class: "pod-columns" }, h("div", null, funnel(answer), nearest(answer), preemption(answer)), fixes(answer, this.moment ?? {})),
-      scores(best(answer, judged), answer.node, this.theme ?? "light"),
+      h("div", { class: "pod-columns" }, h("div", null, funnel(answer, this.moment ?? {}), nearest(answer, this.moment ?? {}), preemption(answer)), fixes(answer, this.moment ?? {})),
+      scores(best(answer, judged), answer.node, this.theme ?? "light", this.moment ?? {}),
       answer.history?.length ? section("History", h("ol", { class: "history" }, answer.history.map((line) => h("li", null, line)))) : null,
       this.nodes(judged, answer.node));
   }
@@ -124,10 +123,10 @@ export class PodView {
     if (!rows.length) return null;
     const scored = judged.plugins.length > 0;
     this.table = new VirtualTable("Every node", [
-      { title: "Node", width: 3, narrow: true, key: (row) => row.name, cell: (row) => h("a", { href: formatRoute("map", "", { node: row.name }) }, row.name) },
+      { title: "Node", width: 3, narrow: true, key: (row) => row.name, cell: (row) => nodeLink(this.moment ?? {}, row.name) },
       ...(scored ? [{ title: "Total", width: 1, number: true, narrow: true, key: (/** @type {NodeRow} */ row) => row.total, cell: (/** @type {NodeRow} */ row) => (row.total < 0 ? "" : String(row.total)) }] : []),
       ...judged.plugins.map((plugin, i) => ({ title: plugin, width: 1.6, number: true, key: (/** @type {NodeRow} */ row) => row.parts[i] ?? -1, cell: (/** @type {NodeRow} */ row) => (row.parts.length ? String(row.parts[i]) : "") })),
-      { title: "Verdict", width: scored ? 3 : 7, narrow: true, key: (row) => row.why, cell: (row) => row.why },
+      { title: "Verdict", width: scored ? 3 : 7, narrow: true, below: true, key: (row) => row.why, cell: (row) => row.why },
     ], { sort: 1, down: scored });
     const box = h("div", { class: "pod-table" }, this.table.root);
     box.style.height = `min(${this.table.height(rows.length)}px, max(420px, 55vh))`;
@@ -154,8 +153,24 @@ function proof(answer) {
   return null;
 }
 
-/** Bars that get shorter: nodes by what rejected them. @param {Answer} answer */
-function funnel(answer) {
+/** What a report holds of a pod that was not asked about when it was saved. @param {Cluster} cluster @param {string} asked */
+function written(cluster, asked) {
+  const key = new URLSearchParams(asked.slice(asked.indexOf("?"))).get("pod") ?? "";
+  const slot = cluster.podSlot(key);
+  const message = slot < 0 ? "" : cluster.pods.message.get(slot);
+  const command = `bayplan why ${key}`;
+  return h("div", null,
+    message ? section("What its scheduler said", h("p", null, message)) : h("p", { class: "summary" }, slot < 0 ? "The report does not hold this pod." : "Nothing is written on this pod."),
+    h("p", { class: "dim" }, "This is a saved report; it holds the answer about a pod only if it was saved from that pod’s view. To ask again: ", h("code", null, command)));
+}
+
+/** @param {Moment} moment @param {string} node @param {string} [mark] */
+function nodeLink(moment, node, mark = "") {
+  return h("a", { href: formatRoute("map", "", { ...moment, node }) }, node, mark);
+}
+
+/** Bars that get shorter: nodes by what rejected them. @param {Answer} answer @param {Moment} moment */
+function funnel(answer, moment) {
   if (!answer.funnel?.length) return null;
   const most = Math.max(...answer.funnel.map((row) => row.nodes), 1);
   return section(`Nodes by verdict (${count(answer.nodes)})`, h("ul", { class: "funnel" }, answer.funnel.map((row) => {
@@ -163,14 +178,14 @@ function funnel(answer) {
     bar.style.width = `${Math.max(0.5, (100 * row.nodes) / most)}%`;
     return h("li", null, h("p", null, h("b", { class: "number" }, count(row.nodes)), " ", row.reasons.join(", "), " ", row.plugin ? h("span", { class: "dim" }, row.plugin) : null), bar,
       (row.facts ?? []).map((fact) => h("p", { class: "dim" }, fact)),
-      row.examples?.length ? h("p", { class: "dim" }, "e.g. ", row.examples.slice(0, 4).flatMap((name, i) => [i ? ", " : "", h("a", { href: formatRoute("map", "", { node: name }) }, name)])) : null);
+      row.examples?.length ? h("p", { class: "dim" }, "e.g. ", row.examples.slice(0, 4).flatMap((name, i) => [i ? ", " : "", nodeLink(moment, name)])) : null);
   })));
 }
 
-/** @param {Answer} answer */
-function nearest(answer) {
+/** @param {Answer} answer @param {Moment} moment */
+function nearest(answer, moment) {
   if (!answer.nearest?.length) return null;
-  return section("Nearest", h("ul", { class: "plain" }, answer.nearest.slice(0, 6).map((near) => h("li", null, h("a", { href: formatRoute("map", "", { node: near.node }) }, near.node), ": ", near.missing.join("; ")))));
+  return section("Nearest", h("ul", { class: "plain" }, answer.nearest.slice(0, 6).map((near) => h("li", null, nodeLink(moment, near.node), ": ", near.missing.join("; ")))));
 }
 
 /** @param {Answer} answer */
@@ -179,14 +194,14 @@ function preemption(answer) {
   return section("Preemption", h("ul", { class: "plain" }, answer.preemption.map((fact) => h("li", null, fact))));
 }
 
-/** @param {Answer} answer @param {{run?: string, t?: string}} moment */
+/** @param {Answer} answer @param {Moment} moment */
 function fixes(answer, moment) {
   if (!answer.fixes?.length) return null;
   return section("What would help", h("ol", { class: "fixes" }, answer.fixes.map((fix) => h("li", null,
     h("p", null, h("b", null, fix.change), " ", h("span", { class: "dim" }, `→ ${fix.node}`)),
     fix.removes?.length ? h("p", { class: "warn" }, `takes away ${fix.removes.join(", ")}`) : null,
     fix.commands?.length ? h("pre", null, fix.commands.join("\n")) : null,
-    h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change: `help=${answer.pod}=${fix.change}` }) }, "Try it")))));
+    fix.try?.length && !saved() ? h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change: fix.try.join(BETWEEN) }), "aria-label": `Try it: ${fix.change}` }, "Try it") : null))));
 }
 
 /** The best nodes with their scores: of the answer, or of the trial that placed the pod. @param {Answer} answer @param {Judged} judged @returns {Score[]} */
@@ -198,8 +213,8 @@ function best(answer, judged) {
   return rows.sort((a, b) => b.total - a.total || (a.node < b.node ? -1 : 1)).slice(0, BEST);
 }
 
-/** Stacked bars of scores, the best first. @param {Score[]} found @param {string} chosen @param {"light" | "dark"} theme */
-function scores(found, chosen, theme) {
+/** Stacked bars of scores, the best first. @param {Score[]} found @param {string} chosen @param {"light" | "dark"} theme @param {Moment} moment */
+function scores(found, chosen, theme, moment) {
   if (!found.length) return null;
   const plugins = Object.keys(found[0].plugins);
   const most = Math.max(...found.map((score) => score.total), 1);
@@ -216,7 +231,7 @@ function scores(found, chosen, theme) {
         part.style.background = named(theme, i);
         return part;
       }));
-    return h("div", { class: "score" }, h("a", { href: formatRoute("map", "", { node: score.node }) }, score.node, score.node === chosen ? " ✓" : ""), bar, h("b", { class: "number" }, String(score.total)));
+    return h("div", { class: "score" }, nodeLink(moment, score.node, score.node === chosen ? " ✓" : ""), bar, h("b", { class: "number" }, String(score.total)));
   });
   return section("Scores by plugin", key, ...rows, runnerUp(found, plugins));
 }

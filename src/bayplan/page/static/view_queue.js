@@ -1,79 +1,90 @@
 // Queue: how many pods wait where, how fast they come and go, and every one of them by cause.
 
-import { h, notice, put, say } from "./dom.js";
+import { h, heading, keep, notice, put, say } from "./dom.js";
+import { history as load } from "./live.js";
 import { podLink } from "./panel.js";
-import { causes, causeOf, MEANING, ORDER, Rates, sizes } from "./queueing.js";
+import { causes, causeOf, meaningOf, ORDER, places, Rates, sizes, titleOf } from "./queueing.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { age, count, cpu, memory } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
-/** @import { State } from "./store.js" */
+/** @import { State, Store } from "./store.js" */
 /** @typedef {{cluster: Cluster, slot: number}} Item */
 
+const PARTLY = "Told by the pods’ own objects. Which of them are active, backing off, waiting or in binding only their scheduler knows; the page of bayplan up asks it.";
+
 export class QueueView {
-  constructor() {
+  /** @param {Store} store */
+  constructor(store) {
+    this.store = store;
     /** @type {Record<string, string>} */
     this.query = {};
     this.rates = new Rates();
     this.tiles = h("div", { class: "tiles", role: "group", "aria-label": "Places in the queue" });
-    /** @type {Map<string, {number: HTMLElement, tile: HTMLElement}>} */
-    this.numbers = new Map();
-    for (const name of ORDER) {
-      const number = h("b", null, "0");
-      const tile = h("a", { class: `tile ${name}`, href: "#/queue" }, number, h("span", null, name), h("small", { class: "dim" }, MEANING[/** @type {keyof typeof MEANING} */ (name)]));
-      this.numbers.set(name, { number, tile });
-      this.tiles.append(tile);
-    }
-    this.rate = h("p", { class: "dim rates" });
+    this.rate = h("span");
+    this.known = h("span", { class: "dim" });
     this.list = h("ul", { class: "causes picks" });
     /** @type {VirtualTable<Item>} */
     this.table = new VirtualTable("Pods in the queue", [
-      { title: "Pod", width: 4, narrow: true, key: (i) => i.cluster.podKey(i.slot), cell: (i) => podLink(i.cluster, i.slot) },
-      { title: "Place", width: 1.6, key: (i) => i.cluster.pods.columns.place[i.slot], cell: (i) => i.cluster.places[i.cluster.pods.columns.place[i.slot]] },
-      { title: "Waits", width: 2, number: true, narrow: true, key: (i) => waits(i), cell: (i) => age(waits(i)) },
-      { title: "Priority", width: 1.2, number: true, key: (i) => i.cluster.pods.columns.priority[i.slot], cell: (i) => String(i.cluster.pods.columns.priority[i.slot]) },
-      { title: "CPU", width: 1, number: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
-      { title: "Memory", width: 1.2, number: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
-      { title: "Cause", width: 6, narrow: true, key: (i) => why(i), cell: (i) => why(i) },
-    ], { sort: 2, down: true, open: (i) => { location.hash = formatRoute("pod", i.cluster.podKey(i.slot)); }, empty: "No pod waits here." });
-    this.rest = h("div", { class: "queue-rest" }, h("div", { class: "queue-causes" }, h("h2", null, "By cause"), this.list), this.table.root);
-    this.main = h("div", { class: "queue-main" }, this.tiles, this.rate, this.rest);
+      { title: "Pod", width: 3.9, narrow: true, key: (i) => i.cluster.podKey(i.slot), cell: (i) => podLink(i.cluster, i.slot) },
+      { title: "Place", width: 1.6, key: (i) => i.cluster.pods.columns.place[i.slot], cell: (i) => titleOf(i.cluster, placeOf(i)) },
+      { title: "Waits", width: 0.9, number: true, narrow: true, key: (i) => waits(i), cell: (i) => (waits(i) < 0 ? "–" : age(waits(i))) },
+      { title: "Priority", width: 0.9, number: true, key: (i) => i.cluster.pods.columns.priority[i.slot], cell: (i) => String(i.cluster.pods.columns.priority[i.slot]) },
+      { title: "CPU", width: 0.8, number: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
+      { title: "Memory", width: 1, number: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
+      { title: "Cause", width: 7, narrow: true, below: true, key: (i) => why(i), cell: (i) => why(i) },
+    ], { sort: 2, down: true, open: (i) => { location.hash = formatRoute("pod", i.cluster.podKey(i.slot), i.cluster.moment); }, empty: "No pod waits here." });
+    this.beside = h("div", { class: "queue-causes" }, h("h2", null, "By cause"), this.list);
+    this.rest = h("div", { class: "queue-rest" }, this.beside, this.table.root);
+    this.main = h("div", { class: "queue-main" }, heading("Queue"), this.tiles, h("p", { class: "rates" }, this.rate, " ", this.known), this.rest);
     this.root = h("div", { class: "view scroll" }, this.main);
     this.seen = -1;
+    this.counted = "";
   }
 
   /** @param {State} state */
   update(state) {
-    const cluster = state.cluster;
+    const cluster = state.shown;
     if (!cluster) return;
     this.query = state.route.query;
-    if (this.seen !== state.frame) {
+    if (this.seen !== state.frame && cluster === state.cluster) {
       this.seen = state.frame;
       this.rates.see(cluster);
     }
     const found = sizes(cluster);
-    for (const [name, { number, tile }] of this.numbers) {
-      say(number, count(found[name]));
+    keep(this.tiles, places(cluster).map(({ name, title, meaning }) => {
       const chosen = this.query.place === name;
-      tile.classList.toggle("chosen", chosen);
-      tile.classList.toggle("none", !found[name]);
-      tile.setAttribute("href", formatRoute("queue", "", { place: chosen ? undefined : name }));
-      tile.setAttribute("aria-current", chosen ? "true" : "false");
-    }
-    const rates = this.rates.of(cluster.time);
-    say(this.rate, cluster.about.live
-      ? `${rates.arrived.toFixed(1)} arrive and ${rates.bound.toFixed(1)} are bound each second (last minute)`
-      : "as it was when this was written down");
+      return h("a", {
+        class: `tile ${name}${chosen ? " chosen" : ""}${found[name] ? "" : " none"}`, "aria-current": chosen ? "true" : "false",
+        href: formatRoute("queue", "", { ...cluster.moment, place: chosen ? undefined : name }),
+      }, h("b", null, count(found[name])), h("span", null, title), h("small", { class: "dim" }, meaning));
+    }));
+    say(this.known, places(cluster).length < ORDER.length ? PARTLY : "");
+    say(this.rate, this.pace(cluster, state));
     if (!cluster.waiting.size) {
-      put(this.rest, notice("Nothing waits", "Every pod has a node. New pods appear here while they wait for one."));
+      put(this.rest, notice("Nothing waits", cluster.moment.t ? "Every pod had a node at this moment." : "Every pod has a node. New pods appear here while they wait for one."));
       return;
     }
-    if (this.rest.lastChild !== this.table.root) {
-      put(this.rest, h("div", { class: "queue-causes" }, h("h2", null, "By cause"), this.list), this.table.root);
-    }
+    if (this.rest.lastChild !== this.table.root) put(this.rest, this.beside, this.table.root);
     this.causes(cluster);
     this.table.show(this.items(cluster));
+  }
+
+  /** How fast pods come and go. @param {Cluster} cluster @param {State} state */
+  pace(cluster, state) {
+    if (cluster.about.kind === "snapshot") return "One moment only, so how fast pods come and go is not known.";
+    const run = this.query.run ?? "";
+    const history = state.histories[run];
+    if (cluster === state.cluster && cluster.about.live) return paceText(this.rates.of(cluster.time), "in the last minute");
+    if (!history) {
+      load(this.store, run).catch(() => {});
+      return "";
+    }
+    const key = `${run} ${cluster.time} ${history.grown}`;
+    if (this.counted !== key) this.past = paceText(history.rates(cluster.time), "in the minute before");
+    this.counted = key;
+    return this.past ?? "";
   }
 
   /** @param {Cluster} cluster */
@@ -108,14 +119,27 @@ export class QueueView {
   }
 }
 
-/** @param {Item} item */
+/** Seconds, -1 where nothing tells since when. @param {Item} item */
 function waits({ cluster, slot }) {
   const made = cluster.pods.columns.created[slot];
-  return made ? Math.max(0, cluster.time - made) : 0;
+  return made ? Math.max(0, cluster.time - made) : -1;
 }
 
 /** @param {Item} item */
-function why({ cluster, slot }) {
-  const place = cluster.places[cluster.pods.columns.place[slot]];
-  return causeOf(cluster.pods.message.get(slot) ?? "") || /** @type {Record<string, string>} */ (MEANING)[place];
+function placeOf({ cluster, slot }) {
+  return cluster.places[cluster.pods.columns.place[slot]];
+}
+
+/** @param {Item} item */
+function why(item) {
+  const { cluster, slot } = item;
+  const nominated = cluster.pods.columns.nominated[slot];
+  const cause = causeOf(cluster.pods.message.get(slot) ?? "") || meaningOf(cluster, placeOf(item));
+  return nominated ? `nominated to ${cluster.nodes.name[nominated - 1]} · ${cause}` : cause;
+}
+
+/** @param {{arrived: number, bound: number}} rates @param {string} when */
+function paceText(rates, when) {
+  if (!rates.arrived && !rates.bound) return `No pod arrived or was bound ${when}.`;
+  return `${rates.arrived.toFixed(1)} arrived and ${rates.bound.toFixed(1)} were bound each second ${when}.`;
 }

@@ -3,9 +3,10 @@
 import { LANES, timeAt, timeline } from "./chart.js";
 import { MapControls } from "./controls.js";
 import { differing } from "./differing.js";
-import { busy, h, notice, put, say } from "./dom.js";
+import { busy, h, heading, notice, put, say } from "./dom.js";
 import { history as load } from "./live.js";
 import { MapCanvas } from "./map.js";
+import { textOf, timeOf, told } from "./moments.js";
 import { NodePanel, PendingPanel } from "./panel.js";
 import { formatRoute, parseRoute } from "./router.js";
 import { clock, count, elapsed, percent, some } from "./units.js";
@@ -47,7 +48,8 @@ export class TimeView {
     this.body = h("div", { class: "time-body" },
       h("div", { class: "bar" }, this.back, this.play, this.forth, this.latest, this.label, this.compareLabel, this.outcome, this.controls.labels, this.controls.legend),
       h("div", { class: "split" }, this.stage, this.aside), h("div", { class: "ruler" }, this.canvas, this.range), this.table);
-    this.root = h("div", { class: "view time-view" }, busy("Loading the history", "Every change since the beginning."));
+    this.title = heading("Time");
+    this.root = h("div", { class: "view time-view" }, this.title, busy("Loading the history", "Every change since the beginning."));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
     this.canvas.addEventListener("pointermove", (event) => event.buttons && this.point(event));
     this.watch = new ResizeObserver(() => this.chart());
@@ -78,7 +80,7 @@ export class TimeView {
     this.query = state.route.query;
     if (!state.cluster) return;
     if (state.cluster.about.kind === "snapshot") {
-      put(this.root, notice("One moment only", "A snapshot or dump has no history. Open a scenario, a recording or a running cluster to go back in time."));
+      put(this.root, this.title, notice("One moment only", "A snapshot or dump has no history. Open a scenario, a recording or a running cluster to go back in time."));
       return;
     }
     const wanted = [this.query.run ?? "", ...(this.query.with ? [this.query.with] : [])];
@@ -86,20 +88,18 @@ export class TimeView {
     if (missing.length) {
       for (const run of missing) {
         load(this.store, run).catch((problem) => {
-          put(this.root, notice("There is no history", problem.message));
+          put(this.root, this.title, notice("There is no history", problem.message));
         });
       }
       return;
     }
-    if (this.root.firstChild !== this.body) put(this.root, this.body);
+    if (this.root.lastChild !== this.body) put(this.root, this.title, this.body);
     this.runs(state.cluster);
     const history = /** @type {History} */ (this.main);
-    const after = Number(this.query.t || NaN);
-    this.moment = Number.isNaN(after) ? undefined : Math.min(Math.max(history.start + after, history.start), history.end);
+    this.moment = timeOf(history, this.query.t, state.cluster.about.wall);
     const time = this.moment ?? history.end;
     this.range.value = String(((time - history.start) / Math.max(history.end - history.start, 1e-9)) * 1000);
-    const wall = state.cluster.about.live;
-    const shown = `${wall ? clock(time) : elapsed(time - history.start)}`;
+    const shown = told(history, time, state.cluster.about.wall);
     say(this.label, shown + (this.moment === undefined ? " (latest)" : ""));
     this.range.setAttribute("aria-valuetext", shown);
     this.show(wanted, time, state);
@@ -122,12 +122,12 @@ export class TimeView {
     const key = runs.map((run) => run.name).join();
     if (this.outcome.dataset.key === key) return;
     this.outcome.dataset.key = key;
-    const told = runs.flatMap((run) => (run.outcome ? [{ title: run.title, outcome: run.outcome }] : []));
-    this.outcome.hidden = !told.length;
-    const ok = told.every(({ outcome }) => outcome.ok);
-    const checks = told.reduce((sum, { outcome }) => sum + outcome.checks.length, 0);
+    const ends = runs.flatMap((run) => (run.outcome ? [{ title: run.title, outcome: run.outcome }] : []));
+    this.outcome.hidden = !ends.length;
+    const ok = ends.every(({ outcome }) => outcome.ok);
+    const checks = ends.reduce((sum, { outcome }) => sum + outcome.checks.length, 0);
     put(this.outcome, h("summary", { class: ok ? "good" : "bad" }, `${ok ? "✓ passed" : "✗ failed"} · ${count(checks)} checks`),
-      h("div", null, told.map(({ title, outcome }) => [
+      h("div", null, ends.map(({ title, outcome }) => [
         h("p", null, h("b", null, title), h("span", { class: "dim" }, ` seed ${outcome.seed} · ${outcome.hash.slice(0, 12)}`)),
         h("ul", { class: "plain" }, outcome.checks.map(([good, text]) => h("li", { class: good ? "" : "bad" }, `${good ? "✓" : "✗"} ${text}`)),
           outcome.failures.map((text) => h("li", { class: "bad" }, text))),
@@ -147,8 +147,8 @@ export class TimeView {
     const moments = this.sides.map((side, i) => {
       const history = state.histories[side.name];
       const cluster = history.at(i ? history.start + (time - start) : time);
-      const past = this.moment !== undefined || state.cluster?.about.live === false;
-      cluster.moment = past ? { run: side.name, t: String(cluster.time) } : {};
+      const t = this.moment === undefined ? undefined : textOf(history, cluster.time, cluster.about.wall);
+      cluster.moment = { run: side.name || undefined, t };
       return cluster;
     });
     const [first, second] = moments;
@@ -162,7 +162,9 @@ export class TimeView {
       say(side.facts, `${some(totals.nodes, "node")} · ${some(totals.pods, "pod")} · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
       say(side.differs, marked && i ? differences(marked.size) : "");
       side.differs.className = marked?.size ? "warn" : "dim";
-      side.map.show(cluster, { ...options, marked, selected: this.query.node ? cluster.nodeSlot(this.query.node) : -1 });
+      side.map.show(cluster, {
+        ...options, marked, selected: this.query.node ? cluster.nodeSlot(this.query.node) : -1, pod: this.query.pod ? cluster.podSlot(this.query.pod) : -1,
+      });
     });
     const scene = this.sides[0].map.scene;
     if (scene) this.controls.key(first, scene.colouring);
@@ -177,7 +179,7 @@ export class TimeView {
     const beside = slot < 0 ? this.pending : this.node;
     if (this.aside.firstChild !== beside.root) put(this.aside, beside.root);
     if (slot < 0) this.pending.show(cluster);
-    else this.node.show(cluster, slot);
+    else this.node.show(cluster, slot, this.query.pod ? cluster.podSlot(this.query.pod) : -1);
   }
 
   /** @param {string} name @returns {Side} */
@@ -187,7 +189,7 @@ export class TimeView {
     const differs = h("span");
     const map = new MapCanvas({
       label: "Map of the moment",
-      select: (slot) => this.go({ node: slot >= 0 ? map.scene?.cluster.nodes.name[slot] : undefined }),
+      select: (slot, pod = -1) => this.go({ node: slot >= 0 ? map.scene?.cluster.nodes.name[slot] : undefined, pod: pod >= 0 ? map.scene?.cluster.podKey(pod) : undefined }),
     });
     return { name, title, facts, differs, map, root: h("section", { class: "one" }, h("p", { class: "facts" }, title, " ", facts, " ", differs), map.root) };
   }
@@ -217,8 +219,8 @@ export class TimeView {
     const c = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     const { theme, cluster } = this.store.state;
-    timeline(c, series, other, { width: box.width, height: box.height, theme, moment: this.moment ?? history.end, wall: cluster?.about.live ?? false });
-    this.numbers(series, cluster?.about.live ?? false);
+    timeline(c, series, other, { width: box.width, height: box.height, theme, moment: this.moment ?? history.end, wall: cluster?.about.wall ?? false });
+    this.numbers(series, cluster?.about.wall ?? false);
   }
 
   /** The chart's numbers as a table. @param {Series} series @param {boolean} wall */
@@ -256,7 +258,7 @@ export class TimeView {
   to(time) {
     const history = this.main;
     if (!history) return;
-    this.go({ t: time === undefined ? undefined : String(Math.ceil((time - history.start) * 1000) / 1000) });
+    this.go({ t: time === undefined ? undefined : textOf(history, time, this.store.state.cluster?.about.wall ?? false) });
   }
 
   /** @param {1 | -1} step */

@@ -2,27 +2,34 @@
 
 import { aftermath } from "./aftermath.js";
 import { MapControls } from "./controls.js";
-import { busy, h, notice, put, say } from "./dom.js";
-import { ask, kept, saved, spokenOf } from "./live.js";
+import { busy, h, heading, notice, put, say } from "./dom.js";
+import { ask, kept, saved } from "./live.js";
 import { MapCanvas } from "./map.js";
-import { formatRoute } from "./router.js";
+import { groupsOf } from "./owners.js";
+import { titled } from "./changes.js";
+import { BETWEEN, formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { count, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { State, Store } from "./store.js" */
 /** @import { WhatIf } from "./aftermath.js" */
-/** @typedef {{pod: string, what: string, from: string, to: string, why: string}} Line */
+/** @typedef {{pod: string, what: string, from: string, to: string, why: string, known: boolean}} Line `known`: the pod is there already */
 
 /** @type {[string, string, string][]} verb, label, example */
 const VERBS = [
   ["drain", "Drain", "node-0001 or pool=gpu"], ["cordon", "Cordon", "node-0001 or zone=a"], ["uncordon", "Uncordon", "node-0001"],
   ["remove", "Lose", "topology.kubernetes.io/zone=a"], ["add", "Add nodes", "3xnode-0001 or 2xcpu=8,memory=32Gi"],
-  ["scale", "Scale", "deployment/web=30"], ["request", "Request", "deployment/web=cpu=500m,memory=1Gi"], ["priority", "Priority", "deployment/web=1000"], ["delete", "Delete", "deployment/web"],
+  ["scale", "Scale", "default/deployment/web=30"], ["request", "Request", "default/deployment/web=cpu=500m,memory=1Gi"],
+  ["priority", "Priority", "default/deployment/web=1000"], ["delete", "Delete", "default/deployment/web or default/pod/web-0"],
+  ["patch", "Patch", 'node/node-0001=[{"op": "add", "path": "/metadata/labels/disk", "value": "ssd"}]'], ["apply", "Apply", "manifests in YAML"],
   ["version", "Decide as version", "1.36"], ["config", "Use configuration", "a KubeSchedulerConfiguration in YAML"],
 ];
-/** Between changes in an address: a configuration has lines of its own. */
-const BETWEEN = "\n\n";
+const MOST_WAITS = 8;
+/** Verbs whose value is a text of many lines. */
+const LONG = ["config", "apply"];
+/** Verbs of pods and their owners, which have a namespace. */
+const OWNED = ["scale", "request", "priority", "delete", "patch"];
 
 export class WhatIfView {
   /** @param {Store} store */
@@ -31,7 +38,7 @@ export class WhatIfView {
     this.asked = "";
     /** @type {WhatIf | null} */
     this.answer = null;
-    /** @type {{cluster: Cluster, moves: {from: number, to: number}[]} | null} */
+    /** @type {ReturnType<typeof aftermath> | null} */
     this.after = null;
     /** @type {Cluster | null} */
     this.cluster = null;
@@ -39,22 +46,24 @@ export class WhatIfView {
     this.value = /** @type {HTMLInputElement} */ (h("input", { type: "text", "aria-label": "What", spellcheck: false, class: "wide", list: "nodes-known" }));
     this.long = /** @type {HTMLTextAreaElement} */ (h("textarea", { "aria-label": "Configuration", rows: "5", spellcheck: false, class: "wide", hidden: true }));
     this.list = h("datalist", { id: "nodes-known" });
+    this.offered = "";
     this.form = h("form", { class: "bar", onsubmit: (/** @type {Event} */ event) => this.submit(event) }, h("span", { class: "dim" }, "What if I"), this.verb, this.value, this.long, this.list,
       h("button", { type: "submit" }, "Try"), h("button", { type: "button", onclick: () => this.more() }, "and also"));
     this.chips = h("span", { class: "chips changes" });
     this.form.append(this.chips);
     this.body = h("div", { class: "what-body" });
-    this.root = h("div", { class: "view what-view" }, this.form, this.body);
+    this.root = h("div", { class: "view what-view" }, heading("What-if"), saved() ? null : this.form, this.body);
     this.controls = new MapControls((change) => this.go(this.changes, change));
     this.left = new MapCanvas({ label: "Before", select: () => {} });
     this.right = new MapCanvas({ label: "After", select: () => {} });
+    this.waits = h("div", { class: "waits" });
     /** @type {import("./table.js").Column<Line>[]} */
     this.columns = [
-      { title: "Pod", width: 4, narrow: true, key: (line) => line.pod, cell: (line) => h("a", { href: formatRoute("pod", line.pod) }, line.pod) },
+      { title: "Pod", width: 4, narrow: true, key: (line) => line.pod, cell: (line) => this.podName(line.pod, line.known) },
       { title: "What", width: 1.4, narrow: true, key: (line) => line.what, cell: (line) => line.what },
-      { title: "From", width: 2, key: (line) => line.from, cell: (line) => nodeLink(line.from) },
-      { title: "To", width: 2, narrow: true, key: (line) => line.to, cell: (line) => nodeLink(line.to) },
-      { title: "Why", width: 5, key: (line) => line.why, cell: (line) => line.why },
+      { title: "From", width: 2, key: (line) => line.from, cell: (line) => this.nodeLink(line.from) },
+      { title: "To", width: 2, narrow: true, key: (line) => line.to, cell: (line) => this.nodeLink(line.to) },
+      { title: "Why", width: 5, narrow: true, below: true, key: (line) => line.why, cell: (line) => line.why },
     ];
     this.table = new VirtualTable("What happens to pods", this.columns, { empty: "No pod is touched." });
     this.result = h("div", { class: "what-result" });
@@ -66,8 +75,32 @@ export class WhatIfView {
   example() {
     const found = VERBS.find(([verb]) => verb === this.verb.value);
     this.value.placeholder = this.long.placeholder = found ? found[2] : "";
-    this.long.hidden = this.verb.value !== "config";
+    this.long.hidden = !LONG.includes(this.verb.value);
+    this.long.setAttribute("aria-label", this.verb.value === "apply" ? "Manifests" : "Configuration");
     this.value.hidden = !this.long.hidden;
+    this.offer();
+  }
+
+  /** Names that fit the verb, to choose from: owners with their namespaces, or nodes. */
+  offer() {
+    const cluster = this.store.state.shown;
+    const owned = OWNED.includes(this.verb.value);
+    if (!cluster || this.offered === `${owned} ${cluster.about.name}`) return;
+    this.offered = `${owned} ${cluster.about.name}`;
+    const names = owned ? groupsOf(cluster) : cluster.nodes.name.filter(Boolean);
+    put(this.list, names.slice(0, 500).map((name) => h("option", { value: name })));
+  }
+
+  /** A pod by its namespace and name; one that is not there yet cannot be asked. @param {string} key @param {boolean} known */
+  podName(key, known) {
+    const [space, name] = key.split("/");
+    const words = [h("span", { class: "dim" }, `${space}/`), name];
+    return known ? h("a", { href: formatRoute("pod", key, this.cluster?.moment) }, words) : h("span", null, words);
+  }
+
+  /** @param {string} name */
+  nodeLink(name) {
+    return name ? h("a", { href: formatRoute("map", "", { ...this.cluster?.moment, node: name }) }, name) : "";
   }
 
   /** What is written in the form, and the form empty again. @returns {string[]} */
@@ -97,19 +130,19 @@ export class WhatIfView {
   }
 
   show() {
-    put(this.chips, this.changes.map((change, i) => h("button", { type: "button", class: "chip", "aria-label": `Remove ${change}`, onclick: () => {
+    put(this.chips, this.changes.map((change, i) => h("button", { type: "button", class: "chip", title: change, "aria-label": `Remove ${titled(change)}`, onclick: () => {
       this.go(this.changes.filter((_, at) => at !== i));
-    } }, shortened(change.replace("=", " ")), " ✕")));
+    } }, h("span", null, titled(change)), h("span", { "aria-hidden": "true" }, "✕"))));
   }
 
   /** @param {State} state */
   update(state) {
     const { query } = state.route;
-    const cluster = spokenOf(this.store, query);
+    const cluster = state.shown;
     if (!cluster) return;
     const changes = query.change ?? "";
     const wanted = changes && `what-if ${query.run ?? ""}|${query.t ?? ""}|${changes}`;
-    if (!this.list.childElementCount) put(this.list, cluster.nodes.name.filter(Boolean).slice(0, 500).map((name) => h("option", { value: name })));
+    this.offer();
     if (wanted !== this.asked) {
       this.asked = wanted;
       this.changes = changes ? changes.split(BETWEEN) : [];
@@ -120,7 +153,7 @@ export class WhatIfView {
     }
     if (!wanted) {
       if (this.body.firstChild?.nodeName !== "DIV" || !this.body.querySelector(".notice")) {
-        put(this.body, notice("Ask what would happen", "Drain a node, lose a zone, add nodes, scale a deployment, change its requests, the scheduler's version or configuration: the engine tries it on a copy. Nothing is changed in the cluster."));
+        put(this.body, saved() ? notice("Nothing was tried", "A saved report shows the what-if that it was saved from; this one was saved from another view.") : notice("Ask what would happen", "Drain a node, lose a zone, add nodes, scale a deployment, change its requests, the scheduler's version or configuration: the engine tries it on a copy. Nothing is changed in the cluster."));
       }
       return;
     }
@@ -132,13 +165,13 @@ export class WhatIfView {
     put(this.body, busy("Trying it in the engine", "On a copy; the first question to a large cluster takes some seconds."));
     try {
       const { run, t } = state.route.query;
-      const body = JSON.stringify({ changes: this.changes, run: run ?? "", time: t ? Number(t) : null });
+      const body = JSON.stringify({ changes: this.changes, run: run ?? "", time: t ?? "" });
       const found = (await kept(wanted)) ?? (saved() ? null : await ask("api/what-if", { method: "POST", body, headers: { "content-type": "application/json" } }));
       if (this.asked !== wanted) return;
       if (!found) throw new Error("a saved report cannot try anything new");
       this.answer = found.answer;
-      this.cluster = cluster;
       this.after = aftermath(cluster, found.answer, found.after);
+      this.cluster = this.after.before;
       this.tell(found.answer, found.command);
       this.maps(state);
     } catch (problem) {
@@ -148,28 +181,50 @@ export class WhatIfView {
 
   /** @param {WhatIf} answer @param {string} command */
   tell(answer, command) {
+    const known = true;
+    const there = (/** @type {string} */ pod) => (this.cluster?.podSlot(pod) ?? -1) >= 0;
     /** @type {Line[]} */
     const lines = [
-      ...(answer.stuck ?? []).map((item) => ({ pod: item.pod, what: item.state, from: item.from, to: "", why: item.reason })),
-      ...(answer.moves ?? []).map((item) => ({ pod: item.pod, what: "moves", from: item.from, to: item.to, why: item.why ?? "" })),
-      ...(answer.starts ?? []).map((item) => ({ pod: item.pod, what: item.new ? "new" : "starts", from: "", to: item.node, why: "" })),
-      ...(answer.evictions ?? []).map((item) => ({ pod: item.pod, what: "evicted", from: item.node, to: "", why: `makes way for ${item.by}` })),
-      ...(answer.deleted ?? []).map((pod) => ({ pod, what: "deleted", from: "", to: "", why: "" })),
+      ...(answer.stuck ?? []).map((item) => ({ pod: item.pod, what: item.state, from: item.from, to: "", why: item.reason, known: there(item.pod) })),
+      ...(answer.moves ?? []).map((item) => ({ pod: item.pod, what: "moves", from: item.from, to: item.to, why: item.why ?? "", known })),
+      ...(answer.starts ?? []).map((item) => ({ pod: item.pod, what: item.new ? "new" : "starts", from: "", to: item.node, why: "", known: !item.new })),
+      ...(answer.evictions ?? []).map((item) => ({ pod: item.pod, what: "evicted", from: item.node, to: "", why: `makes way for ${item.by}`, known })),
+      ...(answer.deleted ?? []).map((pod) => ({ pod, what: "deleted", from: "", to: "", why: "", known })),
     ];
     const side = (/** @type {import("./aftermath.js").Side} */ s) => `${some(s.nodes.usable, "usable node")}, ${count(s.running)} running, ${count(s.pending)} pending`;
     const copy = h("button", { type: "button", onclick: () => navigator.clipboard?.writeText(command).then(() => say(copy, "Copied")) }, "Copy");
     put(this.result,
+      h("p", { class: "dim" }, (answer.changes ?? []).join(", then ")),
       h("p", { class: answer.ok ? "good verdict" : "bad verdict" }, answer.ok ? "✓ everything that runs still runs" : "✗ not everything that runs would still run"),
-      h("p", null, `${count((answer.moves ?? []).length)} move · ${count((answer.stuck ?? []).length)} get no node · ${count((answer.starts ?? []).length)} start · ${count((answer.evictions ?? []).length)} evicted`),
+      h("p", null, tally(lines)),
       (answer.notes ?? []).map((note) => h("p", { class: "warn" }, note)),
-      command ? h("p", { class: "command" }, h("code", null, command), " ", copy) : null);
+      command ? h("div", { class: "command" }, h("p", { class: "dim" }, "The same as a command ", copy), h("pre", null, command)) : null);
     put(this.body, h("div", { class: "bar" }, this.controls.labels, this.controls.legend), h("div", { class: "sides two" },
       h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "Before "), h("span", { class: "dim" }, side(answer.before))), this.left.root),
-      h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "After "), h("span", { class: "dim" }, side(answer.after))), this.right.root)),
+      h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, "After "), h("span", { class: "dim" }, side(answer.after))), this.right.root)), this.waits,
       h("div", { class: "what-foot" }, this.result, this.table.root));
+    this.pending();
     this.table.columns = lines.some((line) => line.why) ? this.columns : this.columns.slice(0, -1);
     this.table.heading();
     this.table.show(lines);
+  }
+
+  /** The pods without a node afterwards, beside the map; those that the change brings first. */
+  pending() {
+    if (!this.after || !this.cluster) return;
+    const { cluster } = this.after;
+    const before = this.cluster;
+    const slots = [...cluster.waiting].map((slot) => ({ slot, key: cluster.podKey(slot) }));
+    const waited = new Set([...before.waiting].map((slot) => before.podKey(slot)));
+    const fresh = slots.filter(({ key }) => !waited.has(key));
+    const rest = slots.length - fresh.length;
+    this.waits.hidden = !slots.length;
+    put(this.waits, h("b", null, `${count(slots.length)} pending afterwards`), fresh.slice(0, MOST_WAITS).map(({ slot, key }) => {
+      const known = before.podSlot(key) >= 0;
+      return h("span", { class: "wait", title: cluster.pods.message.get(slot) ?? "" }, h("i", { "aria-hidden": "true" }), this.podName(key, known), known ? null : h("small", { class: "dim" }, " new"));
+    }),
+      fresh.length > MOST_WAITS ? h("span", { class: "dim" }, `and ${count(fresh.length - MOST_WAITS)} more by this`) : null,
+      rest ? h("span", { class: "dim" }, fresh.length ? `${count(rest)} as before` : "as before") : null);
   }
 
   /** @param {State} state */
@@ -188,13 +243,10 @@ export class WhatIfView {
   }
 }
 
-/** @param {string} name */
-function nodeLink(name) {
-  return name ? h("a", { href: formatRoute("map", "", { node: name }) }, name) : "";
-}
-
-/** A long change in one line. @param {string} text */
-function shortened(text) {
-  const line = text.replace(/\s+/g, " ");
-  return line.length > 60 ? `${line.slice(0, 57)}…` : line;
+/** What happens to how many. @param {Line[]} lines */
+function tally(lines) {
+  const counts = new Map();
+  for (const { what } of lines) counts.set(what, (counts.get(what) ?? 0) + 1);
+  const words = /** @type {Record<string, string>} */ ({ moves: "to another node", new: "new on a node", starts: "of the pending start", pending: "get no node", lost: "made again by nobody", blocked: "cannot be evicted" });
+  return [...counts].map(([what, number]) => `${count(number)} ${words[what] ?? what}`).join(" · ") || "no pod is touched";
 }
