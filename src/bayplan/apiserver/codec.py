@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from bayplan.apiserver import event_views
+from bayplan.api.schema import type_for
+from bayplan.apiserver import event_views, protobuf
 from bayplan.apiserver.kinds import Kind
 from bayplan.store.protocol import KeyValue
 
@@ -94,6 +95,7 @@ class Codec:
         self.to_stored: Callable[[Object], Object] | None = views[1] if views else kind.unview
         self._fields = _fields_decoder(kind)
         self._mark = mark(kind.storage_version) if kind.marked else b""
+        self._type = None if kind.custom else type_for(kind.api_version, kind.kind)
 
     def key(self, namespace: str, name: str) -> str:
         return f"{self.prefix}{namespace}/{name}" if self.kind.namespaced else self.prefix + name
@@ -115,6 +117,16 @@ class Codec:
             return _encoder.encode(self.decode(kv))
         value = split_mark(kv.value)[0] if self._mark else kv.value
         return b'%b%d",%b' % (self.item_head, kv.mod_revision, value[_SKIP:])
+
+    def message(self, kv: KeyValue) -> bytes:
+        """Return a stored object as a protobuf message; only for kinds that are built in."""
+        if self.to_view is not None or self._type is None:
+            return protobuf.message(self.decode(kv))
+        return protobuf.stored_writer(self._type).write(kv.value, kv.mod_revision)
+
+    def protobuf(self, kv: KeyValue) -> bytes:
+        """Return a stored object as a whole protobuf body."""
+        return protobuf.enveloped(self.kind.api_version, self.kind.kind, self.message(kv))
 
     def decode(self, kv: KeyValue) -> Object:
         """Return a stored object as a new dict, with kind, apiVersion and resourceVersion."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.containers import NO_KUBELET, log_options, runner
@@ -149,8 +147,9 @@ class Dispatcher:
         return await self._log(request)
 
     async def _log(self, request: Request) -> Stream:
-        found = await get(self._backend, request)  # a 404 comes before what follows
-        pod = msgspec.json.decode(found.body)
+        codec = self._backend.codec(request.kind)
+        kv = await self._backend.must_get(codec, request.namespace, request.name)
+        pod = codec.decode(kv)  # a 404 comes before what follows
         options = log_options(request.query)
         lines = runner(self._backend.containers, pod, request).log(pod, options)
         return Stream(200, lines, b"text/plain")

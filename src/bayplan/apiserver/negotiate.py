@@ -1,8 +1,9 @@
 """Which form a client sends and which it accepts.
 
-`accept` turns an Accept header into an `Output`: JSON or YAML, and whether objects are shown whole,
-as a Table or as metadata only. Headers repeat endlessly, so results are cached by header. Protobuf
-and CBOR are never answered: clients that ask for them also accept JSON.
+`accept` turns an Accept header into an `Output`: JSON, YAML or protobuf, and whether objects are
+shown whole, as a Table or as metadata only. Headers repeat endlessly, so results are cached by
+header. Protobuf is for built-in kinds and metadata, never for tables. CBOR is never answered:
+clients that ask for it also accept JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DISCOVERY = "APIGroupDiscoveryList"
 
 
 class Output(NamedTuple):
-    """The negotiated answer: `media` is JSON or YAML, `form` how objects are shown."""
+    """The negotiated answer: `media` is JSON, YAML or protobuf, `form` how objects are shown."""
 
     media: str = JSON
     form: str = WHOLE
@@ -73,13 +74,16 @@ _FORMS = {
 }
 
 
+_MEDIA = {JSON: JSON, "*/*": JSON, YAML: YAML, PROTOBUF: PROTOBUF}
+
+
 @lru_cache(maxsize=512)
-def _negotiate(header: str, forms: bool, aggregated: bool) -> Output | None:
+def _negotiate(header: str, forms: bool, aggregated: bool, binary: bool) -> Output | None:
     for _, _, media, parameters in _clauses(header):
-        chosen = JSON if media in (JSON, "*/*") else YAML if media == YAML else ""
-        if not chosen:
-            continue
         wanted = parameters.get("as", "")
+        chosen = _MEDIA.get(media, "")
+        if not chosen or (chosen == PROTOBUF and (wanted == TABLE or not (binary or wanted))):
+            continue
         if not wanted:
             return Output(chosen)
         version, group = parameters.get("v", ""), parameters.get("g", "")
@@ -97,18 +101,23 @@ def _negotiate(header: str, forms: bool, aggregated: bool) -> Output | None:
 
 
 def error_media(header: str | None) -> str:
-    """Return the media type of an error: YAML for who asks for it, JSON for everyone else."""
+    """Return the media type of an error: what was asked for, JSON for everyone else."""
     if not header or header in (JSON, "*/*"):
         return JSON
-    found = _negotiate(header, True, True)
+    found = _negotiate(header, False, False, True)
     return found.media if found else JSON
 
 
-def accept(header: str | None, *, forms: bool = True, aggregated: bool = False) -> Output:
-    """Choose how to answer. `forms` allows Table and metadata only. Raises a 406."""
+def accept(
+    header: str | None, *, forms: bool = True, aggregated: bool = False, binary: bool = False
+) -> Output:
+    """Choose how to answer. Raises a 406.
+
+    `forms` allows Table and metadata only, `binary` whole objects in protobuf.
+    """
     if not header or header in (JSON, "*/*"):
         return _DEFAULT
-    found = _negotiate(header, forms, aggregated)
+    found = _negotiate(header, forms, aggregated, binary)
     if found is None:
         raise not_acceptable([JSON, YAML, PROTOBUF])
     return found

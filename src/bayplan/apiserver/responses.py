@@ -1,4 +1,5 @@
-"""How results become bytes: whole objects, tables, metadata only; JSON, indented JSON, YAML.
+"""How results become bytes: whole objects, tables, metadata only; JSON, indented JSON, YAML,
+protobuf.
 
 The common case, one stored object as compact JSON, is a splice without decoding. Everything else
 decodes and renders. Compression and headers are added by the server.
@@ -12,11 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bayplan.api import yaml
-from bayplan.apiserver import tables
+from bayplan.apiserver import protobuf, tables
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request
-from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, TABLE, WHOLE, YAML
+from bayplan.apiserver.kinds import Kind
+from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, PROTOBUF, TABLE, WHOLE, YAML
 from bayplan.apiserver.request import Request
 from bayplan.store import KeyValue
 
@@ -47,8 +49,15 @@ def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:
     """Encode plain data for a client."""
     if media == YAML:
         return yaml.dump(value).encode()
+    if media == PROTOBUF:
+        return protobuf.encode(value)
     data = _encoder.encode(value)
     return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
+
+
+def writable(kind: Kind) -> bool:
+    """Say whether objects of a kind have a protobuf form."""
+    return not kind.custom and protobuf.known(kind.api_version, kind.kind)
 
 
 def value_answer(backend: Backend, request: Request, kv: KeyValue, status: int = 200) -> Answer:
@@ -60,6 +69,8 @@ def value_answer(backend: Backend, request: Request, kv: KeyValue, status: int =
         if request.pretty:
             body = msgspec.json.format(body, indent=2) + b"\n"
         return Answer(status, body)
+    if output.form == WHOLE and output.media == PROTOBUF:
+        return Answer(status, codec.protobuf(kv), output.content_type)
     return object_answer(backend, request, codec.decode(kv), status)
 
 

@@ -50,7 +50,7 @@ from bayplan.apiserver.http import (
     send_stream,
 )
 from bayplan.apiserver.impersonation import impersonate
-from bayplan.apiserver.negotiate import accept, error_media
+from bayplan.apiserver.negotiate import PROTOBUF, accept, error_media
 from bayplan.apiserver.permission import demand, demand_action
 from bayplan.apiserver.remotes import Remote
 from bayplan.apiserver.request import (
@@ -63,7 +63,7 @@ from bayplan.apiserver.request import (
     parse_path,
     parse_query,
 )
-from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer
+from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, writable
 from bayplan.apiserver.seats import Seats
 from bayplan.apiserver.streams import Streams
 from bayplan.apiserver.tokens import ISSUER, Tokens
@@ -294,7 +294,9 @@ class ApiServer:
             await parse_aside(request)
         await seats.take((request.user.name, request.user_agent))
         try:
-            request.output = accept(connection.headers.get("accept"))
+            header = connection.headers.get("accept")
+            binary = header is not None and PROTOBUF in header and writable(request.kind)
+            request.output = accept(header, binary=binary)
             result = await self._dispatcher.run(request)
         finally:
             seats.give()

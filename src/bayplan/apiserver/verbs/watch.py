@@ -1,4 +1,4 @@
-"""Watch: the changes of a collection as a stream of JSON lines.
+"""Watch: the changes of a collection as a stream of JSON lines or of protobuf frames.
 
 Each store event is encoded once for each way of showing it (`event.cache`) and the bytes are
 shared by all watchers; events that arrive together are sent together. An object that comes to
@@ -16,14 +16,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, cast
 
-import msgspec
-
 from bayplan.apiserver.backend import Backend, gone
 from bayplan.apiserver.codec import Fields, Object
 from bayplan.apiserver.errors import ApiError, not_acceptable
-from bayplan.apiserver.negotiate import JSON, TABLE, WHOLE, Output
+from bayplan.apiserver.negotiate import JSON, PROTOBUF, TABLE, WHOLE, Output
+from bayplan.apiserver.protobuf import event_frame
 from bayplan.apiserver.request import Request, flag, number
-from bayplan.apiserver.responses import Stream, dump, partial, table
+from bayplan.apiserver.responses import JSON_TYPE, Stream, dump, partial, table
 from bayplan.apiserver.verbs.read import (
     Selection,
     check_match,
@@ -39,6 +38,7 @@ BEFORE_TIMEOUT_SECONDS = 2.0
 SHORTEST_DEFAULT, LONGEST_DEFAULT = 1800.0, 3600.0
 BATCH_BYTES = 128 * 1024  # of one chunk, and of events taken at once
 MAX_ENCODED = 32 << 20  # bytes of encoded events that are kept for other watchers
+PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _LINE_END = b"}\n"
 _HEADS = {
@@ -51,8 +51,8 @@ _HEADS = {
 async def watch(backend: Backend, request: Request) -> Stream:
     """Open a watch. Errors of the options are raised; later ones become events."""
     query = request.query
-    if request.output.media != JSON:
-        raise not_acceptable([f"{JSON};stream=watch"])
+    if request.output.media not in (JSON, PROTOBUF):
+        raise not_acceptable([f"{JSON};stream=watch", PROTOBUF_STREAM])
     chosen = selection(request)
     check_match(query, False, watching=True)
     version = parse_version(query.get("resourceVersion"))
@@ -62,7 +62,8 @@ async def watch(backend: Backend, request: Request) -> Stream:
         await wait_for_version(backend, version)
     opened = _Watch(backend, request, chosen, flag(query, "allowWatchBookmarks"), timeout)
     await opened.start(version, initial)
-    return Stream(200, opened.lines(), close=opened.close)
+    media = JSON_TYPE if request.output.media == JSON else PROTOBUF_STREAM.encode()
+    return Stream(200, opened.lines(), media, opened.close)
 
 
 def default_timeout(backend: Backend) -> float:
@@ -98,10 +99,11 @@ class _Watch:
         self.columns_sent = False
         output = request.output
         # What tells one encoding of an event from another in its cache.
-        plain = output.form == WHOLE
+        plain = output.form == WHOLE and output.media == JSON
         self.view: tuple[str, ...] | None = (
             (request.kind.api_version,) if plain else (request.kind.api_version, *_form(output))
         )
+        self.binary = output.media == PROTOBUF
         if output.form == TABLE:
             self.view = None  # the first event of a stream carries the columns
 
@@ -270,6 +272,8 @@ class _Watch:
     def _line(self, kind: str, kv: KeyValue) -> bytes:
         output = self.request.output
         if output.form == WHOLE:
+            if self.binary:
+                return event_frame(kind, self.codec.protobuf(kv))
             return _HEADS[kind] + self.codec.whole(kv) + _LINE_END
         obj = self.codec.decode(kv)
         if output.form == TABLE:
@@ -278,7 +282,12 @@ class _Watch:
             self.columns_sent = True
         else:
             shown = partial(obj, output.version)
-        return _HEADS[kind] + dump(shown) + _LINE_END
+        return self._event(kind, shown)
+
+    def _event(self, kind: str, shown: Object) -> bytes:
+        if self.binary:
+            return event_frame(kind, dump(shown, PROTOBUF))
+        return dump({"type": kind, "object": shown}) + b"\n"
 
     def _bookmark(self, version: int, annotations: dict[str, str] | None) -> bytes:
         metadata: Object = {"resourceVersion": str(version), "creationTimestamp": None}
@@ -297,14 +306,14 @@ class _Watch:
             }
         elif self.request.output.form:
             obj.update(_meta_kind(self.request.output))
-        return dump({"type": "BOOKMARK", "object": obj}) + b"\n"
+        return self._event("BOOKMARK", obj)
 
     def _error(self, error: ApiError) -> bytes:
-        return msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
+        return self._event("ERROR", error.status())
 
 
-def _form(output: Output) -> tuple[str, str]:
-    return output.form, output.version
+def _form(output: Output) -> tuple[str, str, str]:
+    return output.form, output.version, output.media
 
 
 def _meta_kind(output: Output) -> Object:

@@ -3,8 +3,7 @@
 A body is the magic `k8s\\0` and an envelope with apiVersion, kind and the bytes of the object.
 Field numbers come from the schema table, so every built-in kind can be read without generated
 code. The result is the plain dict that the JSON form of the object would give, empty values
-included; `bayplan.api.schema.decode` removes them. Nothing is written in this form: clients that
-ask for it accept JSON as well.
+included; `bayplan.api.schema.decode` removes them.
 """
 
 from __future__ import annotations
@@ -115,38 +114,49 @@ def _signed(value: int) -> int:
 # -- types ---------------------------------------------------------------------------------------
 
 _Slot = tuple[str, Field]
+Way = tuple[int, ...]
 
 
 @cache
-def _slots(type_: Type) -> tuple[dict[int, _Slot], dict[int, dict[int, _Slot]]]:
-    """By number: the fields of a message itself, and those of messages embedded in it."""
-    embedded: dict[int, dict[int, _Slot]] = {}
-    inner_names: set[str] = set()
-    for number, members, *_ in type_.messages:
-        slots = {inner: (name, type_.fields[name]) for name, inner in members.items()}
-        embedded[number] = slots
-        inner_names |= set(members)
+def paths(type_: Type) -> dict[str, Way]:
+    """Return the fields that stand in an embedded message, and the numbers that lead to it."""
+    found: dict[str, Way] = {}
+
+    def walk(messages: list[Any], at: Way) -> None:
+        for number, members, *further in messages:
+            found.update(dict.fromkeys(members, (*at, number)))
+            walk(further, (*at, number))
+
+    walk(type_.messages, ())
+    return found
+
+
+@cache
+def _slots(type_: Type, at: Way) -> tuple[dict[int, _Slot], set[int]]:
+    """By number: the fields of a message itself, and the messages embedded in it."""
+    ways = paths(type_)
     own = {
         field.number: (name, field)
         for name, field in type_.fields.items()
-        if name not in inner_names and field.number
+        if field.number and ways.get(name, ()) == at
     }
-    return own, embedded
+    deeper = {way[len(at)] for way in ways.values() if len(way) > len(at) and way[: len(at)] == at}
+    return own, deeper
 
 
 def _struct(type_: Type, data: Message) -> dict[str, Any]:
-    own, embedded = _slots(type_)
     result: dict[str, Any] = {}
-    for number, value in fields(data):
-        slot = own.get(number)
-        if slot is not None:
-            _put(result, type_, slot, value)
-        elif number in embedded:
-            inner = embedded[number]
-            for inner_number, inner_value in fields(value):
-                if inner_number in inner:
-                    _put(result, type_, inner[inner_number], inner_value)
+    _read_into(result, type_, data, ())
     return result
+
+
+def _read_into(result: dict[str, Any], type_: Type, data: Message, at: Way) -> None:
+    own, embedded = _slots(type_, at)
+    for number, value in fields(data):
+        if number in embedded:
+            _read_into(result, type_, value, (*at, number))
+        elif (slot := own.get(number)) is not None:
+            _put(result, type_, slot, value)
 
 
 def _put(result: dict[str, Any], owner: Type, slot: _Slot, value: Any) -> None:
