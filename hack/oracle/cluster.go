@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,7 @@ func withSchedulerNames(bodies []json.RawMessage) []json.RawMessage {
 	found := make([]json.RawMessage, 0, len(bodies))
 	for _, body := range bodies {
 		var pod v1.Pod
-		if json.Unmarshal(body, &pod) == nil && pod.Spec.SchedulerName == "" {
+		if !bytes.Contains(body, []byte(`"schedulerName"`)) && json.Unmarshal(body, &pod) == nil && pod.Spec.SchedulerName == "" {
 			pod.Spec.SchedulerName = v1.DefaultSchedulerName
 			body, _ = json.Marshal(&pod)
 		}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -129,8 +130,14 @@ func (f *factory) each(plural string, do func(reflect.Type, *informer) error) er
 	return nil
 }
 
+var resources sync.Map // of the kinds seen so far
+
 func resourceOf(kind reflect.Type) string {
+	if seen, ok := resources.Load(kind); ok {
+		return seen.(string)
+	}
 	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind.Name()})
+	resources.Store(kind, plural.Resource)
 	return plural.Resource
 }
 

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"sync"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
@@ -39,6 +40,8 @@ type answer = map[string]any
 func main() {
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
+	// victims are deleted in the asking goroutine, so that an answer is complete when preemption returns
+	_ = utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{"SchedulerAsyncPreemption": false})
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := bufio.NewWriter(os.Stdout)
 	encoder := json.NewEncoder(out)
@@ -102,20 +105,34 @@ func describe() answer {
 	return answer{"version": version.Get().GitVersion, "gates": gates}
 }
 
-// setGates sets feature gates for one case. Victims are deleted in the asking goroutine, so that an
-// answer is complete when preemption returns.
+// setGates sets feature gates for one case.
 func setGates(asked map[string]bool) (restore func(), err error) {
 	gate := utilfeature.DefaultMutableFeatureGate
-	wanted := map[string]bool{"SchedulerAsyncPreemption": false}
+	wanted := map[string]bool{}
 	for name, value := range asked {
 		wanted[name] = value
 	}
 	before := map[string]bool{}
-	for name := range wanted {
-		if _, known := gate.GetAll()[featuregate.Feature(name)]; !known {
+	for name, value := range wanted {
+		if !knownGates()[name] {
 			return func() {}, fmt.Errorf("feature gate %q is unknown to this version", name)
 		}
-		before[name] = gate.Enabled(featuregate.Feature(name))
+		if now := gate.Enabled(featuregate.Feature(name)); now != value {
+			before[name] = now
+		} else {
+			delete(wanted, name) // setting a gate costs more than many a decision
+		}
+	}
+	if len(wanted) == 0 {
+		return func() {}, nil
 	}
 	return func() { _ = gate.SetFromMap(before) }, gate.SetFromMap(wanted)
 }
+
+var knownGates = sync.OnceValue(func() map[string]bool {
+	found := map[string]bool{}
+	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+		found[string(name)] = true
+	}
+	return found
+})

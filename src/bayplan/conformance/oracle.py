@@ -7,6 +7,7 @@ before it answered is an error with what it said last.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from types import TracebackType
@@ -17,6 +18,8 @@ from bayplan.errors import BayplanError
 Body = dict[str, Any]
 TRIES = 8
 """How often preemption is asked, which draws among equal candidates."""
+_THRIFTY = {"GOMAXPROCS": "1", "GOGC": "1000"}
+"""One case at a time needs one processor; rare collections save a third of its time."""
 _FIELDS = ("id", "objects", "pod", "config", "gates")
 
 
@@ -33,7 +36,11 @@ class Oracle:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
+                [program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                env={**os.environ, **_THRIFTY},
             )
         except OSError as problem:
             self._said.close()

@@ -114,7 +114,7 @@ FAMILIES: dict[str, Traits] = {
         "consumable": 0.3,
     },
     "deviceresource": {**_DEVICES, "device resource": 0.9, "allocated claims": 0.3},
-    "taintrules": {**_DEVICES, "device taints": 0.2, "taint rules": 1.0},
+    "taintrules": {**_DEVICES, "device taints": 0.2, "taint rules": 1.0, "rules gate": 0.5},
 }
 
 
@@ -139,6 +139,8 @@ def case(family: str, seed: object) -> Body:
         body["config"] = configuration(draw)
         if draw.wants("other profile") and len(body["config"]["profiles"]) > 1:
             asked["spec"]["schedulerName"] = "other-scheduler"
+    if draw.wants("rules gate"):  # which 1.36 needs to look at them
+        body["gates"] = {"DRADeviceTaintRules": True}
     return body
 
 
