@@ -10,6 +10,7 @@ from bayplan.cli.conformance import command
 from bayplan.conformance.oracle import Oracle, OracleFailed
 from bayplan.conformance.shrink import shrink
 from bayplan.testing.cases import FAMILIES, case
+from bayplan.testing.cases.lives import life
 
 ORACLE = """#!{python}
 import json, sys
@@ -121,3 +122,23 @@ def test_shrinking_keeps_what_the_difference_needs():
     assert 1 == len(small["objects"]["nodes"])
     assert "pods" not in small["objects"]
     assert "affinity" not in small["pod"]["spec"]
+
+
+def test_a_life_is_the_same_for_a_seed_and_has_all_kinds_of_steps():
+    assert life(1) == life(1) != life(2)
+
+    steps = [step for seed in range(20) for step in life(seed)]
+    assert {"nodes", "pod", "delete", "close"} == {key for step in steps for key in step}
+    assert {"high", "low"} == {
+        step["pod"]["spec"]["priorityClassName"] for step in steps if "pod" in step
+    }
+
+
+def test_live_needs_the_real_programs(monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+
+    assert "run `make kube-assets`" in str(run("--live", 1).exception)
+
+
+def test_without_an_oracle_there_is_nobody_to_ask():
+    assert "--oracle is missing" in str(run("--cases", 1).exception)

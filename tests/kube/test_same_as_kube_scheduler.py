@@ -6,7 +6,6 @@ are equally good the scenario says so (`ANY`), and only that the pod was bound i
 """
 
 import asyncio
-import random
 import re
 import tempfile
 from collections import Counter
@@ -22,7 +21,9 @@ from bayplan.client.resources import (
     PRIORITY_CLASSES,
     STORAGE_CLASSES,
 )
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.conformance import live
+from bayplan.conformance.fuzz import minor
+from bayplan.testing.servers import kube_assets, kube_version, start_kube
 from tests.kube.world import (
     HOST,
     ZONE,
@@ -254,50 +255,6 @@ async def more_pods_than_room(world):
     return {"tally": (placed, messages)}
 
 
-STEPS = 16
-SEEDS = (1, 2, 3)
-CLOSED = {"unschedulable": True}
-
-
-def life(seed):
-    """A random life of a cluster: pods come and go, nodes close, some pods do not fit.
-
-    Only what upstream does the same each time: nodes have sizes of their own, so that hardly two
-    are equally good; pods come one by one; no room is made while one waits, which would be a race
-    with its backoff.
-    """
-
-    async def scenario(world):
-        draw = random.Random(seed)
-        for number, size in enumerate(draw.sample((3, 5, 7, 11, 13), 4)):
-            await world.nodes(node(f"n{number}", cpu=str(size), zone=f"z{number % 2}"))
-        bound, waiting = [], []
-        for number in range(STEPS):
-            name = f"p{number:02}"
-            if bound and draw.random() < 0.3:
-                await world.delete(*waiting, bound.pop(draw.randrange(len(bound))))
-                waiting = []
-            if draw.random() < 0.1:
-                await world.client.patch(NODES, f"n{draw.randrange(4)}", {"spec": CLOSED})
-                await asyncio.sleep(0.5)
-            await world.pods(_drawn(draw, name))
-            settled = await world.until(name, lambda it: is_bound(it) or is_unschedulable(it))
-            (bound if is_bound(settled) else waiting).append(name)
-        return {}
-
-    return scenario
-
-
-def _drawn(draw, name):
-    """A pod with a wish or none."""
-    app = draw.choice(("web", "db"))
-    wishes = ({}, {}, required("podAntiAffinity", app, HOST), on(f"n{draw.randrange(4)}"))
-    more = dict(draw.choice(wishes))
-    if draw.random() < 0.25:
-        more["topologySpreadConstraints"] = spread(app)
-    return pod(name, cpu=draw.choice(("300m", "700m", "1100m", "1900m", "4")), app=app, **more)
-
-
 SCENARIOS = {
     scenario.__name__.replace("_", " "): scenario
     for scenario in (
@@ -315,7 +272,7 @@ SCENARIOS = {
         others_are_left_alone,
         more_pods_than_room,
     )
-} | {f"life {seed}": life(seed) for seed in SEEDS}
+}
 
 
 def told_by(item, told, *, any_node):
@@ -370,6 +327,25 @@ async def run_all(cluster, scheduler, folder):
             await world.stop()
     process.stop()
     return results
+
+
+LIVES = [f"live-{number}" for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def lives():
+    """Random lives of a cluster, played by both."""
+    with start_kube() as cluster:
+        stage = live.Stage(cluster, minor(kube_version()))
+        try:
+            return live.compare(stage, LIVES)
+        finally:
+            stage.stop()
+
+
+@pytest.mark.parametrize("seed", LIVES)
+def test_a_random_life_goes_the_same_way(lives, seed):
+    assert lives[seed].drawn or [] == lives[seed].lines
 
 
 @pytest.fixture(scope="module")

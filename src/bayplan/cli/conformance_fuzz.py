@@ -40,7 +40,7 @@ def _limited(cases: Iterator[fuzz.Body], seconds: float) -> Iterator[fuzz.Body]:
 
 
 @click.command()
-@click.option("--oracle", "program", required=True, help="The program that `make oracle` builds.")
+@click.option("--oracle", "program", default="", help="The program that `make oracle` builds.")
 @click.option(
     "--cases", "count", default=1000, show_default=True, help="How many cases to compare."
 )
@@ -48,6 +48,11 @@ def _limited(cases: Iterator[fuzz.Body], seconds: float) -> Iterator[fuzz.Body]:
 @click.option("--family", multiple=True, help="Only this family of cases; may be repeated.")
 @click.option("--sequences", default=0, help="Compare so many sequences of changes instead.")
 @click.option("--runs", default=0, help="Compare so many runs over all waiting pods instead.")
+@click.option(
+    "--live",
+    default=0,
+    help="Play so many lives of a cluster on the real programs (`make kube-assets`) instead.",
+)
 @click.option("--steps", default=50, show_default=True, help="Decisions of a sequence.")
 @click.option("--seconds", default=0.0, help="Stop after this time, whatever --cases says.")
 @click.option(
@@ -64,6 +69,7 @@ def command(
     family: tuple[str, ...],
     sequences: int,
     runs: int,
+    live: int,
     steps: int,
     seconds: float,
     out: Path,
@@ -73,6 +79,10 @@ def command(
     A difference is made small and written as a file that `conformance decisions` replays. Exits 0
     only when no difference was found that is not listed with a reason.
     """
+    if live:
+        sys.exit(_play_lives(live, seed))
+    if not program:
+        raise BayplanError("--oracle is missing; `make oracle` builds one and prints its path")
     families = chosen_families(family)
     with Oracle(program) as oracle:
         version = oracle.describe()["version"]
@@ -136,6 +146,31 @@ def _run_all(
     click.echo(
         f"{version} seed {seed}: {runs - differing}/{runs} runs agree, {progress.rate:.0f}/s"
     )
+    return 1 if differing else 0
+
+
+def _play_lives(count: int, seed: int) -> int:
+    """Play lives on the real API server with both schedulers; the exit code."""
+    from bayplan.conformance.live import Stage, compare
+    from bayplan.testing.servers import kube_assets, kube_version, start_kube
+
+    if kube_assets() is None:
+        raise BayplanError("--live: the real programs are not built; run `make kube-assets`")
+    version = kube_version()
+    with start_kube() as cluster:
+        stage = Stage(cluster, fuzz.minor(version))
+        try:
+            found = compare(stage, [f"{seed}-{number}" for number in range(count)])
+        finally:
+            stage.stop()
+    differing = {name: each.lines for name, each in found.items() if each.lines and not each.drawn}
+    for name, lines in differing.items():
+        click.echo(f"life {name} differs:")
+        for line in lines[:6]:
+            click.echo(f"  {line}")
+    drawn = sum(each.drawn for each in found.values())
+    told = f", {drawn} of them only as often as the real one with itself" if drawn else ""
+    click.echo(f"{version} seed {seed}: {count - len(differing)}/{count} lives agree{told}")
     return 1 if differing else 0
 
 

@@ -45,6 +45,15 @@ def kube_assets() -> Path | None:
     return folder if all((folder / program).is_file() for program in PROGRAMS) else None
 
 
+def kube_version() -> str:
+    """The version of the real programs, such as `v1.36.4`."""
+    folder = kube_assets()
+    assert folder is not None, "the real programs are not built: run `make kube-assets`"
+    command = [str(folder / "kube-scheduler"), "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return told.split()[-1]
+
+
 class Process:
     """A program that runs in the background; its output goes to `log`."""
 
@@ -202,10 +211,16 @@ class KubeCluster(ServedCluster):
     """A real kube-apiserver on a real etcd, without controllers, kubelets and scheduler."""
 
     def __init__(
-        self, assets: Path, folder: Path, authorization: str = "AlwaysAllow", accounts: bool = False
+        self,
+        assets: Path,
+        folder: Path,
+        authorization: str = "AlwaysAllow",
+        accounts: bool = False,
+        flags: Sequence[str] = (),
     ) -> None:
         """`accounts`: pods need a service account, which somebody has to make."""
         self._authorization = authorization
+        self._flags = flags
         self._disabled = ("TaintNodesByCondition", *(() if accounts else ("ServiceAccount",)))
         self.assets = assets
         self.port = free_port()
@@ -276,6 +291,7 @@ class KubeCluster(ServedCluster):
                 "--service-cluster-ip-range=10.0.0.0/16",
                 "--max-requests-inflight=3000",
                 "--max-mutating-requests-inflight=1000",
+                *self._flags,
             ],
             "kube-apiserver.log",
         )
@@ -329,14 +345,21 @@ class EmbeddedCluster(ServedCluster):
 
 
 def start_kube(
-    folder: Path | None = None, authorization: str = "AlwaysAllow", *, accounts: bool = False
+    folder: Path | None = None,
+    authorization: str = "AlwaysAllow",
+    *,
+    accounts: bool = False,
+    flags: Sequence[str] = (),
 ) -> KubeCluster:
-    """Start a real control plane; the caller must have checked `kube_assets()`."""
+    """Start a real control plane; the caller must have checked `kube_assets()`.
+
+    `flags` are further ones of kube-apiserver.
+    """
     assets = kube_assets()
     assert assets is not None, "the real programs are not built: run `make kube-assets`"
     own = folder is None
     where = folder or Path(tempfile.mkdtemp(prefix="bayplan-kube-"))
-    cluster = KubeCluster(assets, where, authorization, accounts)
+    cluster = KubeCluster(assets, where, authorization, accounts, flags)
     if own:
         cluster.own(where)
     return cluster
