@@ -32,7 +32,12 @@ def listed_differences() -> set[str]:
 def differing_steps(suite: str, folder: Path, *store: str) -> dict[str, list[str]]:
     tokens = folder / "tokens.csv"
     tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
-    arguments = ("--anonymous-auth=false", f"--token-file={tokens}", *store)
+    arguments = (
+        "--anonymous-auth=false",
+        f"--token-file={tokens}",
+        "--emulated-version=1.36",
+        *store,
+    )
     steps = load(HERE / f"{suite}.json.gz")
     with start_embedded(folder, *arguments) as cluster:
         # Plain HTTP, which loopback also answers, saves a thousand handshakes.

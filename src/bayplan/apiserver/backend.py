@@ -23,8 +23,10 @@ from bayplan.apiserver.kinds import Kind, Registry, metrics
 from bayplan.apiserver.reader import CachedReader
 from bayplan.apiserver.remotes import Remotes
 from bayplan.apiserver.turns import Turns
+from bayplan.apiserver.version_kinds import version_kinds
 from bayplan.apiserver.versions import Versions
 from bayplan.apiserver.watchdog import Watchdog
+from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
 
 if TYPE_CHECKING:
@@ -62,11 +64,12 @@ class Backend:
         track_managers: bool = True,
         rbac: bool = False,
         disabled_plugins: Iterable[str] = OPTIONAL,
+        gates: FeatureGates = DEFAULT_GATES,
     ) -> None:
         self.store = store
         self.versions = Versions(store, lambda: self.caller)
         self._caller: Caller | None = None
-        self.registry = Registry()
+        self.registry = Registry(version_kinds(gates))
         self.clock = clock
         self.new_uid = uid
         self.new_suffix = suffix

@@ -60,6 +60,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     unview: Convert | None = None  # the way back
     hub: str = ""  # the version whose rules hold, where this is only another form of it
     marked: bool = False  # whether stored objects say their version
+    hidden: tuple[tuple[str, ...], ...] = ()  # fields behind a feature gate that is off
 
     @property
     def api_version(self) -> str:
@@ -475,11 +476,12 @@ class Registry:
     `generation` rises on each change, so that discovery and OpenAPI know when to be rebuilt.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, more: Iterable[Kind] = ()) -> None:
+        """`more` are kinds of this server besides those that every server has."""
         self.generation = 0
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._resources: dict[tuple[str, str], Kind | None] = {}
-        for kind in built_in():
+        for kind in (*built_in(), *more):
             self._kinds[kind.group, kind.version, kind.resource] = kind
 
     def get(self, group: str, version: str, resource: str) -> Kind | None:

@@ -23,6 +23,7 @@ from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.version_kinds import drop_hidden
 
 P = ParamSpec("P")
 
@@ -104,6 +105,7 @@ async def before_create(backend: Backend, request: Request, obj: Object) -> None
         crd.definitions.prepare_for_create(obj)
     else:
         validation.prepare_for_create(kind.group, kind.resource, obj)
+        drop_hidden(kind, obj, None)
     if kind.resource == "certificatesigningrequests" and not kind.custom:
         _name_requester(request, obj)
     if _unattended(backend, kind):
@@ -238,6 +240,7 @@ def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str, 
     elif is_definition(kind):
         crd.definitions.prepare_for_update(obj, old, subresource)
     else:
+        drop_hidden(kind, obj, old)
         validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource, now)
 
 

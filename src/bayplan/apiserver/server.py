@@ -67,6 +67,7 @@ from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer,
 from bayplan.apiserver.seats import Seats
 from bayplan.apiserver.streams import Streams
 from bayplan.apiserver.tokens import ISSUER, Tokens
+from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.store import Full, Store, StoreError, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -114,6 +115,7 @@ class ApiServer:
         max_reads: int = MAX_READS,
         max_writes: int = MAX_WRITES,
         disabled_plugins: Iterable[str] = OPTIONAL,
+        gates: FeatureGates = DEFAULT_GATES,
     ) -> None:
         self.backend = Backend(
             store,
@@ -124,6 +126,7 @@ class ApiServer:
             track_managers=track_managers,
             rbac=rbac,
             disabled_plugins=disabled_plugins,
+            gates=gates,
         )
         self.tokens = Tokens(self.backend.reader, clock, key=signing_key, issuer=issuer)
         self.authenticator = Authenticator(self.tokens, anonymous=anonymous)

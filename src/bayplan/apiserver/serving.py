@@ -32,6 +32,7 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.streams import MAX_MESSAGE
 from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
+from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.errors import ConfigError
 from bayplan.listening import listen
 from bayplan.origin import is_loopback
@@ -70,6 +71,7 @@ class Settings(msgspec.Struct, kw_only=True):
     enable_admission_plugins: list[str] = []
     disable_admission_plugins: list[str] = []
     event_ttl: float = 3600.0  # seconds; 0 keeps events for ever
+    gates: FeatureGates = DEFAULT_GATES  # with their version: which kinds are served
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -172,6 +174,7 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
         disabled_plugins=disabled_plugins(
             settings.enable_admission_plugins, settings.disable_admission_plugins
         ),
+        gates=settings.gates,
     )
     if settings.token_file is not None:
         for extra, user in load_tokens(settings.token_file):

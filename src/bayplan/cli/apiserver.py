@@ -86,6 +86,13 @@ def _words(given: object) -> list[str]:
 )
 @click.option("--disable-admission-plugins", default="", help="Comma-separated; switched off.")
 @click.option(
+    "--emulated-version",
+    default="",
+    metavar="1.36|1.37",
+    help="Serve the kinds of this version; the newest by default.",
+)
+@click.option("--feature-gates", default="", help="NAME=true|false,…: gates bring further kinds.")
+@click.option(
     "--event-ttl",
     default=3600.0,
     show_default=True,
@@ -109,7 +116,9 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
     """Serve the Kubernetes API on this machine, without etcd or Docker."""
     from bayplan.apiserver.serving import Settings
     from bayplan.cli.serve import run
+    from bayplan.config import parse_gates, parse_version
 
+    version = parse_version(str(options["emulated_version"]))
     settings = Settings(
         host=bind[0],
         port=bind[1],
@@ -133,5 +142,6 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         event_ttl=float(str(options["event_ttl"])),
         enable_admission_plugins=_words(options["enable_admission_plugins"]),
         disable_admission_plugins=_words(options["disable_admission_plugins"]),
+        gates=parse_gates(str(options["feature_gates"]), version),
     )
     run(settings, controllers, click.echo)

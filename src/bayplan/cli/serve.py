@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.cli.fresh import FreshDirectory
 from bayplan.cli.stopping import stop_on_signals
+from bayplan.config import FeatureGates
 from bayplan.observe import logs
 
 
@@ -29,7 +30,7 @@ async def _serve(settings: Settings, controllers: list[str], say: Callable[[str]
     stopped = asyncio.Event()
     stop_on_signals(stopped)
     with FreshDirectory(settings.data) as data:
-        async with running(settings) as served, _beside(served, controllers):
+        async with running(settings) as served, _beside(served, controllers, settings.gates):
             data.keep()
             for line in greeting(served, settings):
                 say(line)
@@ -46,14 +47,16 @@ def _select(controllers: str) -> list[str]:
 
 
 @asynccontextmanager
-async def _beside(served: Running, controllers: list[str]) -> AsyncIterator[None]:
+async def _beside(
+    served: Running, controllers: list[str], gates: FeatureGates
+) -> AsyncIterator[None]:
     if not controllers:
         yield
         return
     from bayplan.controllers.manager import beside, options_for
 
     served.server.backend.whole_cluster = True
-    options = options_for(served.authority, served.signing_key)
+    options = options_for(served.authority, served.signing_key, gates)
     async with beside(served.server, served.token, controllers, options):
         yield
 

@@ -73,6 +73,13 @@ NEW_NODES = 3
 @click.option(
     "--enable-admission-plugins", default="", help="Switched on besides the default ones."
 )
+@click.option(
+    "--emulated-version",
+    default="",
+    metavar="1.36|1.37",
+    help="Decide and serve as this version does; the newest by default.",
+)
+@click.option("--feature-gates", default="", help="NAME=true|false,…")
 @click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
 def command(
     nodes: int | None,
@@ -85,6 +92,8 @@ def command(
     controllers: str,
     authorization_mode: str | None,
     enable_admission_plugins: str,
+    emulated_version: str,
+    feature_gates: str,
     verbose: int,
 ) -> None:
     """Start a whole cluster on this machine: API server, scheduler, simulated nodes."""
@@ -103,7 +112,12 @@ def command(
         enable_admission_plugins=[name for name in enable_admission_plugins.split(",") if name],
     )
     words = [f"--plugins={item}" for item in plugins]
-    words += [f"--config={config}"] if config else []
+    for flag, value in (
+        ("config", config),
+        ("emulated-version", emulated_version),
+        ("feature-gates", feature_gates),
+    ):
+        words += [f"--{flag}={value}"] if value else []
     asyncio.run(_up(nodes, settings, words, controllers, ui_bind))
 
 

@@ -23,6 +23,7 @@ from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.signs import SignsOfLife
 from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.controllers.autoscaler import AutoscalerController
 from bayplan.controllers.certificates import CertificateSigner
 from bayplan.controllers.cronjob import CronJobController
@@ -39,7 +40,7 @@ from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.nodelifecycle import NodeLifecycleController
 from bayplan.controllers.objects import Json
 from bayplan.controllers.podgc import PodGarbageCollector
-from bayplan.controllers.protection import ProtectionController
+from bayplan.controllers.protection import PodGroupProtection, ProtectionController
 from bayplan.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
@@ -79,6 +80,7 @@ CONTROLLERS: dict[str, Callable[[Kit], Controller]] = {
     "endpoints": EndpointsController,
     "persistentvolume-binder": VolumeBinder,
     "volume-protection": ProtectionController,
+    "podgroup-protection": PodGroupProtection,
     "ephemeral-claims": EphemeralClaimController,
     "disruption": DisruptionController,
     "resourcequota": ResourceQuotaController,
@@ -107,7 +109,11 @@ def select(spec: str) -> list[str]:
     return [name for name in CONTROLLERS if (every or name in named) and name not in without]
 
 
-def options_for(authority: bytes | None, signing_key: bytes | None = None) -> Json:
+def options_for(
+    authority: bytes | None,
+    signing_key: bytes | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
+) -> Json:
     """Return the options of controllers that run beside a server with this CA certificate.
 
     With the authority's key they sign certificates that were asked for and approved.
@@ -117,6 +123,8 @@ def options_for(authority: bytes | None, signing_key: bytes | None = None) -> Js
     found: Json = {"root-ca": authority.decode() if authority else "", "events": True}
     if authority and signing_key:
         found |= {"signing-cert": authority.decode(), "signing-key": signing_key.decode()}
+    if gates["GenericWorkload"]:
+        found["pod-groups"] = "v1beta1" if gates.since("1.37") else "v1alpha2"
     return found
 
 

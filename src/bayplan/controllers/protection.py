@@ -1,8 +1,8 @@
-"""Lets claims, volumes and their attribute classes go once nobody uses them.
+"""Lets claims, volumes, their attribute classes and pod groups go once nobody uses them.
 
 The API server gives each a protection finalizer. A claim loses it when it is being deleted and no
 pod that has not finished mentions it; a volume when it is being deleted and not bound; a class when
-no claim and no volume names it.
+no claim and no volume names it; a pod group when all its pods are gone or have finished.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bayplan.controllers.runtime import Kit, Worker
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 CLASS_FINALIZER = "kubernetes.io/vac-protection"
+GROUP_FINALIZER = "scheduling.k8s.io/podgroup-protection"
 ATTRIBUTE_CLASSES = Resource(
     "storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False
 )
@@ -85,11 +86,57 @@ class ProtectionController:
         return None
 
     async def _lift(self, resource: Resource, obj: Object | Bare, finalizer: str) -> None:
-        if finalizer in obj.metadata.finalizers:
-            left = [item for item in obj.metadata.finalizers if item != finalizer]
-            version = obj.metadata.resource_version
-            body = {"metadata": {"resourceVersion": version, "finalizers": left or None}}
-            await self._kit.patch(resource, obj.metadata.key, body)
+        await lift(self._kit, resource, obj, finalizer)
+
+
+class PodGroupProtection:
+    """Takes the finalizer off pod groups; the option `pod-groups` is the version they have."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        version = kit.options.get("pod-groups", "")
+        self._workers: list[Worker] = []
+        if not version:  # the server has none
+            return
+        self._resource = Resource("scheduling.k8s.io", version, "podgroups", "PodGroup")
+        self._groups, self._pods = kit.bare(self._resource), kit.cache(PODS)
+        self._pods.add_index("group", group_index)
+        worker = Worker(kit, "podgroup-protection", self._sync, (self._pods,))
+        self._workers.append(worker)
+        self._groups.listen(lambda change: worker.queue.add(change.new.metadata.key))
+        self._pods.listen(self._pod_changed)
+
+    async def run(self) -> None:
+        for worker in self._workers:
+            await worker.run()
+
+    def _pod_changed(self, change: Change[Object]) -> None:
+        if change.type == "DELETED" or is_finished(change.new):
+            for key in group_index(change.new):
+                self._workers[0].queue.add(key)
+
+    async def _sync(self, key: str) -> float | None:
+        group = self._groups.get(key)
+        if group is None or not group.metadata.deletion_timestamp:
+            return None
+        if all(is_finished(pod) for pod in self._pods.by("group", key)):
+            await lift(self._kit, self._resource, group, GROUP_FINALIZER)
+        return None
+
+
+async def lift(kit: Kit, resource: Resource, obj: Object | Bare, finalizer: str) -> None:
+    """Take a finalizer off, if it is there and the object is as it was seen."""
+    if finalizer in obj.metadata.finalizers:
+        left = [item for item in obj.metadata.finalizers if item != finalizer]
+        version = obj.metadata.resource_version
+        body = {"metadata": {"resourceVersion": version, "finalizers": left or None}}
+        await kit.patch(resource, obj.metadata.key, body)
+
+
+def group_index(pod: Object) -> tuple[str, ...]:
+    """Index a pod by the pod group that it belongs to."""
+    name = (pod.spec.get("schedulingGroup") or {}).get("podGroupName")
+    return (f"{pod.metadata.namespace}/{name}",) if name else ()
 
 
 def claim_index(pod: Object) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ async def local_cluster(
 ) -> AsyncIterator[LocalCluster]:
     """Run a cluster while the block runs; all parts have synced when it begins."""
     names = select(controllers)
-    async with running(settings) as served:
+    async with running(msgspec.structs.replace(settings, gates=gates)) as served:
         client = _client(served)
         recorder = EventRecorder(_client(served), hostname=socket.gethostname())
         metrics = SchedulerMetrics()
@@ -75,9 +75,8 @@ async def local_cluster(
             asyncio.create_task(scheduler.run_informers()),
         ]
         try:
-            manager = ControllerManager(
-                _client(served), names, options=options_for(served.authority, served.signing_key)
-            )
+            options = options_for(served.authority, served.signing_key, gates)
+            manager = ControllerManager(_client(served), names, options=options)
             served.server.backend.whole_cluster = bool(names)
             manager.attach(served.server.backend)
             async with manager.running():

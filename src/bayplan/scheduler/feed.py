@@ -47,6 +47,9 @@ OPTIONAL: tuple[tuple[Resource, type[Object]], ...] = (
     (r.DEVICE_CLASSES, api.DeviceClass),
 )
 RULES: tuple[tuple[Resource, type[Object]], ...] = ((r.DEVICE_TAINT_RULES, api.DeviceTaintRule),)
+RULES_1_36: tuple[tuple[Resource, type[Object]], ...] = (
+    (r.DEVICE_TAINT_RULES_V1BETA2, api.DeviceTaintRule),
+)
 GANG: tuple[tuple[Resource, type[Object]], ...] = (
     (r.WORKLOADS_V1BETA1, api.Workload),
     (r.POD_GROUPS_V1BETA1, api.PodGroup),
@@ -63,9 +66,10 @@ def kinds_of(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
 
 
 def _optional(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
-    rules = RULES if gates["DRADeviceTaintRules"] and gates.since("1.37") else ()
-    gang = GANG if gates.since("1.37") else GANG_1_36
-    return (*OPTIONAL, *rules, *(gang if gates["GenericWorkload"] else ()))
+    modern = gates.since("1.37")
+    rules = (RULES if modern else RULES_1_36) if gates["DRADeviceTaintRules"] else ()
+    gang = (GANG if modern else GANG_1_36) if gates["GenericWorkload"] else ()
+    return (*OPTIONAL, *rules, *gang)
 
 
 class Feed:

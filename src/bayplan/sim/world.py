@@ -88,6 +88,7 @@ class World:
             admin_token="simulation",
             check_capacity=False,
             track_managers=settings.managed_fields,
+            gates=settings.gates,
         )
         self.log = EventLog(self.elapsed)
         self.log.keep = settings.keep

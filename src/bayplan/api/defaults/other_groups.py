@@ -78,9 +78,33 @@ def _default_device_request(request: Object) -> None:
 def default_resource_slice(obj: Object) -> None:
     for device in obj.setdefault("spec", {}).get("devices") or ():
         for taint in device.get("taints") or ():
-            if taint.get("timeAdded") is None:
-                now = datetime.datetime.now(datetime.UTC)
-                taint["timeAdded"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            _default_taint(taint)
+
+
+def default_device_taint_rule(obj: Object) -> None:
+    taint = obj.setdefault("spec", {}).get("taint")
+    if taint is not None:
+        _default_taint(taint)
+
+
+def _default_taint(taint: Object) -> None:
+    if taint.get("timeAdded") is None:
+        taint["timeAdded"] = now_text()
+
+
+def now_text() -> str:
+    """The present second as Kubernetes writes it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def default_pod_group(obj: Object) -> None:
+    """How its pods may be disrupted, and, in 1.37, whether it may preempt."""
+    modern = obj.get("apiVersion") == "scheduling.k8s.io/v1beta1"
+    spec = obj.setdefault("spec", {})
+    if spec.get("disruptionMode") is None:
+        spec["disruptionMode"] = {"single": {}} if modern else "Pod"
+    if modern and spec.get("preemptionPolicy") is None:
+        spec["preemptionPolicy"] = "PreemptLowerPriority"
 
 
 def default_network_policy(obj: Object) -> None:

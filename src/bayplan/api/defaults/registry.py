@@ -35,6 +35,8 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("storage.k8s.io", "csidrivers"): other_groups.default_csi_driver,
     (_RBAC, "rolebindings"): other_groups.default_role_binding,
     (_RBAC, "clusterrolebindings"): other_groups.default_role_binding,
+    ("scheduling.k8s.io", "podgroups"): other_groups.default_pod_group,
+    (_DRA, "devicetaintrules"): other_groups.default_device_taint_rule,
     (_DRA, "resourceclaims"): other_groups.default_resource_claim,
     (_DRA, "resourceclaimtemplates"): other_groups.default_resource_claim_template,
     (_DRA, "resourceslices"): other_groups.default_resource_slice,

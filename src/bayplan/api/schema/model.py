@@ -9,7 +9,9 @@ field is `[type, protobuf number, flags, extras]`, with types in a short grammar
     []X {}X      list and map of X                             w[]X  list that is a protobuf message
 
 Flags: r required, e omitempty, z omitzero, p pointer. Extras: list kind, map keys, merge key, patch
-strategy, map kind, enum, default.
+strategy, map kind, enum, default, rules (upstream's declared validation, where it is used here).
+
+`by_version.json` adds the kinds that only one version of Kubernetes serves, or only behind a gate.
 
 Types are built on first use and then shared: a `Type` may be compared by identity. Custom
 resources get their types from `from_openapi`. Nothing here looks at objects; `decode.py` does.
@@ -107,7 +109,7 @@ class Field:
 
     __slots__ = (
         "default", "enum", "merge_key", "name", "number", "omitempty", "omitzero", "pointer",
-        "published", "required", "strategy", "type",
+        "published", "required", "rules", "strategy", "type",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +133,7 @@ class Field:
         self.strategy: tuple[str, ...] = tuple(filter(None, extras.get("strategy", "").split(",")))
         self.enum: list[str] = extras.get("enum", [])
         self.default: Any = extras.get("default")
+        self.rules: list[str] = extras.get("rules", [])
 
 
 class Catalog(msgspec.Struct):
@@ -148,9 +151,15 @@ EXTENSIONS = {"core.v1.PodSpec": {"virtualMachine": ["J", 0, "ex"]}}
 
 @cache
 def catalog() -> Catalog:
-    """Read the data file once (about two milliseconds)."""
-    data = resources.files(__package__).joinpath("kubernetes.json").read_bytes()
-    found = msgspec.json.decode(data, type=Catalog)
+    """Read the data files once (about two milliseconds)."""
+    folder = resources.files(__package__)
+    found, more = (
+        msgspec.json.decode(folder.joinpath(name).read_bytes(), type=Catalog)
+        for name in ("kubernetes.json", "by_version.json")
+    )
+    found.packages |= more.packages
+    found.kinds |= more.kinds
+    found.types |= more.types
     for name, fields in EXTENSIONS.items():
         found.types[name]["f"] |= fields
     return found

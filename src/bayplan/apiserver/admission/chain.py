@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from bayplan.apiserver.admission import (
+    groups,
     limits,
     namespaces,
     pods,
@@ -32,6 +33,8 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "PodTopologyLabels": (pods.topology_labels, None),
     "DefaultStorageClass": (storage.default_class, None),
     "StorageObjectInUseProtection": (storage.protect, None),
+    "PodGroupProtection": (groups.protect, None),
+    "PodGroupWorkloadExists": (None, groups.check_workload),
     "PersistentVolumeClaimResize": (None, storage.check_resize),
     "RuntimeClass": (pods.runtime_class, pods.check_overhead),
     "PodSecurity": (None, podsecurity.check_pod_security),

@@ -20,6 +20,8 @@ _SYSTEM: dict[str, int] = {
 
 def set_priority(attrs: Attributes, reader: Reader) -> None:
     """Write priority and preemptionPolicy into a new pod; keep them on update."""
+    if attrs.resource == "podgroups":
+        _set_group_priority(attrs, reader)
     if attrs.resource != "pods" or attrs.group or attrs.subresource:
         return
     if attrs.operation not in (CREATE, UPDATE):
@@ -50,6 +52,26 @@ def set_priority(attrs: Attributes, reader: Reader) -> None:
             f"priority admission controller computed {policy} from the given PriorityClass name",
         )
     spec["preemptionPolicy"] = policy
+
+
+def _set_group_priority(attrs: Attributes, reader: Reader) -> None:
+    """Write the priority into a new pod group; where it is behind a gate it is dropped later."""
+    if attrs.group != GROUP or attrs.subresource or attrs.operation != CREATE:
+        return
+    spec: dict[str, Any] = attrs.obj.setdefault("spec", {})
+    name, value, policy = _resolve(attrs, reader, spec.get("priorityClassName") or "")
+    given = spec.get("priority")
+    if given is not None and given != value:
+        raise forbidden(
+            attrs,
+            f"priority set in the pod group ({given}) must match the priority computed ({value}) "
+            "based on the priority class set in the spec",
+        )
+    spec["priority"] = value
+    if name:
+        spec["priorityClassName"] = name
+    if "preemptionPolicy" in spec:
+        spec["preemptionPolicy"] = policy
 
 
 def _resolve(attrs: Attributes, reader: Reader, name: str) -> tuple[str, int, str]:

@@ -312,6 +312,27 @@ def resource_quota(obj: Object, now: datetime) -> list[Any]:
     return [_name(obj), ", ".join(requests), ", ".join(limits), age(obj, now)]
 
 
+def device_taint_rule(obj: Object, now: datetime) -> list[Any]:
+    taint = _spec(obj).get("taint") or {}
+    told = [taint.get(part, "") for part in ("key", "value", "effect")]
+    added = since(taint["timeAdded"], now) if taint.get("timeAdded") else ""
+    return [_name(obj), *told, added, age(obj, now)]
+
+
+def pod_group(obj: Object, now: datetime) -> list[Any]:
+    spec, status = _spec(obj), "Pending"
+    policy = "Gang" if (spec.get("schedulingPolicy") or {}).get("gang") is not None else "Basic"
+    for found in _status(obj).get("conditions") or ():
+        if found["type"] in ("PodGroupScheduled", "PodGroupInitiallyScheduled"):
+            status = "Scheduled" if found["status"] == "True" else "Unschedulable"
+    for found in _status(obj).get("conditions") or ():
+        if found["type"] == "DisruptionTarget":
+            status = found.get("reason", "")
+    template = (spec.get("podGroupTemplateRef") or {}).get("workload")
+    workload = (spec.get("workloadRef") or template or {}).get("workloadName", NONE)
+    return [_name(obj), policy, workload, status, age(obj, now)]
+
+
 def resource_claim(obj: Object, now: datetime) -> list[Any]:
     gone, status = obj["metadata"].get("deletionTimestamp"), _status(obj)
     states = ["deleted"] if gone else []

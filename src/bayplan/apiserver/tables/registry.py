@@ -119,6 +119,11 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         "Name | Desired:integer | Available:integer | Age",
         workloads.scale,
     ),
+    ("scheduling.k8s.io", "PodGroup"): (
+        "Name | Policy | Workload | Status | Age",
+        cluster.pod_group,
+    ),
+    ("scheduling.k8s.io", "Workload"): ("Name | Age", cluster.name_and_age),
     ("scheduling.k8s.io", "PriorityClass"): (
         "Name | Value:integer | Global-Default:boolean | Age | PreemptionPolicy",
         cluster.priority_class,
@@ -158,6 +163,10 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
     ("rbac.authorization.k8s.io", "RoleBinding"): (_BINDING, cluster.role_binding),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_BINDING, cluster.role_binding),
     ("resource.k8s.io", "DeviceClass"): ("Name | Age", cluster.name_and_age),
+    ("resource.k8s.io", "DeviceTaintRule"): (
+        "Name | Key | Value | Effect | TimeAdded | Age",
+        cluster.device_taint_rule,
+    ),
     ("resource.k8s.io", "ResourceClaim"): ("Name | State | Age", cluster.resource_claim),
     ("resource.k8s.io", "ResourceClaimTemplate"): ("Name | Age", cluster.name_and_age),
     ("resource.k8s.io", "ResourceSlice"): (

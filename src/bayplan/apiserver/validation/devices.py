@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.other_groups import now_text
 from bayplan.apiserver.validation.claims import validate_template_meta
 from bayplan.apiserver.validation.errors import (
     Causes,
@@ -276,16 +277,18 @@ def validate_slice(obj: Object) -> Causes:
     return causes + _validate_slice_devices(spec.get("devices") or [])
 
 
+def _validate_pool_name(path: str, name: str) -> Causes:
+    if not name:
+        return [required(path)]
+    causes: Causes = [too_long(path, 253)] if len(name) > 253 else []
+    for part in name.split("/"):
+        causes += check(path, part, dns1123_subdomain)
+    return causes
+
+
 def _validate_pool(pool: Object) -> Causes:
     causes: Causes = []
-    name = pool.get("name")
-    if not name:
-        causes.append(required("spec.pool.name"))
-    else:
-        if len(name) > 253:
-            causes.append(too_long("spec.pool.name", 253))
-        for part in name.split("/"):
-            causes += check("spec.pool.name", part, dns1123_subdomain)
+    causes += _validate_pool_name("spec.pool.name", pool.get("name", ""))
     if pool.get("resourceSliceCount", 0) <= 0:
         path, count = "spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0)
         causes.append(invalid(path, count, "must be greater than zero"))
@@ -311,14 +314,41 @@ def _validate_slice_devices(devices: list[Object]) -> Causes:
         for key in device.get("capacity") or ():
             causes += _validate_qualified(f"{path}.capacity", key)
         for j, taint in enumerate(device.get("taints") or ()):
-            where, effect = f"{path}.taints[{j}]", taint.get("effect", "")
-            causes += validate_label_name(f"{where}.key", taint.get("key", ""))
-            causes += check(f"{where}.value", taint.get("value", ""), label_value)
-            if not effect:
-                causes.append(required(f"{where}.effect"))
-            elif effect not in _EFFECTS:
-                causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
+            causes += _validate_taint(f"{path}.taints[{j}]", taint)
     return causes
+
+
+def _validate_taint(where: str, taint: Object) -> Causes:
+    effect = taint.get("effect", "")
+    causes = validate_label_name(f"{where}.key", taint.get("key", ""))
+    causes += check(f"{where}.value", taint.get("value", ""), label_value)
+    if not effect:
+        causes.append(required(f"{where}.effect"))
+    elif effect not in _EFFECTS:
+        causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
+    return causes
+
+
+def validate_taint_rule(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    selector, path = spec.get("deviceSelector") or {}, "spec.deviceSelector"
+    causes: Causes = []
+    if selector.get("driver") is not None:
+        causes += csi_driver_name(f"{path}.driver", selector["driver"])
+    if selector.get("pool") is not None:
+        causes += _validate_pool_name(f"{path}.pool", selector["pool"])
+    if selector.get("device") is not None:
+        causes += check(f"{path}.device", selector["device"], dns1123_label)
+    return causes + _validate_taint("spec.taint", spec.get("taint") or {})
+
+
+def prepare_taint_rule_update(obj: Object, old: Object) -> None:
+    """A changed effect counts from now on, unless the client says since when."""
+    taint, before = (each.get("spec", {}).get("taint") or {} for each in (obj, old))
+    if taint.get("effect") != before.get("effect") and taint.get("timeAdded") == before.get(
+        "timeAdded"
+    ):
+        taint["timeAdded"] = now_text()
 
 
 def _validate_attributes(field: str, attributes: Object) -> Causes:

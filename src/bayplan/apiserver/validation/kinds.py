@@ -9,6 +9,7 @@ from bayplan.apiserver.validation import (
     configs,
     control,
     devices,
+    groups,
     networking,
     nodes,
     policies,
@@ -17,6 +18,7 @@ from bayplan.apiserver.validation import (
     workloads,
 )
 from bayplan.apiserver.validation import strategy as s
+from bayplan.apiserver.validation.declared import show_absent, validate_declared
 from bayplan.apiserver.validation.formats import dns1123_label, path_segment
 from bayplan.apiserver.validation.pod_strategy import (
     prepare_pod_create,
@@ -227,6 +229,21 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         generation=True,
         update_generation=False,
     ),
+    ("scheduling.k8s.io", "podgroups"): Strategy(
+        validate=validate_declared,
+        update=validate_declared,
+        revalidate=False,
+        new_status={},
+        prepare_status=s.keep_metadata,
+        status=groups.validate_pod_group_status,
+        canonicalize=show_absent,
+    ),
+    ("scheduling.k8s.io", "workloads"): Strategy(
+        validate=groups.validate_workload,
+        update=groups.validate_workload,
+        revalidate=False,
+        canonicalize=show_absent,
+    ),
     ("coordination.k8s.io", "leases"): Strategy(
         validate=configs.validate_lease,
         standard_finalizers=False,
@@ -289,6 +306,15 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         namespaced=False,
         validate=devices.validate_slice,
         update=devices.validate_slice_update,
+        generation=True,
+    ),
+    (_DRA, "devicetaintrules"): Strategy(
+        namespaced=False,
+        validate=devices.validate_taint_rule,
+        new_status={},
+        prepare_update=devices.prepare_taint_rule_update,
+        prepare_status=s.keep_metadata,
+        status=groups.validate_conditions_of_status,
         generation=True,
     ),
     (_RBAC, "roles"): Strategy(
