@@ -5,6 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from bayplan.api import ObjectMeta, Service
+from bayplan.api.workloads import MapSelectorSpec
 from bayplan.cluster.limits import Limits
 from bayplan.conformance.kept import Run
 from bayplan.engine.answers.kind_column import KindColumn
@@ -355,3 +357,21 @@ def test_anti_affinity_by_host_follows_pods_row_by_row(domains):
         engine.validate()
         taken = {info.node_name for info in engine.cache.table.all_pods()}
         assert len(taken) == len(placed)
+
+
+@pytest.mark.parametrize("placed", [1, 2, 3])
+def test_a_node_that_joins_is_known_to_the_leaders_of_its_domain(placed):
+    """Pods of one owner score zones as a whole; a new row and an old one change together."""
+    meta = ObjectMeta(name="web", namespace="default")
+    service = Service(metadata=meta, spec=MapSelectorSpec(selector={"app": "web"}))
+    zoned = [make_node(f"n{i}").zone(f"z{i % 2}").capacity(cpu=2, pods=20) for i in range(3)]
+    engine = make_engine([item.build() for item in zoned])
+    engine.cache.objects.put(service)
+    for number in range(placed):
+        assert engine.place(pod(f"web-{number}").req(cpu="1").build(), 0.0).placed
+
+    engine.cache.add_node(make_node("n3").zone("z0").capacity(cpu=2, pods=20).build())
+    engine.cache.remove_pod(next(iter(engine.cache.table.all_pods())).pod)
+
+    assert engine.place(pod("late").req(cpu="1").build(), 0.0).placed
+    engine.validate()

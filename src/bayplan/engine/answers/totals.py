@@ -371,6 +371,7 @@ class Totals:
 
     def _grow(self, size: int, count: int) -> None:
         """Rows were added; all of them are among those that changed."""
+        self._domain_leaders = None  # their domains do not know the new rows
         still = [p for p in self.parts if p not in self._moving and p is not self._domain]
         columns = [(p.column.values, p.weight) for p in still]
         new = [(None if values is None else values[size:], weight) for values, weight in columns]
