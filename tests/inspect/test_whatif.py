@@ -300,9 +300,13 @@ def test_another_configuration_lets_pending_pods_in(tmp_path):
     assert [s["pod"] for s in new["starts"]] == ["default/web-0"]
     assert new["changes"] == [f"schedule with {config} (1.37)"]
     # what is so already is no change; a drain under it is
-    same = ask("--config", str(config), "--current-config", str(config), "--drain", "node-0")
-    assert (same["starts"], same["stillPending"]) == ([], 0)
-    assert len(same["anyway"]) == 1
+    now = ("--config", str(config), "--current-config", str(config))
+    same = ask(*now, "--uncordon", "node-0")
+    assert (same["starts"], same["stillPending"], same["stuck"]) == ([], 0, [])
+    assert [s["pod"] for s in same["anyway"]] == ["default/web-0"]
+    less = ask(*now, "--drain", "node-0")
+    assert (less["starts"], less["stillPending"], less["anyway"]) == ([], 0, [])
+    assert [(s["pod"], s["from"]) for s in less["stuck"]] == [("default/web-0", "")]
 
 
 def test_another_version_may_refuse_what_this_one_takes(tmp_path):

@@ -21,6 +21,7 @@ HIGH = {
     "value": 1000,
 }
 OF_WEB = "kubectl patch replicaset -n default web --type=json -p "
+RESOURCES = "/spec/template/spec/containers/0/resources"
 CLASS = '[{"op": "add", "path": "/spec/template/spec/priorityClassName", "value": "%s"}]'
 
 
@@ -53,8 +54,8 @@ def cluster():
             "request=rs/web=cpu=2",
             [
                 f"{OF_WEB}"
-                """'[{"op": "add", "path": "/spec/template/spec/containers/0/resources", """
-                """"value": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}]'"""
+                f"""'[{{"op": "add", "path": "{RESOURCES}/requests", "value": {{"cpu": "2"}}}}, """
+                f"""{{"op": "add", "path": "{RESOURCES}/limits", "value": {{"cpu": "2"}}}}]'"""
             ],
         ),
         (

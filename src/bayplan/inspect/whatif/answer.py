@@ -19,6 +19,8 @@ class Move(Model, frozen=True, kw_only=True):
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
     why: str = ""
+    anyway: bool = False
+    """Whether it would move there without any change as well."""
 
 
 class Start(Model, frozen=True, kw_only=True):
@@ -41,6 +43,10 @@ class Stuck(Model, frozen=True, kw_only=True):
     state: str
     """`pending`, `lost` (nobody makes it again) or `blocked` (it could not be evicted)."""
     reason: str
+    new: bool = False
+    """Whether it came to be by the change; else it is there now."""
+    anyway: bool = False
+    """Whether it would have no node without any change as well."""
 
 
 class Eviction(Model, frozen=True, kw_only=True):
@@ -50,6 +56,8 @@ class Eviction(Model, frozen=True, kw_only=True):
     node: str
     by: str
     violates_budget: bool = False
+    anyway: bool = False
+    """Whether it is evicted without any change, for a pod that is pending now."""
 
 
 class NodeCount(Model, frozen=True, kw_only=True):
@@ -60,7 +68,7 @@ class NodeCount(Model, frozen=True, kw_only=True):
 
 
 class Side(Model, frozen=True, kw_only=True):
-    """The cluster before or after."""
+    """The cluster as it is now, or afterwards."""
 
     nodes: NodeCount
     running: int
@@ -73,16 +81,16 @@ class WhatIf(Model, frozen=True, kw_only=True):
 
     changes: tuple[str, ...]
     ok: bool
-    """Whether everything that ran still runs, and every drain came to its end."""
+    """Whether everything that runs now still runs, and every drain came to its end."""
     moves: tuple[Move, ...] = ()
     starts: tuple[Start, ...] = ()
     stuck: tuple[Stuck, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     deleted: tuple[str, ...] = ()
     anyway: tuple[Start, ...] = ()
-    """Pending pods that find a node without any change."""
+    """Pods that are pending now and find a node, with the changes and without."""
     still_pending: int = 0
-    """Pods that were pending before and are."""
+    """Pods that are pending now and would be, with the changes and without."""
     before: Side
     after: Side
     commands: tuple[str, ...] = ()
@@ -90,7 +98,7 @@ class WhatIf(Model, frozen=True, kw_only=True):
 
     @property
     def new_pending(self) -> list[Stuck]:
-        """Pods that the change brought and that find no node."""
+        """Pods without a node that the change brought, or that would have one without it."""
         return [item for item in self.stuck if not item.source]
 
     def to_dict(self) -> dict[str, object]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bayplan.api import Node, Object, Pod, yaml
 from bayplan.errors import DecodeError
 from bayplan.inspect.admitting import admitted, completed
-from bayplan.inspect.errors import SourceError
+from bayplan.inspect.errors import SourceError, unknown
 from bayplan.inspect.kinds import BY_KIND
 from bayplan.inspect.objects import Budget, Owner
 from bayplan.inspect.sources.gather import Gathering
@@ -93,9 +93,17 @@ def apply_manifests(carrying: Carrying, change: Apply) -> None:
 
 
 def _apply_pod(carrying: Carrying, pod: Pod) -> None:
-    if pod.key not in carrying.cluster.pods:  # a pod that exists cannot be given another spec
-        classes = carrying.trial.engine.cache.objects.priority_classes
-        carrying.settling.add(admitted(pod, classes))
+    if pod.key in carrying.cluster.pods:  # a pod that exists cannot be given another spec
+        return
+    engine = carrying.trial.engine
+    made, node = admitted(pod, engine.cache.objects.priority_classes), pod.spec.node_name
+    if not node:
+        carrying.settling.add(made)
+    elif engine.cache.table.row_of(node) is None:
+        known = [item.name for item in engine.cache.table.nodes]
+        raise unknown("node", node, known, f'this cluster, and pod "{pod.key}" names it')
+    else:
+        carrying.settling.settled_on(made, node)
 
 
 def _apply_owner(carrying: Carrying, owner: Owner) -> None:

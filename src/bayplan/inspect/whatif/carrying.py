@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -25,11 +26,12 @@ from bayplan.inspect.whatif.making import (
 )
 from bayplan.inspect.whatif.owners import Remake, ordinal, remake
 from bayplan.inspect.whatif.rehearsal import Rehearsal
-from bayplan.inspect.whatif.settling import Settling
+from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.whatif.shapes import new_nodes
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+NOT_SCALED = f"cannot be scaled; use {', '.join(SCALABLE).lower()}"
 PODS = ("pod", "pods", "po")
 _NO_DAEMON = {"NodeAffinity", "NodeName", "TaintToleration", "NodeUnschedulable"}
 """Where one of these refuses, a daemon set does not want to run at all."""
@@ -38,12 +40,17 @@ _NO_DAEMON = {"NodeAffinity", "NodeName", "TaintToleration", "NodeUnschedulable"
 class Carrying:
     """One rehearsal of a list of changes."""
 
-    def __init__(self, cluster: Cluster, trial: Rehearsal, budgets: Budgets) -> None:
+    def __init__(
+        self, cluster: Cluster, trial: Rehearsal, budgets: Budgets, settling: Settling
+    ) -> None:
+        """`settling` has come to rest with what is pending now."""
         self.cluster, self.trial, self.budgets = cluster, trial, budgets
-        self.settling = Settling(cluster, trial, budgets)
-        self.draining = Draining(trial, self.settling, budgets)
+        self.settling = settling
+        self.draining = Draining(trial, settling, budgets)
         self.dropped: list[Pod] = []
         """Pods that were deleted on purpose."""
+        self.halted: dict[str, Waiting] = {}
+        """By owner, the pod of a rolling update that found no node; the old ones stay."""
         self.notes: list[str] = []
         self.commands: list[str] = []
         """What carries the changes out for real."""
@@ -60,7 +67,9 @@ class Carrying:
             c.Apply: self._apply,
             c.Delete: self._delete,
             c.Scale: lambda change: self.scale(self.owner(change), change.replicas),
-            c.Priority: self._prioritise,
+            c.Priority: lambda change: self._again(
+                change, partial(with_priority, trial.engine.cache.objects), change.priority
+            ),
             c.Request: lambda change: self._again(change, with_requests, change.requests),
             c.Patch: self._patch,
         }
@@ -162,6 +171,8 @@ class Carrying:
         return self._pod(change) if change.kind in PODS else self.owner(change)
 
     def owner(self, change: c.OfOwner) -> Owner:
+        if isinstance(change, c.Scale) and change.kind in PODS:
+            raise InspectError(f"{change.kind}/{change.name} {NOT_SCALED}")
         where = change.namespace or self.cluster.origin.namespace
         for owner in self.owners.values():
             if owner.title == f"{change.kind}/{change.name}" and owner.namespace == where:
@@ -179,8 +190,10 @@ class Carrying:
     def scale(self, owner: Owner, replicas: int) -> None:
         """Make or delete pods until there are as many as wanted."""
         if owner.KIND not in SCALABLE:
-            raise InspectError(f"{owner.title} cannot be scaled; use {', '.join(SCALABLE).lower()}")
+            raise InspectError(f"{owner.title} {NOT_SCALED}")
         pods = self.pods_of(owner)
+        if not replicas:
+            self.halted.pop(_key(owner), None)
         for pod in _surplus(owner, pods, self._node_of)[: max(len(pods) - replicas, 0)]:
             self.drop(pod)
         numbers = {ordinal(pod) for pod in pods} if owner.KIND == "StatefulSet" else set()
@@ -218,22 +231,25 @@ class Carrying:
     def _delete(self, change: c.Delete) -> None:
         if change.kind not in PODS:
             owner = self.owner(change)
+            self.halted.pop(_key(owner), None)
             for pod in self.pods_of(owner):
                 self.drop(pod)
             return
         pod = self._pod(change)
-        info = self._info(pod)
-        if info is not None and remake(pod) is not Remake.NEVER:
-            self.settling.evict(info)  # its owner makes it again
-        else:
+        info, waiting = self._info(pod), self.settling.known.get(pod.uid)
+        if remake(pod) is Remake.NEVER or (info is None and waiting is None):
             self.drop(pod)
+        elif info is not None:
+            self.settling.evict(info)  # its owner makes it again
+        elif waiting is not None:
+            self.settling.renew(waiting)
 
     def _pod(self, change: c.OfOwner) -> Pod:
         pod = self.cluster.pod(change.name, change.namespace)
         end = self.settling.ends.get(pod.uid)
         return pod if end is None else end.pod
 
-    def _again(self, change: c.Request | c.Patch, form: Callable[..., Pod], how: object) -> None:
+    def _again(self, change: c.OfOwner, form: Callable[..., Pod], how: object) -> None:
         def changed(pod: Pod) -> Pod:
             return form(pod, how)
 
@@ -249,28 +265,27 @@ class Carrying:
         for name in self.nodes(change.name):
             self.trial.put(with_patch(self.node(name), change.patch))
 
-    def _prioritise(self, change: c.Priority) -> None:
-        owner = self.owner(change)
-        objects = self.trial.engine.cache.objects
-        self.roll(owner, lambda pod: with_priority(pod, change.priority, objects))
-
     def roll(self, owner: Owner, changed: Callable[[Pod], Pod]) -> None:
         """Replace an owner's pods one by one: the new one first, but for stateful sets."""
+        self.halted.pop(_key(owner), None)
         for pod in self.pods_of(owner):
             gone_first = owner.KIND == "StatefulSet"
-            problem = self._made_again(pod, changed, gone_first=gone_first)
-            if problem:
+            halted = self._made_again(pod, changed, gone_first=gone_first)
+            if halted is not None:
+                self.halted[_key(owner)] = halted
                 self.notes.append(
-                    f"the rolling update of {owner.title} stops at {pod.key}: {problem}"
+                    f"the rolling update of {owner.title} stops at {pod.key}: {halted.message}"
                 )
                 return
 
-    def _made_again(self, pod: Pod, changed: Callable[[Pod], Pod], *, gone_first: bool) -> str:
-        """Replace one pod; returns why it must stay as it is, "" if the new one took its place."""
+    def _made_again(
+        self, pod: Pod, changed: Callable[[Pod], Pod], *, gone_first: bool
+    ) -> Waiting | None:
+        """Replace one pod; returns the new one if it found no node and the old one stays."""
         self._renewed += 1
         fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{self._renewed}")
         made = changed(Pod(metadata=fresh, spec=replace(pod.spec, node_name="")))
-        known = self.settling.known.get(pod.uid)
+        known, ends = self.settling.known.get(pod.uid), self.settling.ends
         first = pod if known is None else known.first
         info = self._info(pod)
         if info is None:
@@ -280,13 +295,20 @@ class Carrying:
         waiting = self.settling.add(made, first)
         self.settling.run()
         if info is None or gone_first:
-            return ""
+            return None
         if not waiting.node:
             self.settling.withdraw(made.uid)
-            self.settling.settled_on(pod, info.node_name)
-            return waiting.message
-        self.settling.drop(info)
-        return ""
+            del ends[first.uid]
+            if known is not None:
+                ends[first.uid] = known
+            return waiting
+        old = ends[first.uid].pod if ends[first.uid] is not waiting else pod
+        info = self._info(old)  # itself, or its copy if the new one preempted it
+        if info is not None:
+            self.settling.drop(info)
+        self.settling.withdraw(old.uid)
+        ends[first.uid] = waiting
+        return None
 
     def _apply(self, change: c.Apply) -> None:
         from bayplan.inspect.whatif.applying import apply_manifests

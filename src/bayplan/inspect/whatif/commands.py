@@ -10,6 +10,7 @@ from bayplan.inspect.commands import anew, create, json_patch, patch_template, w
 from bayplan.inspect.objects import Owner
 from bayplan.inspect.settings import Settings
 from bayplan.inspect.whatif import changes as c
+from bayplan.inspect.whatif.making import asking
 from bayplan.inspect.why.step import Ops, set_to
 
 if TYPE_CHECKING:
@@ -76,14 +77,11 @@ def _requests(target: Owner | Pod, requests: dict[str, str]) -> Ops:
     spec = target.spec if isinstance(target, Pod) else target.spec.template.spec
     ops = []
     for number, container in enumerate(spec.containers):
-        amounts = {**container.resources.requests, **requests}
-        if container.resources.requests:
-            ops.append(set_to(amounts, "spec", "containers", number, "resources", "requests"))
-        else:
-            body = {"requests": amounts}
-            if container.resources.limits:
-                body["limits"] = container.resources.limits
-            ops.append(set_to(body, "spec", "containers", number, "resources"))
+        new = asking(container, requests).resources
+        at = ("spec", "containers", number, "resources")  # a server always writes it
+        ops.append(set_to(new.requests, *at, "requests"))
+        if new.limits != container.resources.limits:
+            ops.append(set_to(new.limits, *at, "limits"))
     return tuple(ops)
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bayplan.api import Node, Pod, Taint
 from bayplan.framework import PodInfo
 from bayplan.inspect.whatif.budgets import Budgets
-from bayplan.inspect.whatif.owners import Remake, remake
+from bayplan.inspect.whatif.owners import Remake, is_daemon, remake
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling
 
@@ -33,6 +33,8 @@ class Draining:
         self.lost_data: list[Pod] = []
         """Pods whose emptyDir is deleted."""
         self.unmanaged: list[Pod] = []
+        self.with_node: list[Pod] = []
+        """Pods of daemon sets, and static ones, that go with their lost node."""
 
     def drain(self, names: Sequence[str]) -> str:
         """Cordon all, then evict node by node; returns the command that does it for real."""
@@ -54,7 +56,7 @@ class Draining:
         for info in self._trial.pods_on(name):
             how = remake(info.pod)
             if how is Remake.STAYS:
-                if info.pod.controller is not None and info.pod.controller.kind == "DaemonSet":
+                if is_daemon(info.pod):
                     flags.add("--ignore-daemonsets")
                 continue
             if info.terminating:
@@ -95,6 +97,7 @@ class Draining:
             for info in self._trial.pods_on(name):
                 if remake(info.pod) is Remake.STAYS:
                     self._settling.drop(info)
+                    self.with_node.append(info.pod)
                 else:
                     self._settling.lose(info)
         if remove:

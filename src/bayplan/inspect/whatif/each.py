@@ -1,8 +1,9 @@
 """Every node, or every zone, in turn: what if just that one were gone.
 
 A node is drained, with budgets and all; a zone is lost, which asks nobody. Pods that were pending
-before are left out: the question is whether what runs still runs. Each try is taken back before the
-next, so one costs what runs there, not what the cluster holds.
+before are left out: the question is whether what runs still runs. Those that would lose their node
+in any case, to a more important pod that is pending now, are told once and apart. Each try is taken
+back before the next, so one costs what runs there, not what the cluster holds.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from bayplan.inspect.errors import InspectError
 from bayplan.inspect.whatif.answer import Model, Stuck
 from bayplan.inspect.whatif.ask import settle
 from bayplan.inspect.whatif.budgets import Budgets
+from bayplan.inspect.whatif.carrying import Carrying
 from bayplan.inspect.whatif.draining import Draining
 from bayplan.inspect.whatif.owners import title
+from bayplan.inspect.whatif.reading import Reading
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling
 from bayplan.inspect.whatif.shapes import ZONE
@@ -49,7 +52,10 @@ class EachAnswer(Model, frozen=True, kw_only=True):
     each: str
     """`node` or `zone`."""
     ok: bool
+    """Whether everything that runs now still runs, whichever one goes."""
     tries: tuple[Each, ...]
+    anyway: tuple[Stuck, ...] = ()
+    """Pods that lose their node with all nodes there, to pods that are pending now."""
 
     def to_dict(self) -> dict[str, object]:
         """Plain data."""
@@ -69,13 +75,15 @@ def each(
     groups = list(_groups(cluster, what))
     with Rehearsal(cluster.engine, cluster.now) as trial:
         budgets = Budgets(cluster)
-        settle(cluster, trial, budgets)
+        start = settle(cluster, trial, budgets)
+        anyway = tuple(Reading(cluster, Carrying(cluster, trial, budgets, start)).losses())
         tries = []
         for number, (name, nodes) in enumerate(groups):
             tries.append(_try(cluster, budgets, name, nodes, drain=what == "node"))
             if progress is not None:
                 progress(number + 1, len(groups))
-    return EachAnswer(each=what, ok=all(t.ok for t in tries), tries=tuple(tries))
+    ok = not anyway and all(t.ok for t in tries)
+    return EachAnswer(each=what, ok=ok, tries=tuple(tries), anyway=anyway)
 
 
 def _groups(cluster: Cluster, what: str) -> Iterator[tuple[str, list[str]]]:

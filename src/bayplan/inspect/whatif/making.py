@@ -25,6 +25,7 @@ from bayplan.api import (
     OwnerReference,
     PersistentVolumeClaim,
     Pod,
+    PodSpec,
     PodStatus,
     ReplicaSet,
     Toleration,
@@ -60,7 +61,7 @@ DAEMON_TOLERATIONS = tuple(
 T = TypeVar("T", bound=Object)
 
 
-def with_priority(pod: Pod, text: str, objects: ClusterObjects) -> Pod:
+def with_priority(objects: ClusterObjects, pod: Pod, text: str) -> Pod:
     """The pod with a priority given as a number or by the name of a class."""
     if text.lstrip("-").isdigit():
         return replace(pod, spec=replace(pod.spec, priority=int(text), priority_class_name=""))
@@ -140,20 +141,25 @@ def _with_own_claims(owner: Owner, pod: Pod, trial: Rehearsal) -> Pod:
 def daemon_pod(pod: Pod, node: str, *, template: bool = False) -> Pod:
     """A daemon set's pod for a node: pinned to it, as the daemon set controller does."""
     name = f"{(pod.controller or pod).name}-{node}"
-    here = (NodeSelectorRequirement("metadata.name", "In", (node,)),)
-    affinity = pod.spec.affinity or Affinity()
-    wanted = affinity.node_affinity or NodeAffinity()
-    terms = (
-        (NodeSelectorTerm(),) if wanted.required is None else wanted.required.node_selector_terms
-    )
-    pinned = tuple(replace(term, match_fields=here) for term in terms)
-    affinity = replace(affinity, node_affinity=replace(wanted, required=NodeSelector(pinned)))
     tolerations = pod.spec.tolerations + (DAEMON_TOLERATIONS if template else ())
     meta = replace(
         pod.metadata, name=name, uid=f"new:{pod.namespace}/{name}", deletion_timestamp=""
     )
-    spec = replace(pod.spec, node_name="", affinity=affinity, tolerations=tolerations)
-    return Pod(metadata=meta, spec=spec)
+    spec = replace(pod.spec, node_name="", tolerations=tolerations)
+    return Pod(metadata=meta, spec=pinned(spec, node))
+
+
+def pinned(spec: PodSpec, node: str) -> PodSpec:
+    """What fits one node only, in the way of the daemon set controller."""
+    here = (NodeSelectorRequirement("metadata.name", "In", (node,)),)
+    affinity = spec.affinity or Affinity()
+    wanted = affinity.node_affinity or NodeAffinity()
+    terms = (
+        (NodeSelectorTerm(),) if wanted.required is None else wanted.required.node_selector_terms
+    )
+    required = NodeSelector(tuple(replace(term, match_fields=here) for term in terms))
+    affinity = replace(affinity, node_affinity=replace(wanted, required=required))
+    return replace(spec, affinity=affinity)
 
 
 def with_requests(pod: Pod, amounts: Mapping[str, str]) -> Pod:
@@ -161,7 +167,7 @@ def with_requests(pod: Pod, amounts: Mapping[str, str]) -> Pod:
 
     A limit below its request is raised to it, since nobody could create such a pod.
     """
-    containers = tuple(_asking(container, amounts) for container in pod.spec.containers)
+    containers = tuple(asking(container, amounts) for container in pod.spec.containers)
     return replace(pod, spec=replace(pod.spec, containers=containers))
 
 
@@ -173,7 +179,8 @@ def with_patch(item: T, ops: tuple[dict[str, Any], ...]) -> T:
         raise InspectError(f"patching {item.KIND.lower()} {item.key}: {problem}") from problem
 
 
-def _asking(container: Container, amounts: Mapping[str, str]) -> Container:
+def asking(container: Container, amounts: Mapping[str, str]) -> Container:
+    """One container with other requests."""
     old = container.resources
     limits = {
         name: amounts[name] if name in amounts and nanos(limit) < nanos(amounts[name]) else limit

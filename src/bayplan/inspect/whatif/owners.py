@@ -8,7 +8,7 @@ scheduler only a stateful set's name means anything, and that one stays.
 | --- | --- |
 | ReplicaSet, ReplicationController, Job, other controllers | as soon as the old one is told to go |
 | StatefulSet | when the old one is gone; by ordinal, waiting for each unless Parallel |
-| DaemonSet, Node (a static pod) | only on that very node: never elsewhere |
+| DaemonSet, Node (a static pod) | only on that very node; when the old one is gone |
 | none | not at all |
 """
 
@@ -55,6 +55,11 @@ def remake(pod: Pod) -> Remake:
     if owner is None:
         return Remake.NEVER
     return Remake.WHEN_GONE if owner.kind == "StatefulSet" else Remake.AT_ONCE
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Whether a daemon set makes it, for one node each."""
+    return pod.controller is not None and pod.controller.kind == "DaemonSet"
 
 
 def title(cluster: Cluster, pod: Pod) -> str:

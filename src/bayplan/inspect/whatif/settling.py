@@ -22,8 +22,10 @@ from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.gangs import group_of, try_group
 from bayplan.inspect.whatif.budgets import Budgets
+from bayplan.inspect.whatif.making import pinned
 from bayplan.inspect.whatif.owners import (
     Remake,
+    is_daemon,
     is_ordered,
     ordinal,
     release_claims,
@@ -55,10 +57,11 @@ class Waiting:
 class Preempted:
     """A pod that had to go for a more important one."""
 
-    __slots__ = ("by", "node", "pod", "violates")
+    __slots__ = ("by", "first", "node", "pod", "violates")
 
-    def __init__(self, pod: Pod, node: str, by: Pod, violates: bool) -> None:
-        self.pod, self.node, self.by, self.violates = pod, node, by, violates
+    def __init__(self, pod: Pod, first: Pod, node: str, by: Pod, violates: bool) -> None:
+        self.pod, self.first, self.node = pod, first, node
+        self.by, self.violates = by, violates
 
 
 class Settling:
@@ -71,8 +74,6 @@ class Settling:
         """Everything that was tried, by uid of the pod."""
         self.ends: dict[str, Waiting] = {}
         """The newest pod of each chain, by uid of its first."""
-        self.sources: dict[str, str] = {}
-        """Where pods ran whose spec does not say it, by uid."""
         self.unmade: dict[str, Pod] = {}
         """Pods that nobody makes again, by uid of the chain's first."""
         self._queue: list[tuple[int, int, Waiting]] = []
@@ -98,9 +99,10 @@ class Settling:
         return waiting
 
     def settled_on(self, pod: Pod, node: str) -> None:
-        """A pod that was put on its node by somebody else than the scheduler."""
+        """A new pod that names its node itself; no scheduler is asked."""
         waiting = Waiting(pod, pod)
         waiting.node = node
+        self.trial.put(pod)
         self.known[pod.uid] = self.ends[pod.uid] = waiting
 
     def evict(self, info: PodInfo) -> bool:
@@ -110,8 +112,6 @@ class Settling:
         self._going[info.uid] = self.trial.terminate(info), first
         if remake(info.pod) is Remake.AT_ONCE:
             self._make(info.pod, first)
-        elif remake(info.pod) is not Remake.WHEN_GONE:
-            self.unmade[first.uid] = info.pod
         return violated
 
     def lose(self, info: PodInfo) -> None:
@@ -123,18 +123,25 @@ class Settling:
 
     def drop(self, info: PodInfo) -> None:
         """A pod is deleted on purpose; nobody makes it again."""
+        self.ends.pop(self._first(info).uid, None)
         self.budgets.gone(info.pod, self.trial)
         self.trial.take(info)
         release_claims(self.trial, info.pod)
 
     def withdraw(self, uid: str) -> Waiting | None:
-        """A pod that waits is no longer wanted."""
+        """A pod that waits, or is still to be made, is no longer wanted."""
         waiting = self._failed.pop(uid, None)
+        self._to_make = [item for item in self._to_make if item[0].uid != uid]
         if waiting is not None:
             self.trial.leave(waiting.pod)
         self._queue = [item for item in self._queue if item[2].pod.uid != uid]
         heapq.heapify(self._queue)
         return waiting
+
+    def renew(self, waiting: Waiting) -> None:
+        """A pod that waits is deleted, and its owner makes it again."""
+        self.withdraw(waiting.pod.uid)
+        self._make(waiting.pod, waiting.first)
 
     # -- until it rests --------------------------------------------------------------------------
 
@@ -261,9 +268,9 @@ class Settling:
             if info.terminating:  # told to go before all this, or a moment ago: it is waited for
                 self._going.setdefault(info.uid, (info, self._first(info)))
                 continue
-            node = info.node_name
+            node, first = info.node_name, self._first(info)
             violates = self.evict(info)
-            self.preempted.append(Preempted(info.pod, node, pod, violates))
+            self.preempted.append(Preempted(info.pod, first, node, pod, violates))
 
     def _end_grace(self) -> None:
         going, self._going = self._going, {}
@@ -274,13 +281,20 @@ class Settling:
     def _gone(self, pod: Pod, first: Pod, *, at_once: bool) -> None:
         """A pod is gone; `at_once`: an eager owner has made a new one already."""
         how = remake(pod)
-        if how is Remake.WHEN_GONE:
+        if how is not Remake.AT_ONCE:
+            self.ends.pop(first.uid, None)
+        if how is Remake.WHEN_GONE or is_daemon(pod):
             self._to_make.append((pod, first))
         elif how is Remake.AT_ONCE and not at_once:
             self._make(pod, first)
-        elif how in (Remake.NEVER, Remake.STAYS):
+        elif how in (Remake.NEVER, Remake.STAYS) and not self._was_going(first):
             self.unmade[first.uid] = pod
         release_claims(self.trial, pod)
+
+    def _was_going(self, pod: Pod) -> bool:
+        """Whether somebody deleted a pod before all this."""
+        now = self.cluster.pods.get(pod.key)
+        return now is not None and now.uid == pod.uid and now.terminating
 
     def _make_ordered(self) -> None:
         """Let stateful sets make what is gone: by ordinal, waiting for those before."""
@@ -307,15 +321,13 @@ class Settling:
     def _make(self, pod: Pod, first: Pod) -> None:
         self._number += 1
         made = with_claims(self.trial, pod, successor(pod, self._number))
+        if is_daemon(pod) and pod.spec.node_name:
+            made = replace(made, spec=pinned(made.spec, pod.spec.node_name))
         self.add(made, first)
 
     def _first(self, info: PodInfo) -> Pod:
         known = self.known.get(info.uid)
-        if known is not None:
-            return known.first
-        if not info.pod.spec.node_name:
-            self.sources[info.uid] = info.node_name
-        return info.pod
+        return info.pod if known is None else known.first
 
     def _push(self, waiting: Waiting) -> None:
         self._number += 1

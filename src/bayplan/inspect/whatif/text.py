@@ -48,10 +48,15 @@ def _verdict(found: WhatIf) -> str:
         if by["blocked"]:
             parts.append(f"{_pods(by['blocked'])} could not be evicted")
         text = f"NOT OK: {', '.join(parts)}"
+        if all(item.anyway for item in ran):
+            text += ", with or without this"
         if found.moves:
             text += f"; {_pods(len(found.moves))} would move"
-    new = len(found.new_pending)
-    return f"{text}; {new} new {'pod' if new == 1 else 'pods'} would stay pending" if new else text
+    for new, what in ((True, "new "), (False, "pending ")):
+        count = sum(item.new is new for item in found.new_pending)
+        if count:
+            text += f"; {count} {what}{'pod' if count == 1 else 'pods'} would stay pending"
+    return text
 
 
 _HEADS = {
@@ -72,18 +77,28 @@ def _stuck(found: WhatIf) -> Iterator[str]:
         for item in mine:
             groups.setdefault((item.owner or item.pod, item.reason), []).append(item)
         for (owner, reason), items in _some(groups.items(), ROWS):
-            places = _counted(item.source for item in items if item.source)
-            where = f" from {places}" if places else " (new)"
-            yield f"  {owner}: {_pods(len(items))}{where}"
+            yield f"  {owner}: {_pods(len(items))}{_whence(items)}"
             yield f"      {reason}"
         yield from _more(len(groups))
+
+
+def _whence(items: Sequence[Stuck]) -> str:
+    places = _counted(item.source for item in items if item.source)
+    text = f" from {places}" if places else " (new)"
+    if not places and not items[0].new:
+        text = ", which would be placed without this"
+    same = sum(item.anyway for item in items)
+    if not same:
+        return text
+    return f"{text}, {'' if same == len(items) else f'{same} of them '}in any case"
 
 
 def _moves(found: WhatIf) -> Iterator[str]:
     if not found.moves:
         return
     yield ""
-    yield f"Would move: {_pods(len(found.moves))}"
+    same = sum(move.anyway for move in found.moves)
+    yield f"Would move: {_pods(len(found.moves))}" + (f", {same} in any case" if same else "")
     groups: dict[tuple[str, str], list[Move]] = {}
     for move in found.moves:
         groups.setdefault((move.source, move.owner or ALONE), []).append(move)
@@ -125,7 +140,8 @@ def _evictions(found: WhatIf) -> Iterator[str]:
     yield f"Would be evicted for more important pods: {len(found.evictions)}"
     for item in found.evictions[:ROWS]:
         broken = ", against its budget" if item.violates_budget else ""
-        yield f"  {item.pod} on {item.node}, by {item.by}{broken}"
+        same = ", in any case" if item.anyway else ""
+        yield f"  {item.pod} on {item.node}, by {item.by}{broken}{same}"
     yield from _more(len(found.evictions))
 
 
@@ -163,8 +179,10 @@ def render_each(found: EachAnswer) -> list[str]:
     good = len(found.tries) - len(bad)
     verb = "drained" if found.each == "node" else "lost"
     lines = [f"What if each {found.each} were {verb} in turn: {len(found.tries)} tried", ""]
+    lines += _in_any_case(found)
     if not bad:
-        return [*lines, f"OK: any one {found.each} can go, everything keeps running"]
+        word = "else " if found.anyway else ""
+        return [*lines, f"OK: any one {found.each} can go, everything {word}keeps running"]
     lines.append(f"NOT OK: {good} can go, {len(bad)} cannot")
     worst = sorted(bad, key=lambda item: (-(item.pending + item.lost + item.blocked), item.name))
     rows = [_each_row(item) for item in worst[:ROWS]]
@@ -172,6 +190,17 @@ def render_each(found: EachAnswer) -> list[str]:
     lines += ["", *table(head, rows, indent="")]
     lines += [f"... and {len(worst) - ROWS} more"] if len(worst) > ROWS else []
     return [*lines, "", "Why, by owner:", *_reasons(bad)]
+
+
+def _in_any_case(found: EachAnswer) -> Iterator[str]:
+    """What is lost with every node there, for pods that are pending now."""
+    if not found.anyway:
+        return
+    head = f"In any case, with all of them: {_pods(len(found.anyway))} would find no node"
+    yield f"{head}, evicted for pods that are pending now"
+    for owner, count in Counter(item.owner or item.pod for item in found.anyway).most_common(WORST):
+        yield f"  {owner}: {_pods(count)}"
+    yield ""
 
 
 def _each_row(item: Each) -> tuple[str, ...]:
