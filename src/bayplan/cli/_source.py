@@ -63,6 +63,7 @@ def load_cluster(
         found = Cluster.from_kubeconfig(kubeconfig or None, context=context)
     origin = found.origin
     if namespace:
+        found.check_namespace(namespace)
         origin = msgspec.structs.replace(origin, namespace=namespace)
     version = emulated_version or version_for(origin.version)
     settings = settings_of(config, plugins, version, feature_gates)

@@ -13,8 +13,10 @@ Nothing here writes to a cluster.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from bayplan.inspect.pack import Packing, Wishes
     from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
     from bayplan.inspect.why import Answer, Pending
+
+BUILT_IN_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
 
@@ -156,8 +160,29 @@ class Cluster:
 
     def pending(self) -> Iterator[Pod]:
         """Pods without a node that nobody is deleting, in the order of their age and name."""
-        waiting = (pod for pod in self.pods.values() if is_pending(pod))
-        return iter(sorted(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.key)))
+        return iter(self._pending)
+
+    @cached_property
+    def _pending(self) -> list[Pod]:
+        waiting = [pod for pod in self.pods.values() if is_pending(pod)]
+        return sorted(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.key))
+
+    @cached_property
+    def _queue(self) -> list[tuple[int, str, str]]:
+        return sorted(map(_turn, self._pending))
+
+    def before(self, pod: Pod) -> int:
+        """How many pending pods the scheduler would take before a pod: by priority, then age."""
+        return bisect_left(self._queue, _turn(pod)) if pod.key in self.pods else 0
+
+    def check_namespace(self, name: str) -> None:
+        """Raise UnknownObject if there is no such namespace, as far as the source tells."""
+        known: set[str] = set(self.of(Namespace))
+        if not known:
+            known = {item.namespace for items in self.objects.values() for item in items.values()}
+            known |= set(BUILT_IN_NAMESPACES)
+        if name not in known:
+            raise unknown("namespace", name, sorted(known))
 
     def owners(self) -> Iterator[Owner]:
         """Everything that makes pods."""
@@ -308,6 +333,10 @@ class Cluster:
         from bayplan.inspect.diff import diff
 
         return diff(self, self.settings, other)
+
+
+def _turn(pod: Pod) -> tuple[int, str, str]:
+    return -pod.priority, pod.metadata.creation_timestamp, pod.key
 
 
 def in_order(objects: Objects) -> Objects:

@@ -99,6 +99,8 @@ class Group(msgspec.Struct, frozen=True, rename="camel"):
     """The one change that frees most of them."""
     frees: int = 0
     """How many of them it frees."""
+    frees_more: bool = False
+    """Whether counting ended before all were placed."""
 
 
 class Pending(msgspec.Struct, frozen=True, rename="camel"):

@@ -33,7 +33,12 @@ LIVE_PATHS = ("/spec/tolerations", "/spec/schedulingGates")
 
 def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
     """Verified changes, the least disturbing first."""
-    found: list[Fix] = []
+    return tuple(fix for fix, _ in verified(case, most))
+
+
+def verified(case: Case, most: int = SHOWN) -> list[tuple[Fix, Step]]:
+    """The same with the steps that they are."""
+    found: list[tuple[Fix, Step]] = []
     seen: set[str] = set()
     tried = 0
     for step in candidates(case):
@@ -45,9 +50,9 @@ def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
         tried += 1
         fix = verify(case.cluster, case.pod, step)
         if fix is not None:
-            found.append(fix)
+            found.append((fix, step))
             seen.add(step.kind)
-    return tuple(sorted(found, key=lambda fix: fix.disturbs))
+    return sorted(found, key=lambda pair: pair[0].disturbs)
 
 
 def candidates(case: Case) -> Iterator[Step]:

@@ -153,20 +153,22 @@ def group_facts(cluster: Cluster, pod: Pod) -> tuple[str, ...]:
     return (f'gang "{key}" needs {plural(wanted, "pod")}, and there are {known}',)
 
 
-def incomplete_fixes(cluster: Cluster, pod: Pod) -> tuple[Fix, ...]:
+def incomplete_fixes(cluster: Cluster, pod: Pod) -> list[tuple[Fix, Step]]:
     """What lets a group be tried that is not complete."""
     group = group_of(cluster.engine, pod)
     known = members_of(cluster.engine.cache.objects).known(group_key(pod))
     if group is None or not known:
-        return ()
-    return tuple(fix for fix in [_verified(cluster, pod, _lower(group, known))] if fix is not None)
+        return []
+    step = _lower(group, known)
+    fix = _verified(cluster, pod, step)
+    return [] if fix is None else [(fix, step)]
 
 
-def group_fixes(cluster: Cluster, pod: Pod, tried: Tried) -> tuple[Fix, ...]:
+def group_fixes(cluster: Cluster, pod: Pod, tried: Tried) -> list[tuple[Fix, Step]]:
     """Changes of the cluster after which the pod's group, and it, are placed."""
     failed = tried.first_failed
     if failed < 0:
-        return ()
+        return []
     with tried.others(cluster, failed):
         sibling = tried.gang.items[failed].pod
         case = Case(cluster, sibling, tried.cycle.decisions[failed])
@@ -174,19 +176,19 @@ def group_fixes(cluster: Cluster, pod: Pod, tried: Tried) -> tuple[Fix, ...]:
         example = next(new_node_steps(case), None)
     if 0 < tried.have < tried.gang.needed:
         steps.append(_lower(tried.gang.group, tried.have))
-    found: list[Fix] = []
+    found: list[tuple[Fix, Step]] = []
     kinds: set[str] = set()
     for step in sorted(steps, key=lambda step: step.cost)[:TRIED]:
         fix = None if step.kind in kinds else _verified(cluster, pod, step)
         if fix is not None:
             kinds.add(step.kind)
-            found.append(fix)
+            found.append((fix, step))
     if example is not None and example.kind not in kinds:
         found += _more_nodes(cluster, pod, example)
-    return tuple(sorted(found, key=lambda fix: fix.disturbs)[:SHOWN])
+    return sorted(found, key=lambda pair: pair[0].disturbs)[:SHOWN]
 
 
-def _more_nodes(cluster: Cluster, pod: Pod, one: Step) -> list[Fix]:
+def _more_nodes(cluster: Cluster, pod: Pod, one: Step) -> list[tuple[Fix, Step]]:
     """The least number of nodes alike that is enough for the group."""
 
     def several(count: int) -> Step:
@@ -207,7 +209,7 @@ def _more_nodes(cluster: Cluster, pod: Pod, one: Step) -> list[Fix]:
         else:
             high = middle
     fix = _verified(cluster, pod, several(high))
-    return [] if fix is None else [fix]
+    return [] if fix is None else [(fix, several(high))]
 
 
 def _lower(group: PodGroup, count: int) -> Step:

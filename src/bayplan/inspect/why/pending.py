@@ -1,45 +1,77 @@
 """All pending pods at once, grouped by cause.
 
 Pods that cannot be told apart by what rejects them get one answer: they are decided once and share
-it, so a thousand replicas, or a thousand jobs with labels of their own, cost as much as one. A
-cause is what rejects most nodes, in few words. For each group the change that frees most of its
-pods is looked for, and how many it frees is counted by placing them one after the other with the
-change made.
+it, so a thousand replicas, or a thousand jobs with labels of their own, cost as much as one. Those
+that fit are then placed in turn (`turn`). A cause is what rejects most nodes, in few words. For
+each group the change that frees most of its pods is looked for, and how many it frees is counted by
+placing them one after the other with the change made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 
 import msgspec
-from jsonpatch import JsonPatchException
-from jsonpointer import JsonPointerException
 from msgspec.structs import replace
 
 from bayplan.api import Pod
 from bayplan.inspect.cluster import Cluster
-from bayplan.inspect.why.answer import Answer, Fix, Group, Pending
+from bayplan.inspect.why.answer import Answer, Group, Pending
+from bayplan.inspect.why.freeing import best_fix
 from bayplan.inspect.why.gangs import Groups
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.pod import age, owner_title, why_pod
-from bayplan.inspect.why.step import patched
+from bayplan.inspect.why.turn import PLACEABLE, Turn, in_turn
 
 _ENCODER = msgspec.msgpack.Encoder()
-NOT_FOR_THIS_POD = (JsonPatchException, JsonPointerException)
 
 COMMON = ("TaintToleration", "NodeUnschedulable")
+TAKEN = "no room is left by those before: "
 NAMED = 5
 GROUPS_WITH_FIXES = 12
-PLACED = 200
-"""How many pods of a group are placed to count how many a change frees."""
+
+Members = dict[str, list[tuple[Pod, Answer]]]
+"""Pods with their answers, by cause."""
 
 
 def why_pending(cluster: Cluster, namespace: str = "", *, with_fixes: bool = True) -> Pending:
     """Why every pending pod waits; only those of one namespace if it is given."""
+    if namespace:
+        cluster.check_namespace(namespace)
     pods = [pod for pod in cluster.pending() if not namespace or pod.namespace == namespace]
+    answers = _alone(cluster, pods)
+    members: Members = {}
+    found: list[Group] = []
+    rivals = _rivals(cluster, pods, answers)
+    with in_turn(cluster, rivals) if rivals else nullcontext() as turn:
+        if turn is not None:
+            answers = _in_turn(cluster, turn, pods, answers)
+        for pod, answer in zip(pods, answers, strict=True):
+            before = TAKEN if turn is not None and turn.crowded(pod) else ""
+            members.setdefault(before + cause(answer), []).append((pod, answer))
+        ordered = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
+        helped = dict(ordered[:GROUPS_WITH_FIXES]) if with_fixes else {}
+        # what helps those without room is seen only while the others hold theirs
+        found += _groups(cluster, members, helped, lambda text: text.startswith(TAKEN))
+    found += _groups(cluster, members, helped, lambda text: not text.startswith(TAKEN))
+    said = [answer for answer in answers if answer.identical is not None]
+    return Pending(
+        len(pods),
+        tuple(sorted(found, key=lambda group: (-group.count, group.cause))),
+        tuple(answers),
+        sum(1 for answer in said if answer.identical),
+        len(said),
+        len(cluster.nodes),
+        cluster.origin.unread,
+    )
+
+
+def _alone(cluster: Cluster, pods: list[Pod]) -> list[Answer]:
+    """Each pod's answer as if it were the only one that waits."""
     known: dict[Hashable, Answer] = {}
-    answers: list[Answer] = []
     groups: Groups = {}
+    answers = []
     for pod in pods:
         template, alike = _keys(cluster, pod)
         answer = known.get(template) or known.get(alike)
@@ -49,17 +81,43 @@ def why_pending(cluster: Cluster, namespace: str = "", *, with_fixes: bool = Tru
             if answer.state != "fits":  # where it would go hangs on labels too
                 known[alike] = answer
         answers.append(_as_for(cluster, pod, answer))
-    causes = _groups(cluster, pods, answers, with_fixes)
-    said = [answer for answer in answers if answer.identical is not None]
-    return Pending(
-        len(pods),
-        causes,
-        tuple(answers),
-        sum(1 for answer in said if answer.identical),
-        len(said),
-        len(cluster.nodes),
-        cluster.origin.unread,
-    )
+    return answers
+
+
+def _rivals(cluster: Cluster, pods: list[Pod], answers: list[Answer]) -> list[Pod]:
+    """All pods, of any namespace, that would get a node if they came first; none if only one."""
+    mine = {p.uid for p, a in zip(pods, answers, strict=True) if a.state in PLACEABLE}
+    if not mine:
+        return []
+    asked = {pod.uid for pod in pods}
+    found = []
+    known: dict[Hashable, bool] = {}
+    for pod in cluster.pending():
+        if pod.uid not in asked:
+            key = _keys(cluster, pod)[0]
+            if key not in known:
+                known[key] = why_pod(cluster, pod, with_fixes=False).state in PLACEABLE
+            if not known[key]:
+                continue
+        elif pod.uid not in mine:
+            continue
+        found.append(pod)
+    return found if len(found) > 1 else []
+
+
+def _in_turn(cluster: Cluster, turn: Turn, pods: list[Pod], alone: list[Answer]) -> list[Answer]:
+    known: dict[Hashable, Answer] = {}
+    answers = []
+    for pod, answer in zip(pods, alone, strict=True):
+        if not turn.crowded(pod):
+            answers.append(turn.told(pod, answer))
+            continue
+        key = (_keys(cluster, pod)[0], pod.priority)
+        first = known.get(key)
+        if first is None:
+            first = known[key] = turn.refused(pod, answer)
+        answers.append(replace(_as_for(cluster, pod, first), summary=turn.behind(pod)))
+    return answers
 
 
 def _keys(cluster: Cluster, pod: Pod) -> tuple[Hashable, Hashable]:
@@ -119,56 +177,29 @@ def cause(answer: Answer) -> str:
 
 
 def _groups(
-    cluster: Cluster, pods: list[Pod], answers: list[Answer], with_fixes: bool
-) -> tuple[Group, ...]:
-    members: dict[str, list[tuple[Pod, Answer]]] = {}
-    for pod, answer in zip(pods, answers, strict=True):
-        members.setdefault(cause(answer), []).append((pod, answer))
-    ordered = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
-    found = []
-    for place, (text, some) in enumerate(ordered):
-        fix, frees = None, 0
-        if with_fixes and place < GROUPS_WITH_FIXES:
-            fix, frees = _best_fix(cluster, some)
-        owners = dict.fromkeys(answer.owner for _, answer in some if answer.owner)
-        found.append(
-            Group(
-                text,
-                len(some),
-                max(answer.age_seconds for _, answer in some),
-                tuple(pod.key for pod, _ in some[:NAMED]),
-                tuple(owners)[:NAMED],
-                some[0][1].message,
-                fix,
-                frees,
-            )
-        )
-    return tuple(found)
+    cluster: Cluster, members: Members, helped: Members, wanted: Callable[[str], bool]
+) -> list[Group]:
+    return [
+        _group(cluster, text, some, with_fix=text in helped)
+        for text, some in members.items()
+        if wanted(text)
+    ]
 
 
-def _best_fix(cluster: Cluster, members: list[tuple[Pod, Answer]]) -> tuple[Fix | None, int]:
-    """The change that frees most of a group, of those that free its first pod."""
-    first = members[0]
-    if first[1].state not in ("pending", "gated"):
-        return None, 0
-    best: tuple[Fix | None, int] = (None, 0)
-    for fix in why_pod(cluster, first[0]).fixes[:3]:
-        frees = _freed(cluster, fix, [pod for pod, _ in members[:PLACED]])
-        if frees > best[1]:
-            best = fix, frees
-    return best
-
-
-def _freed(cluster: Cluster, fix: Fix, pods: list[Pod]) -> int:
-    """How many pods find a node, one after the other, with a change made."""
-    if fix.side != "pod":
-        return 1
-    with cluster.trial() as trial:
-        count = 0
-        for pod in pods:
-            try:
-                changed = patched(pod, fix.patch)
-            except NOT_FOR_THIS_POD:  # but for another template of the group
-                continue
-            count += trial.place(changed).placed
-    return count
+def _group(cluster: Cluster, text: str, some: list[tuple[Pod, Answer]], *, with_fix: bool) -> Group:
+    first = some[0][1]
+    fix, frees, more = None, 0, False
+    if with_fix and first.state in ("pending", "gated"):
+        fix, frees, more = best_fix(cluster, [pod for pod, _ in some])
+    owners = dict.fromkeys(answer.owner for _, answer in some if answer.owner)
+    return Group(
+        text,
+        len(some),
+        max(answer.age_seconds for _, answer in some),
+        tuple(pod.key for pod, _ in some[:NAMED]),
+        tuple(owners)[:NAMED],
+        first.message,
+        fix,
+        frees,
+        more,
+    )

@@ -130,12 +130,14 @@ def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes
         message=tried.message,
         funnel=rows,
         nearest=near,
-        fixes=group_fixes(cluster, pod, tried) if with_fixes and state == "pending" else (),
     )
-    return _compared(cluster, pod, answer)
+    if with_fixes and state == "pending":
+        found = group_fixes(cluster, pod, tried)
+        answer = replace(answer, fixes=tuple(fix for fix, _ in found))
+    return compare(cluster, pod, answer)
 
 
-def _compared(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
+def compare(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
     """The answer with what the cluster's scheduler says."""
     seen = observe(cluster, pod, answer.message)
     return replace(
@@ -168,7 +170,7 @@ def _pending(case: Case, base: Answer, with_fixes: bool) -> Answer:
         preemption=preemption_facts(case),
         fixes=fixes(case) if with_fixes else (),
     )
-    return _compared(case.cluster, case.pod, answer)
+    return compare(case.cluster, case.pod, answer)
 
 
 def _summary(case: Case) -> str:
@@ -231,11 +233,11 @@ def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool) -> Answer:
         notes=tuple(notes),
         fixes=helps(case) if with_fixes else (),
     )
-    return _compared(cluster, pod, answer)
+    return compare(cluster, pod, answer)
 
 
 def _of_group(case: Case) -> tuple[Fix, ...]:
-    return incomplete_fixes(case.cluster, case.pod)
+    return tuple(fix for fix, _ in incomplete_fixes(case.cluster, case.pod))
 
 
 def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision, node: str = "") -> Answer:
@@ -250,10 +252,15 @@ def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision, node: st
         node=node,
         funnel=(fitting, *rest) if decision.feasible_nodes else (),
     )
-    answer = _compared(cluster, pod, answer)
-    if answer.observed is None and answer.event is None:
-        answer = replace(answer, notes=(*answer.notes, SILENT))
-    return answer
+    answer = compare(cluster, pod, answer)
+    notes = [SILENT] if answer.observed is None and answer.event is None else []
+    before = cluster.before(pod)
+    if before:
+        noun = "comes" if before == 1 else "come"
+        notes.append(
+            f"{plural(before, 'pending pod')} {noun} before it; --pending takes all in turn"
+        )
+    return replace(answer, notes=(*answer.notes, *notes))
 
 
 def _foreign(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool) -> Answer:

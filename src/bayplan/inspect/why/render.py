@@ -156,7 +156,8 @@ def _group(group: Group, wide: bool) -> Iterator[str]:
         more = ""
     yield from _wrapped(f"{', '.join(names[: 5 if wide else 3])}{more}", "        ")
     if group.fix is not None:
-        frees = f" (frees {group.frees:,} of {group.count:,})"
+        least = "at least " if group.frees_more else ""
+        frees = f" (frees {least}{group.frees:,} of {group.count:,})"
         yield from fix_lines(
             Fix(group.fix.change + frees, group.fix.side, group.fix.node, (), group.fix.commands),
             "        fix: ",
