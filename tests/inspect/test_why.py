@@ -3,6 +3,7 @@
 import pytest
 
 from bayplan.inspect import Cluster
+from bayplan.inspect.why import why_on_node
 from bayplan.testing.builders import make_node, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -50,6 +51,11 @@ def pvc(name, **spec):
 def spread(app):
     constraint = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}
     return [{**constraint, "labelSelector": {"matchLabels": {"app": app}}}]
+
+
+def wants(key, *values):
+    expression = {"key": key, "operator": "In", "values": list(values)}
+    return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
 
 
 GPU = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
@@ -113,8 +119,20 @@ CASES = [
     pytest.param(
         [node("a"), waits(nodeSelector={"disc": "hdd"})],
         "disc=hdd: no node has the label disc; the nearest label is disk",
-        "remove disc=hdd from the node selector",
+        "change the node selector disc=hdd to disk=hdd",
         id="selector key",
+    ),
+    pytest.param(
+        [node("a"), waits(affinity={"nodeAffinity": {REQUIRED: wants("disc", "hdd")}})],
+        "disc in (hdd): no node has the label disc; the nearest label is disk",
+        "change the node affinity disc in (hdd) to disk in (hdd)",
+        id="affinity key",
+    ),
+    pytest.param(
+        [node("a"), waits(affinity={"nodeAffinity": {REQUIRED: wants("disk", "hd")}})],
+        "disk in (hd): no node has that value; the nearest is hdd (values there: hdd)",
+        "change the node affinity disk in (hd) to disk in (hdd)",
+        id="affinity value",
     ),
     pytest.param(
         [node("a"), on_port(taken(cpu="1")), on_port(waits())],
@@ -180,6 +198,18 @@ CASES = [
         'the claim "data" is not in namespace "default"',
         'create the claim "data" (class later, 1Gi or what is needed)',
         id="no claim at all",
+    ),
+    pytest.param(
+        [node("a"), SLOW, waits(**claim("data"))],
+        'the claim "data" is not in namespace "default"',
+        'create the claim "data" (class slow, 1Gi or what is needed)',
+        id="no claim, a class that is bound at once",
+    ),
+    pytest.param(
+        [node("a"), waits(**claim("data"))],
+        'the claim "data" is not in namespace "default"',
+        'create the claim "data" (class none, 1Gi or what is needed) and a volume for it',
+        id="no claim and no class",
     ),
     pytest.param(
         [
@@ -383,3 +413,42 @@ def test_a_pair_of_changes_says_how_to_make_both():
     both = next(fix for fix in fixes if fix.side == "both")
     assert any("kubectl uncordon closed" in command for command in both.commands)
     assert any("nodeSelector" in command for command in both.commands)
+
+
+def test_a_pod_with_a_priority_class_that_is_gone_says_so():
+    high = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
+    pod = waits(priorityClassName="hihg", priority=7)
+    cluster = Cluster.from_objects([node("a").body(), high, pod])
+
+    assert [
+        'priority class "hihg" is not in this cluster; did you mean high?; it keeps priority 7, '
+        "another pod like it would be refused"
+    ] == [note for note in cluster.why("waits").notes if "priority class" in note]
+
+
+def test_no_node_is_looked_at_for_a_gated_pod():
+    gated = waits(schedulingGates=[{"name": "acme.io/quota"}])
+    cluster = Cluster.from_objects([node("a").body(), gated])
+
+    answer = why_on_node(cluster, cluster.pod("waits"), "a")
+
+    assert answer.summary.startswith("it is held back by acme.io/quota, so no node is looked at")
+    assert "without that, a is where it would go" in answer.summary
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"spec": {"schedulerName": "mine"}}, 'it waits for the scheduler "mine"'),
+        ({"status": {"phase": "Failed"}}, "it has ended (Failed)"),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "it is being deleted"),
+    ],
+    ids=["other scheduler", "ended", "going"],
+)
+def test_a_pod_that_needs_no_node_does_not_fit_one(change, text):
+    body = waits()
+    for part, fields in change.items():
+        body.setdefault(part, {}).update(fields)
+    cluster = Cluster.from_objects([node("a").body(), body])
+
+    assert why_on_node(cluster, cluster.pod("waits"), "a").summary.startswith(text)

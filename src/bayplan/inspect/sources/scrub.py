@@ -14,7 +14,7 @@ from typing import Any
 from bayplan.api import Object, convert, plain
 from bayplan.inspect.cluster import Cluster, Objects, Origin
 from bayplan.inspect.objects import Event
-from bayplan.inspect.sources.snapshot import KEPT_ANNOTATIONS
+from bayplan.inspect.sources.bare import KEPT_ANNOTATIONS
 
 _KEPT_DOMAINS = ("kubernetes.io", "k8s.io")
 # fmt: off

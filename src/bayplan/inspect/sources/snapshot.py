@@ -2,7 +2,7 @@
 
 A snapshot is written from structs, not from what the server sent: they hold what scheduling reads
 and nothing else, so secrets, environment values, commands and managedFields cannot get in.
-Annotations are dropped but for the few of Kubernetes' own that decisions read.
+Annotations, anywhere, are dropped but for the few of Kubernetes' own that decisions read (`bare`).
 
 The file is gzip over lines of JSON: a header, then for each struct lines of up to a thousand
 objects (pods as rows over tables, see `rows.py`), then an end line with the total, so that a file
@@ -15,48 +15,25 @@ import gzip
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from bayplan import private
-from bayplan.api import (
-    ClaimTemplate,
-    Pod,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceClaimTemplateSpec,
-)
-from bayplan.inspect.cluster import O, Unread
+from bayplan.api import Pod
+from bayplan.inspect.cluster import Unread
 from bayplan.inspect.errors import SourceError
 from bayplan.inspect.kinds import STRUCTS
-from bayplan.inspect.objects import Owner, PodTemplate
+from bayplan.inspect.sources.bare import bare
 from bayplan.inspect.sources.rows import PodParts, PodRow, PodState, PodTables
 
 if TYPE_CHECKING:
     from bayplan.inspect.cluster import Cluster
     from bayplan.inspect.sources.gather import Gathering
 
-T = TypeVar("T", PodTemplate, ClaimTemplate, ResourceClaimTemplateSpec)
-
 FORMAT = 2
 START = b'{"bayplanSnapshot":'
 AT_ONCE = 1000
-KEPT_ANNOTATIONS = frozenset(
-    {
-        "pv.kubernetes.io/bind-completed",
-        "pv.kubernetes.io/bound-by-controller",
-        "pv.kubernetes.io/provisioned-by",
-        "volume.beta.kubernetes.io/storage-class",
-        "volume.kubernetes.io/selected-node",
-        "volume.kubernetes.io/storage-provisioner",
-        "storageclass.kubernetes.io/is-default-class",
-        "storage.alpha.kubernetes.io/migrated-plugins",
-        "kubernetes.io/config.mirror",
-    }
-)
-"""Annotations that decisions read; none holds anything but names of Kubernetes' own objects."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -118,9 +95,9 @@ def header_of(cluster: Cluster, scrubbed: bool = False) -> Header:
 def _lines(cluster: Cluster, header: Header) -> Iterator[bytes]:
     yield msgspec.json.encode(header)
     tables = PodTables()
-    rows = [tables.row(_bare(pod)) for pod in cluster.pods.values()]
+    rows = [tables.row(bare(pod)) for pod in cluster.pods.values()]
     written: list[tuple[str, Sequence[object]]] = [
-        (name, [_bare(item) for item in cluster.objects.get(struct, {}).values()])
+        (name, [bare(item) for item in cluster.objects.get(struct, {}).values()])
         for name, struct in STRUCTS.items()
         if struct is not Pod
     ]
@@ -130,31 +107,6 @@ def _lines(cluster: Cluster, header: Header) -> Iterator[bytes]:
         for start in range(0, len(items), AT_ONCE):
             yield msgspec.json.encode({"struct": name, "items": items[start : start + AT_ONCE]})
     yield msgspec.json.encode({"end": sum(len(items) for _, items in written)})
-
-
-def _bare(item: O) -> O:
-    """The object without annotations that nobody reads."""
-    if isinstance(item, ResourceClaim) and item.spec.devices.config:
-        # what a driver is told is its own business, and may be anything
-        devices = replace(item.spec.devices, config=())
-        item = replace(item, spec=replace(item.spec, devices=devices))
-    if isinstance(item, Owner):
-        claims = tuple(_plain(claim) for claim in item.spec.volume_claim_templates)
-        template = _plain(item.spec.template)
-        spec = replace(item.spec, template=template, volume_claim_templates=claims)
-        item = replace(item, spec=spec)
-    if isinstance(item, ResourceClaimTemplate):
-        item = replace(item, spec=_plain(item.spec))
-    annotations = item.metadata.annotations
-    if not annotations:
-        return item
-    kept = {key: value for key, value in annotations.items() if key in KEPT_ANNOTATIONS}
-    return replace(item, metadata=replace(item.metadata, annotations=kept))
-
-
-def _plain(template: T) -> T:
-    """A template without annotations."""
-    return replace(template, metadata=replace(template.metadata, annotations={}))
 
 
 def read_snapshot(data: bytes, file: Path, gathering: Gathering) -> Header:

@@ -24,6 +24,8 @@ from bayplan.inspect.errors import unknown
 from bayplan.inspect.objects import ResourceQuota, ServiceAccount
 from bayplan.inspect.why.step import Step, set_to
 
+REFUSED = "; the pod would be refused"
+
 
 def admitted(cluster: Cluster, body: dict[str, Any]) -> Pod:
     """The pod as the API server would store it."""
@@ -49,6 +51,12 @@ def refused(cluster: Cluster, pod: Pod, account: str = "") -> list[Obstacle]:
     return [*_priority(cluster, pod), *accounts, *_quota(cluster, pod)]
 
 
+def outlived(cluster: Cluster, pod: Pod) -> list[str]:
+    """What a pod that exists was made with and that is not there (any more)."""
+    kept = f"; it keeps priority {pod.priority}, another pod like it would be refused"
+    return [item.text.removesuffix(REFUSED) + kept for item in _priority(cluster, pod)]
+
+
 def _priority(cluster: Cluster, pod: Pod) -> Iterator[Obstacle]:
     name, classes = pod.spec.priority_class_name, cluster.of(PriorityClass)
     if not name or not classes or name in classes or name in SYSTEM:
@@ -61,7 +69,7 @@ def _priority(cluster: Cluster, pod: Pod) -> Iterator[Obstacle]:
             set_to(classes[near[0]].value, "spec", "priority"),
         )
         step = Step(f'use the priority class "{near[0]}"', 20, "priority class", patch)
-    yield Obstacle(f"{unknown('priority class', name, classes)}; the pod would be refused", step)
+    yield Obstacle(f"{unknown('priority class', name, classes)}{REFUSED}", step)
 
 
 def _account(cluster: Cluster, namespace: str, name: str) -> Iterator[Obstacle]:
@@ -74,7 +82,7 @@ def _account(cluster: Cluster, namespace: str, name: str) -> Iterator[Obstacle]:
     step = Step(text, 25, "service account", put=(account,), commands=(command,))
     names = [item.name for item in known.values() if item.namespace == namespace]
     problem = unknown("service account", name, names, f'namespace "{namespace}"')
-    yield Obstacle(f"{problem}; the pod would be refused", step)
+    yield Obstacle(f"{problem}{REFUSED}", step)
 
 
 def _quota(cluster: Cluster, pod: Pod) -> Iterator[Obstacle]:

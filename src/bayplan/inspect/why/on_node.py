@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from bayplan.api import Pod
+from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.trial import unbound
 from bayplan.inspect.why.answer import Answer, Near
@@ -15,6 +16,9 @@ from bayplan.inspect.why.moving import move_step
 from bayplan.inspect.why.placed import compared
 from bayplan.inspect.why.pod import why_pod
 
+NOT_ASKED = ("finished", "terminating", "otherScheduler")
+"""States in which no node is looked for; the answer without one tells why."""
+
 
 def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
     """Why a pod is not, or would not be, on one node."""
@@ -22,6 +26,9 @@ def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
     whole = why_pod(cluster, pod, with_fixes=False)
     if pod.spec.node_name == node:
         return replace(whole, notes=(f"it is on {node}", *whole.notes))
+    if whole.state in NOT_ASKED:
+        return whole
+    gate = run_pre_enqueue(cluster.engine.profiles[pod.spec.scheduler_name], unbound(pod))
     with cluster.trial() as trial:
         trial.delete(pod)
         free = unbound(pod)
@@ -46,6 +53,8 @@ def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
     here = tuple(fix for fix in found if fix is not None and fix.node == node)
     near = () if fits else (Near(node, missing, plugins),)
     summary = better or f"{node} does not take it: {'; '.join(missing)}"
+    if gate is not None:
+        summary = f"{whole.summary}, so no node is looked at; without that, {summary}"
     return replace(whole, summary=summary, nearest=near, fixes=here, funnel=())
 
 

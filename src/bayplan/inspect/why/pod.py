@@ -12,7 +12,7 @@ from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.gangs import group_of
-from bayplan.inspect.why.admission import refused
+from bayplan.inspect.why.admission import outlived, refused
 from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
@@ -66,8 +66,9 @@ def why_pod(
         return replace(base, state="terminating", summary="it is being deleted")
     if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
         return _foreign(cluster, pod, base, with_fixes)
-    if pod.key not in cluster.pods:
-        base = replace(base, notes=tuple(item.text for item in refused(cluster, pod)))
+    exists = pod.key in cluster.pods
+    notes = outlived(cluster, pod) if exists else [item.text for item in refused(cluster, pod)]
+    base = replace(base, notes=tuple(notes))
     with member(cluster, pod):
         return _waiting(cluster, pod, base, with_fixes, {} if groups is None else groups)
 

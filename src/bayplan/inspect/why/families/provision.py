@@ -54,19 +54,44 @@ def _other_claims(case: Case, missing: list[str]) -> list[Step]:
 
 
 def _new_claim(case: Case, missing: list[str]) -> list[Step]:
-    """Make the claims, of a class whose volumes are made for the first consumer."""
+    """Make the claims, of a class whose volumes are made for them, or with volumes of their own."""
+    named = {v.persistent_volume_claim.claim_name for v in case.pod.spec.volumes
+             if v.persistent_volume_claim is not None}  # fmt: skip
+    if not named.issuperset(missing):
+        return []  # one that lives with its pod is made by a controller, for that pod only
     classes = [
         item
         for item in case.cluster.of(StorageClass).values()
-        if item.volume_binding_mode == WAIT and item.provisioner != NO_PROVISIONER
+        if item.provisioner != NO_PROVISIONER
     ]
-    if not classes:
-        return []
-    chosen = min(classes, key=lambda c: (c.annotations.get(DEFAULT_CLASS) != "true", c.name))
-    made = tuple(_claim(case.pod.namespace, name, chosen.name) for name in missing)
-    shown = " and ".join(f'"{name}"' for name in missing)
-    text = f"create the claim {shown} (class {chosen.name}, {NEW_SIZE} or what is needed)"
-    return [Step(text, 35, "new claim", put=made, creates=tuple(map(to_builtins, made)))]
+    chosen = min(classes, key=_preference, default=None)
+    name = "" if chosen is None else chosen.name
+    made = tuple(_claim(case.pod.namespace, claim, name) for claim in missing)
+    bodies = tuple(map(to_builtins, made))
+    shown = " and ".join(f'"{claim}"' for claim in missing)
+    text = f"create the claim {shown} (class {name or 'none'}, {NEW_SIZE} or what is needed)"
+    if chosen is not None and chosen.volume_binding_mode == WAIT:
+        return [Step(text, 35, "new claim", put=made, creates=bodies)]
+    volumes = [_volume(claim, driver=_driver(case, claim)) for claim in made]
+    put = (*volumes, *map(_bound_to, made, volumes))
+    if chosen is not None:  # its provisioner makes the volumes
+        return [Step(text, 37, "new claim", put=put, creates=bodies)]
+    manifests = tuple(map(_manifest, volumes))
+    return [
+        Step(f"{text} and a volume for it", 46, "new claim", put=put, creates=bodies + manifests)
+    ]
+
+
+def _preference(item: StorageClass) -> tuple[bool, bool, str]:
+    """Those that wait for a consumer first, then the default, then by name."""
+    default = item.annotations.get(DEFAULT_CLASS) == "true"
+    return item.volume_binding_mode != WAIT, not default, item.name
+
+
+def _bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> PersistentVolumeClaim:
+    """The claim as the volume controller leaves it."""
+    meta = replace(claim.metadata, annotations={**claim.metadata.annotations, BOUND: "yes"})
+    return replace(claim, metadata=meta, spec=replace(claim.spec, volume_name=volume.name))
 
 
 def _claim(namespace: str, name: str, storage_class: str) -> PersistentVolumeClaim:
@@ -86,16 +111,7 @@ def _bound_claims(case: Case) -> list[Step]:
     volumes = [_volume(claim, driver=_driver(case, claim)) for claim in open_claims]
     if not volumes:
         return []
-    bound = tuple(
-        replace(
-            claim,
-            metadata=replace(
-                claim.metadata, annotations={**claim.metadata.annotations, BOUND: "yes"}
-            ),
-            spec=replace(claim.spec, volume_name=volume.name),
-        )
-        for claim, volume in zip(open_claims, volumes, strict=True)
-    )
+    bound = map(_bound_to, open_claims, volumes)
     manifests = tuple(map(_manifest, volumes))
     return [Step(_text(volumes, ""), 45, "volume", put=(*volumes, *bound), creates=manifests)]
 

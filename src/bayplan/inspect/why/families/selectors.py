@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from bayplan.errors import DecodeError
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.why.case import Case
-from bayplan.inspect.why.step import Step, remove, set_to
+from bayplan.inspect.why.step import Step, pointer, remove, set_to
 
 AFFINITY = ("spec", "affinity", "nodeAffinity")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -124,7 +124,12 @@ def lacks(case: Case, row: int) -> str:
 
 
 def steps(case: Case, row: int) -> list[Step]:
-    return [*_selector_steps(case, row), *_affinity_steps(case, row), *_label_steps(case, row)]
+    return [
+        *_selector_steps(case, row),
+        *_spelt_steps(case, row),
+        *_affinity_steps(case, row),
+        *_label_steps(case, row),
+    ]
 
 
 def _selector_steps(case: Case, row: int) -> list[Step]:
@@ -133,7 +138,7 @@ def _selector_steps(case: Case, row: int) -> list[Step]:
     wrong = {key: value for key, value in selector.items() if labels.get(key) != value}
     if not wrong:
         return []
-    found = []
+    found = _renamed(labels, wrong)
     if all(key in labels for key in wrong):
         texts = [f"{key}={value} to {key}={labels[key]}" for key, value in wrong.items()]
         ops = [set_to(labels[key], "spec", "nodeSelector", key) for key in wrong]
@@ -148,6 +153,50 @@ def _selector_steps(case: Case, row: int) -> list[Step]:
     text = f"remove {shown} from the node selector"
     found.append(Step(text, 30, "select less", tuple(ops)))
     return found
+
+
+def _renamed(labels: dict[str, str], wrong: dict[str, str]) -> list[Step]:
+    """Where a key looks misspelt: the nearest label that the node has."""
+    if len(wrong) != 1:
+        return []
+    ((key, value),) = wrong.items()
+    near = _near_key(key, labels)
+    if not near:
+        return []
+    ops = (remove("spec", "nodeSelector", key), set_to(labels[near], "spec", "nodeSelector", near))
+    text = f"change the node selector {key}={value} to {near}={labels[near]}"
+    return [Step(text, 20 if labels[near] == value else 33, "select other", ops)]
+
+
+def _near_key(key: str, labels: Iterable[str]) -> str:
+    """The label that a key which no node has may mean."""
+    near = difflib.get_close_matches(key, list(labels), n=1, cutoff=0.6)
+    return near[0] if near and near[0] != key else ""
+
+
+def _spelt_steps(case: Case, row: int) -> list[Step]:
+    """Where one expression of the only term is in the way: the nearest label, or value, instead."""
+    labels, terms = case.table.nodes[row].labels, terms_of(case.pod)
+    if len(terms) != 1:
+        return []
+    wrong = [
+        (number, item)
+        for number, item in enumerate(terms[0].match_expressions)
+        if not requirement(item.key, item.operator, item.values).matches(labels)
+    ]
+    if len(wrong) != 1 or wrong[0][1].operator != "In":
+        return []
+    ((number, item),) = wrong
+    key = item.key if item.key in labels else _near_key(item.key, labels)
+    if not key:
+        return []
+    same = labels[key] in item.values
+    near = same or difflib.get_close_matches(labels[key], item.values, n=1, cutoff=0.5)
+    path = (*AFFINITY, REQUIRED, "nodeSelectorTerms", 0, "matchExpressions", number)
+    changed = replace(item, key=key, values=item.values if same else (labels[key],))
+    text = f"change the node affinity {written(item)} to {written(changed)}"
+    op = {"op": "replace", "path": pointer(*path), "value": plain(changed)}
+    return [Step(text, 20 if near else 33, "affinity to other", (op,))]
 
 
 def _affinity_steps(case: Case, row: int) -> list[Step]:
