@@ -70,6 +70,25 @@ def test_room_to_lose_one_is_kept(keep, expected):
     assert Cluster.from_objects(nodes()).capacity("cpu=1", keep_free=keep).sets == expected
 
 
+@pytest.mark.parametrize("keep", ["node", "zone"])
+def test_what_ends_it_is_told_when_room_is_kept(keep):
+    found = Cluster.from_objects(nodes()).capacity("cpu=1", keep_free=keep)
+
+    assert f"What ends it: with one more set, without {keep} " in str(found)
+    assert "would find no node: 0/4 nodes are available: " in found.ends
+    assert "Insufficient cpu" in found.binding
+
+
+def test_what_ends_it_is_the_room_itself_where_any_loss_is_fine():
+    far = make_node("far").zone("z0").capacity(cpu=1, memory="1Gi", pods=20).label(gpu="yes")
+    body = make_pod("x").req(cpu="1").with_spec(nodeSelector={"gpu": "yes"}).body()
+    cluster = Cluster.from_objects([*nodes(2), far.body(), body | {"kind": "Pod"}])
+    found = cluster.capacity("cpu=9", keep_free="node")
+
+    assert (found.sets, found.ends) == (0, "")
+    assert found.binding["Insufficient cpu"] == 3
+
+
 def test_the_count_stops_at_the_limit():
     found = Cluster.from_objects(nodes()).capacity("cpu=1m", limit=7)
     assert (found.limited, found.fits[0].together) == (True, 7)

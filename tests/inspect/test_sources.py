@@ -11,6 +11,7 @@ from bayplan.inspect import Cluster, Origin, SourceError, UnknownObject
 from bayplan.inspect.objects import Deployment, Event
 from bayplan.inspect.sources.scrub import scrubbed
 from bayplan.inspect.sources.snapshot import write_snapshot
+from bayplan.inspect.why.manifest import read_pods
 from bayplan.testing.builders import make_node, make_pod
 
 SECRET = "hunter2-planted"
@@ -172,9 +173,12 @@ def test_a_snapshot_that_was_cut_off_is_refused(tmp_path):
     ("content", "text"),
     [
         pytest.param(b"", "no Kubernetes object", id="empty"),
-        pytest.param(b"hello", "expected objects, found str", id="prose"),
+        pytest.param(b"hello", "expected objects, found text", id="prose"),
         pytest.param(b"\x00\xff\xfe", "reading", id="binary"),
         pytest.param(b'{"kind": "Pod"', "decoding JSON", id="cut JSON"),
+        pytest.param(b"kind: Pod\nmetadata: {name: [", "yaml: line", id="cut YAML"),
+        pytest.param(b"NAME READY\nweb: 1/1: Running", "yaml: line 2", id="a table"),
+        pytest.param(b"<html>401</html>", "expected objects, found text", id="a page"),
         pytest.param(b"kind: Secret", "no Kubernetes object", id="only a secret"),
     ],
 )
@@ -185,6 +189,23 @@ def test_a_file_that_is_no_cluster_is_refused_in_one_line(content, text, tmp_pat
     with pytest.raises(SourceError, match=text) as caught:
         Cluster.from_files(path)
     assert "\n" not in str(caught.value)
+    assert "give a snapshot (`bayplan snapshot save`), `kubectl get nodes,pods" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["kind: Pod\nspec: [", "hello", "kind: Secret", '{"kind": "Po'])
+def test_a_manifest_that_is_none_names_the_file_and_the_remedy(content, tmp_path):
+    path = tmp_path / "web.yaml"
+    path.write_text(content)
+    cluster = Cluster.from_objects([make_node("a").body()])
+
+    for ask in (
+        lambda: cluster.what_if(f"apply={path}"),
+        lambda: read_pods(cluster, str(path)),
+        lambda: cluster.capacity(str(path)),
+    ):
+        with pytest.raises(SourceError, match=r"web\.yaml.*kubectl apply --dry-run") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named():

@@ -67,6 +67,7 @@ def load_cluster(
         origin = msgspec.structs.replace(origin, namespace=namespace)
     version = emulated_version or version_for(origin.version)
     settings = settings_of(config, plugins, version, feature_gates)
+    settings = msgspec.structs.replace(settings, told=bool(emulated_version))
     return Cluster(found.objects, origin=origin, settings=settings)
 
 

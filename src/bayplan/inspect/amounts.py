@@ -39,6 +39,11 @@ def apart(resource: str, *amounts: int) -> list[str]:
     return [exact(resource, amount) for amount in amounts]
 
 
+def decided_as(version: str, note: str) -> str:
+    """As which version an answer was decided, and why."""
+    return f"Decided as {version}: {note}"
+
+
 def plural(count: int, noun: str) -> str:
     """`1 node`, `2 nodes`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -31,7 +31,7 @@ from bayplan.errors import BayplanError
 from bayplan.inspect.errors import InspectError, SourceError, unknown
 from bayplan.inspect.kinds import OWNERS
 from bayplan.inspect.objects import Budget, Event, Owner
-from bayplan.inspect.settings import Settings, load_settings, version_for
+from bayplan.inspect.settings import Settings, load_settings, version_for, version_key
 from bayplan.inspect.trial import Trial
 from bayplan.plugins.gang_scheduling import members_of
 
@@ -71,6 +71,8 @@ class Origin(msgspec.Struct, frozen=True):
     namespace: str = "default"
     """Where names without a namespace are looked for."""
     unread: tuple[Unread, ...] = ()
+    of_kubelets: bool = False
+    """Whether the version is that of the newest kubelet, as the server's is not known."""
 
 
 class Cluster:
@@ -157,6 +159,18 @@ class Cluster:
     def now(self) -> float:
         """The moment that ages are counted from."""
         return self.origin.taken
+
+    @property
+    def version_note(self) -> str:
+        """Why it is decided as `settings.gates.version`; empty where that goes without saying."""
+        told, decided = self.origin.version, self.settings.gates.version
+        if self.settings.told or "+bayplan" in told:
+            return ""
+        if not version_key(told):
+            return "the source tells no version; --emulated-version gives it"
+        if version_key(told)[:2] != version_key(decided)[:2]:
+            return f"the nearest that is known to its own {told}"
+        return f"its kubelets are {told}" if self.origin.of_kubelets else ""
 
     def pending(self) -> Iterator[Pod]:
         """Pods without a node that nobody is deleting, in the order of their age and name."""

@@ -31,6 +31,18 @@ class UnknownObject(InspectError):
     """No such object; the text gives near names."""
 
 
+GIVE = (
+    "give a snapshot (`bayplan snapshot save`), `kubectl get nodes,pods,... -A -o json`, "
+    "a cluster-info dump or a must-gather folder"
+)
+CORRECT = "correct it: `kubectl apply --dry-run=client -f` checks manifests"
+
+
+def damaged(file: object, problem: object, remedy: str) -> SourceError:
+    """A file that cannot be understood: what is wrong with it, and what to do."""
+    return SourceError(f'reading "{file}": {problem}; {remedy}')
+
+
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> UnknownObject:
     """An error that names what was asked for and the nearest that exist."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)

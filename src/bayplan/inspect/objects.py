@@ -73,6 +73,27 @@ class Owner(Object, kw_only=True, frozen=True):
         return f"{self.KIND.lower()}/{self.name}"
 
 
+class NodeInfo(Model, frozen=True):
+    """`status.nodeInfo` of a node."""
+
+    kubelet_version: str = ""
+
+
+class ReportedStatus(Model, frozen=True):
+    """`status` of a node as far as it tells of versions."""
+
+    node_info: NodeInfo = NodeInfo()
+
+
+class ReportingNode(Object, kw_only=True, frozen=True):
+    """What a node says of its kubelet; never kept, only the newest version is."""
+
+    KIND: ClassVar[str] = "Node"
+    RESOURCE: ClassVar[str] = "nodes"
+
+    status: ReportedStatus = ReportedStatus()
+
+
 class Deployment(Owner, kw_only=True, frozen=True):
     """A deployment; its pods belong to its replica sets."""
 

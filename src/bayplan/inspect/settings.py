@@ -34,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True):
     registry: Mapping[str, Factory] = msgspec.field(default_factory=in_tree_registry)
     source: str = "the defaults"
     warnings: tuple[str, ...] = ()
+    told: bool = False
+    """Whether the version was asked for, not found out."""
 
     @property
     def title(self) -> str:
@@ -45,20 +47,21 @@ class Settings(msgspec.Struct, frozen=True):
         return tuple(profile.scheduler_name for profile in self.config.profiles)
 
 
+def version_key(text: str) -> tuple[int, ...]:
+    """The numbers of `v1.36.4-gke.1` for comparing; empty if it is no version."""
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return () if match is None else tuple(int(part or 0) for part in match.groups())
+
+
 def version_for(server: str) -> str:
     """The version to decide as, for a server that calls itself `v1.36.4`; unknown is the newest."""
-    match = re.match(r"v?(\d+)\.(\d+)", server)
+    found = version_key(server)[:2]
     # Bayplan's own server speaks one version's API, and its scheduler decides as the newest
-    if match is None or "+bayplan" in server:
+    if not found or "+bayplan" in server:
         return NEWEST
-    known = {_number(version): version for version in VERSIONS}
-    at_most = [number for number in known if number <= (int(match[1]), int(match[2]))]
+    known = {version_key(version)[:2]: version for version in VERSIONS}
+    at_most = [number for number in known if number <= found]
     return known[max(at_most)] if at_most else known[min(known)]
-
-
-def _number(version: str) -> tuple[int, int]:
-    major, _, minor = version.partition(".")
-    return int(major), int(minor)
 
 
 def load_settings(

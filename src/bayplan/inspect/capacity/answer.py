@@ -45,6 +45,8 @@ class Capacity(Model, frozen=True, kw_only=True):
     fits: tuple[Fit, ...]
     binding: dict[str, int]
     """What ends it, by the number of nodes that say so."""
+    ends: str = ""
+    """Which loss forbids one more set, if room to lose one was kept."""
     stranded: tuple[Stranded, ...]
     keep_free: str = ""
     """`node` or `zone` if room to lose one was kept."""
@@ -53,6 +55,10 @@ class Capacity(Model, frozen=True, kw_only=True):
     limited: bool = False
     """Whether it ended at the limit rather than for lack of room."""
     notes: tuple[str, ...] = ()
+    version: str = ""
+    """As which version it was decided."""
+    version_note: str = ""
+    """Why as that one, if it does not go without saying."""
 
     def to_dict(self) -> dict[str, object]:
         """Plain data."""

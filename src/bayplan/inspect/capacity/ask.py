@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from bayplan.inspect.errors import InspectError
 from bayplan.inspect.whatif.ask import settle
 from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.draining import Draining
+from bayplan.inspect.whatif.owners import title
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling
 from bayplan.inspect.whatif.shapes import ZONE
@@ -63,9 +65,10 @@ def capacity(
         mark = trial.mark
         filling = Filling(trial, ready)
         filling.run(limit)
-        checked = 0
+        binding, checked, loss = filling.binding(), 0, None
         if keep_free:
-            sets, checked = _with_room(cluster, trial, ready, filling.sets, keep_free, mark)
+            sets, checked, loss = _with_room(cluster, trial, ready, filling.sets, keep_free, mark)
+            binding = binding if loss is None else loss.binding
             trial.undo(mark)
             filling = Filling(trial, ready)
             filling.run(sets * sum(item.share for item in ready))
@@ -74,12 +77,15 @@ def capacity(
             fits=tuple(
                 _fit(cluster, filling, item, one) for item, one in zip(ready, alone, strict=True)
             ),
-            binding=filling.binding(),
+            binding=binding,
+            ends="" if loss is None else loss.text,
             stranded=() if keep_free else stranded(cluster, trial, [t.pod for t in ready]),
             keep_free=keep_free,
             checked=checked,
             limited=filling.total >= limit,
             notes=tuple(notes),
+            version=cluster.settings.gates.version,
+            version_note=cluster.version_note,
         )
 
 
@@ -167,45 +173,77 @@ def _with_room(
     most: int,
     what: str,
     mark: int,
-) -> tuple[int, int]:
-    """The most sets with which any one node or zone may still be lost."""
+) -> tuple[int, int, Loss | None]:
+    """The most sets with which any one node or zone may still be lost, and what forbids one more.
+
+    Nothing does if the room without any loss ends first.
+    """
     low, high, checked = 0, most, 0
     budgets = Budgets(cluster)
+    losses: dict[int, Loss] = {}
     while low < high:
         middle = (low + high + 1) // 2
         trial.undo(mark)
         Filling(trial, templates).run(middle * sum(item.share for item in templates))
-        fine, checked = _survives(cluster, trial, what, budgets)
-        if fine:
+        loss, checked = _loss(cluster, trial, what, budgets)
+        if loss is None:
             low = middle
         else:
-            high = middle - 1
-    return low, checked
+            high, losses[middle] = middle - 1, loss
+    return low, checked, losses.get(low + 1)
 
 
-def _survives(cluster: Cluster, trial: Rehearsal, what: str, budgets: Budgets) -> tuple[bool, int]:
+class Loss(NamedTuple):
+    """What would come of losing one node or zone."""
+
+    text: str
+    binding: dict[str, int]
+
+
+def _loss(
+    cluster: Cluster, trial: Rehearsal, what: str, budgets: Budgets
+) -> tuple[Loss | None, int]:
+    """The first loss that leaves pods without a node; how many are tried."""
     groups = _groups(cluster, trial, what)
-    for names in groups:
+    for name, names in groups:
         mark = trial.mark
         settling = Settling(cluster, trial, budgets)
         Draining(trial, settling, budgets).lose(names, remove=False)
         settling.run()
-        stuck = bool(list(settling.failed()) or list(settling.unborn()) or settling.preempted)
+        found = _told(cluster, trial, settling, f"{what} {name}")
         trial.undo(mark)
-        if stuck:
-            return False, len(groups)
-    return True, len(groups)
+        if found is not None:
+            return found, len(groups)
+    return None, len(groups)
 
 
-def _groups(cluster: Cluster, trial: Rehearsal, what: str) -> list[list[str]]:
+def _told(cluster: Cluster, trial: Rehearsal, settling: Settling, what: str) -> Loss | None:
+    failed, unborn = list(settling.failed()), list(settling.unborn())
+    if failed:
+        first = failed[0]
+        noun = "pod" if len(failed) == 1 else "pods"
+        error = trial.decide(first.pod, preempt=False).fit_error
+        binding = {} if error is None else dict(reasons(error.diagnosis).most_common())
+        text = f"{len(failed)} {noun} of {title(cluster, first.pod) or first.pod.key}"
+        return Loss(f"without {what}, {text} would find no node: {first.message}", binding)
+    if unborn:
+        return Loss(f"without {what}, {unborn[0][0].key} would not be made again", {})
+    if settling.preempted:
+        one = settling.preempted[0]
+        return Loss(f"without {what}, {one.pod.key} would be evicted for {one.by.key}", {})
+    return None
+
+
+def _groups(cluster: Cluster, trial: Rehearsal, what: str) -> list[tuple[str, list[str]]]:
     table = trial.engine.cache.table
     if what == "zone":
         zones: dict[str, list[str]] = {}
         for name, node in cluster.nodes.items():
             zones.setdefault(node.labels.get(ZONE, ""), []).append(name)
-        return list(zones.values())
+        return [(zone or "(none)", names) for zone, names in zones.items()]
     order = (-table.requested(0)).argsort(kind="stable")[:FULLEST]
-    return [[table.nodes[row].name] for row in order.tolist()]
+    names = [table.nodes[row].name for row in order.tolist()]
+    return [(name, [name]) for name in names]
 
 
 def _fresh(item: Template) -> Pod:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bayplan.inspect.amounts import show
+from bayplan.inspect.amounts import decided_as, show
 from bayplan.inspect.capacity.answer import Capacity
 from bayplan.inspect.capacity.ask import zones_text
 from bayplan.inspect.whatif.text import table
@@ -38,9 +38,12 @@ def _fits(found: Capacity) -> Iterator[str]:
 
 
 def _binding(found: Capacity) -> Iterator[str]:
-    if not found.binding:
+    if not found.binding and not found.ends:
         return
     yield ""
+    if found.ends:
+        yield f"What ends it: with one more set, {found.ends}"
+        return
     yield "What ends it, by number of nodes:"
     for reason, nodes in list(found.binding.items())[:REASONS]:
         yield f"  {nodes:6}  {reason}"
@@ -68,3 +71,6 @@ def _notes(found: Capacity) -> Iterator[str]:
         yield f"Note: the {found.checked} fullest nodes were tried"
     for note in found.notes:
         yield f"Note: {note}"
+    if found.version_note:
+        yield ""
+        yield decided_as(found.version, found.version_note)

@@ -14,10 +14,12 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from bayplan.api import Node, Pod, yaml
 from bayplan.errors import DecodeError
 from bayplan.inspect.cluster import Objects, Origin, Unread
-from bayplan.inspect.errors import SourceError
+from bayplan.inspect.errors import GIVE, SourceError, damaged
 from bayplan.inspect.sources.gather import Gathering
 from bayplan.inspect.sources.snapshot import is_snapshot, read_snapshot
 
@@ -39,17 +41,24 @@ def read_files(paths: Sequence[Path]) -> tuple[Objects, Origin]:
                 data = _content(file)
                 if is_snapshot(data):
                     header = read_snapshot(data, file, gathering)
-                    origin = Origin(str(file), header.version, header.taken, header.namespace)
+                    origin = Origin(
+                        str(file), header.version, header.taken, header.namespace,
+                        of_kubelets=header.of_kubelets,
+                    )  # fmt: skip
                     unread += header.unread
                 else:
                     _read(data, file, gathering)
             except DecodeError as problem:
                 if file == path:
-                    raise SourceError(f'reading "{file}": {problem}') from problem
+                    raise damaged(file, problem, f"it is cut off or no dump: {GIVE}") from problem
                 unread.append(Unread(str(file), str(problem), "it is left out"))
     _check(gathering, origin.name)
     unread += gathering.unread()
-    found = Origin(origin.name, origin.version, origin.taken, origin.namespace, tuple(unread))
+    found = replace(origin, unread=tuple(unread))
+    if gathering.server:
+        found = replace(found, version=gathering.server, of_kubelets=False)
+    elif gathering.kubelets and not found.version:
+        found = replace(found, version=gathering.kubelets, of_kubelets=True)
     return gathering.objects, found
 
 
@@ -104,15 +113,13 @@ def _read_yaml(data: bytes, file: Path, gathering: Gathering) -> None:
         if isinstance(document, dict):
             gathering.add(document)
         elif document is not None:
-            raise DecodeError(f"expected objects, found {type(document).__name__}")
+            what = "text" if isinstance(document, str) else f"a {type(document).__name__}"
+            raise DecodeError(f"expected objects, found {what}")
 
 
 def _check(gathering: Gathering, name: str) -> None:
     if not gathering.seen:
-        raise SourceError(
-            f"{name}: no Kubernetes object in it; give a snapshot (`bayplan snapshot save`), "
-            "`kubectl get nodes,pods,... -A -o json`, a cluster-info dump or a must-gather folder"
-        )
+        raise SourceError(f"{name}: no Kubernetes object in it; {GIVE}")
     if not gathering.objects.get(Node) and not gathering.objects.get(Pod):
         broken = "".join(f" ({item.why})" for item in gathering.unread())
-        raise SourceError(f"{name}: neither nodes nor pods in it{broken}; nothing can be decided")
+        raise SourceError(f"{name}: neither nodes nor pods in it{broken}; {GIVE}")

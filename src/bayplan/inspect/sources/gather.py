@@ -20,7 +20,8 @@ from bayplan.api.sharing import PodSharing
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.inspect.cluster import Objects, Unread
 from bayplan.inspect.kinds import BY_KIND, EVENT_REASONS, Kind
-from bayplan.inspect.objects import Event
+from bayplan.inspect.objects import Event, ReportingNode
+from bayplan.inspect.settings import version_key
 from bayplan.inspect.sources.checking import check_amounts
 
 SHOWN_PROBLEMS = 3
@@ -32,6 +33,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
     items: list[msgspec.Raw] | None = None
+    server_version: dict[str, Any] | None = None
 
 
 _envelope = msgspec.json.Decoder(_Envelope)
@@ -50,6 +52,10 @@ class Gathering:
         self._share = PodSharing()
         self._checked: dict[int, object] = {}
         self._pod_keys: dict[str, str] = {}
+        self.server = ""
+        """The server's version, where a document tells it (`kubectl version -o json`)."""
+        self.kubelets = ""
+        """The newest version of a kubelet; no kubelet is newer than its server."""
 
     def put(self, item: Object) -> None:
         """Keep a struct."""
@@ -95,6 +101,8 @@ class Gathering:
         """Keep a document of plain data; lists are taken apart, other kinds left out."""
         kind, version = str(document.get("kind") or ""), str(document.get("apiVersion") or "")
         items = document.get("items")
+        if not kind:
+            self._server(document.get("serverVersion"))
         if isinstance(items, list) and kind.endswith("List"):
             for item in items:
                 if not isinstance(item, dict):
@@ -114,6 +122,7 @@ class Gathering:
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             raise DecodeError(f"decoding JSON: {problem}") from problem
         kind, version = head.kind or kind, head.api_version or version
+        self._server(head.server_version)
         if head.items is None:
             found = self._kind(kind, version)
             if found is not None:
@@ -148,6 +157,17 @@ class Gathering:
             return None
         return found
 
+    def _server(self, told: object) -> None:
+        found = told.get("gitVersion") if isinstance(told, dict) else None
+        self.server = found if isinstance(found, str) else self.server
+
+    def _kubelet(self, read: Callable[[type[Object]], Object]) -> None:
+        node = read(ReportingNode)
+        assert isinstance(node, ReportingNode)
+        found = node.status.node_info.kubelet_version
+        if version_key(found) > version_key(self.kubelets):
+            self.kubelets = found
+
     def _each_struct(self, kind: Kind, read: Callable[[type[Object]], Object]) -> None:
         self.seen += 1
         for struct in kind.structs:
@@ -160,6 +180,8 @@ class Gathering:
                 self._problems.append(f"a {kind.resource.kind} without a name")
                 return
             self.put(item)
+        if kind.needed and kind.resource.kind == "Node":
+            self._kubelet(read)
 
     def unread(self) -> list[Unread]:
         """What was met and could not be decoded."""

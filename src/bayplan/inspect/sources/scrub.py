@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from msgspec.structs import replace
+
 from bayplan.api import Object, convert, plain
-from bayplan.inspect.cluster import Cluster, Objects, Origin
+from bayplan.inspect.cluster import Cluster, Objects
 from bayplan.inspect.objects import Event
 from bayplan.inspect.sources.bare import KEPT_ANNOTATIONS
 
@@ -66,7 +68,7 @@ def scrubbed(cluster: Cluster) -> Cluster:
             changed = _object(item, words)
             objects.setdefault(kind, {})[changed.key] = changed
     old = cluster.origin
-    origin = Origin("scrubbed", old.version, old.taken, words.of(old.namespace), old.unread)
+    origin = replace(old, name="scrubbed", namespace=words.of(old.namespace))
     return Cluster(objects, origin=origin, settings=cluster.settings)
 
 

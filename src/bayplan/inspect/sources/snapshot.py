@@ -46,6 +46,7 @@ class Header(msgspec.Struct, frozen=True):
     scrubbed: bool = False
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     unread: tuple[Unread, ...] = ()
+    of_kubelets: bool = False
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -89,6 +90,7 @@ def header_of(cluster: Cluster, scrubbed: bool = False) -> Header:
         scrubbed,
         {kind.__name__: len(items) for kind, items in cluster.objects.items() if items},
         origin.unread,
+        origin.of_kubelets,
     )
 
 

@@ -95,6 +95,10 @@ class WhatIf(Model, frozen=True, kw_only=True):
     after: Side
     commands: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    version: str = ""
+    """As which version it was decided."""
+    version_note: str = ""
+    """Why as that one, if it does not go without saying."""
 
     @property
     def new_pending(self) -> list[Stuck]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bayplan.api import Node, Object, Pod, yaml
 from bayplan.errors import DecodeError
 from bayplan.inspect.admitting import admitted, completed
-from bayplan.inspect.errors import SourceError, unknown
+from bayplan.inspect.errors import CORRECT, SourceError, damaged, unknown
 from bayplan.inspect.kinds import BY_KIND
 from bayplan.inspect.objects import Budget, Owner
 from bayplan.inspect.sources.gather import Gathering
@@ -31,11 +31,11 @@ def read_manifests(change: Apply, namespace: str) -> list[Object]:
         try:
             gathering.add(_defaulted(document))
         except DecodeError as problem:
-            raise SourceError(f"reading {name}: {problem}") from problem
+            raise SourceError(f"reading {name}: {problem}; {CORRECT}") from problem
     for left_out in gathering.unread():
-        raise SourceError(f"{change.text}: {left_out.why}")
+        raise SourceError(f"{change.text}: {left_out.why}; {CORRECT}")
     if not gathering.objects:
-        raise SourceError(f"{change.text}: it holds no object that scheduling knows")
+        raise SourceError(f"{change.text}: it holds no object that scheduling knows; {CORRECT}")
     return [item for items in gathering.objects.values() for item in items.values()]
 
 
@@ -54,7 +54,7 @@ def _documents(change: Apply) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             found = yaml.load_all(file.read_bytes())
         except (DecodeError, OSError) as problem:
-            raise SourceError(f'reading "{file}": {problem}') from problem
+            raise damaged(file, problem, CORRECT) from problem
         yield from ((f'"{file}"', item) for item in found if isinstance(item, dict))
 
 

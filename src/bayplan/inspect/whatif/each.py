@@ -56,6 +56,8 @@ class EachAnswer(Model, frozen=True, kw_only=True):
     tries: tuple[Each, ...]
     anyway: tuple[Stuck, ...] = ()
     """Pods that lose their node with all nodes there, to pods that are pending now."""
+    version: str = ""
+    version_note: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """Plain data."""
@@ -83,7 +85,14 @@ def each(
             if progress is not None:
                 progress(number + 1, len(groups))
     ok = not anyway and all(t.ok for t in tries)
-    return EachAnswer(each=what, ok=ok, tries=tuple(tries), anyway=anyway)
+    return EachAnswer(
+        each=what,
+        ok=ok,
+        tries=tuple(tries),
+        anyway=anyway,
+        version=cluster.settings.gates.version,
+        version_note=cluster.version_note,
+    )
 
 
 def _groups(cluster: Cluster, what: str) -> Iterator[tuple[str, list[str]]]:

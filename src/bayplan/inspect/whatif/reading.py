@@ -63,6 +63,8 @@ class Reading:
             after=after,
             commands=tuple(self._carrying.commands),
             notes=tuple(self._notes()),
+            version=self._cluster.settings.gates.version,
+            version_note=self._cluster.version_note,
         )
 
     def losses(self) -> list[Stuck]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bayplan.inspect.amounts import show
+from bayplan.inspect.amounts import decided_as, show
 from bayplan.inspect.whatif.answer import Move, Side, Stuck, WhatIf
 from bayplan.inspect.whatif.each import Each, EachAnswer
 
@@ -29,7 +29,12 @@ def render(found: WhatIf) -> list[str]:
         lines += ["", "To do it:", *(f"  {command}" for command in found.commands)]
     if found.notes:
         lines += ["", *(f"Note: {note}" for note in found.notes)]
-    return lines
+    return [*lines, *_version(found)]
+
+
+def _version(found: WhatIf | EachAnswer) -> list[str]:
+    note = found.version_note
+    return ["", decided_as(found.version, note)] if note else []
 
 
 def _verdict(found: WhatIf) -> str:
@@ -182,14 +187,15 @@ def render_each(found: EachAnswer) -> list[str]:
     lines += _in_any_case(found)
     if not bad:
         word = "else " if found.anyway else ""
-        return [*lines, f"OK: any one {found.each} can go, everything {word}keeps running"]
+        lines.append(f"OK: any one {found.each} can go, everything {word}keeps running")
+        return [*lines, *_version(found)]
     lines.append(f"NOT OK: {good} can go, {len(bad)} cannot")
     worst = sorted(bad, key=lambda item: (-(item.pending + item.lost + item.blocked), item.name))
     rows = [_each_row(item) for item in worst[:ROWS]]
     head = (found.each.upper(), "PODS", "MOVE", "NO NODE", "LOST", "BLOCKED", "EVICT")
     lines += ["", *table(head, rows, indent="")]
     lines += [f"... and {len(worst) - ROWS} more"] if len(worst) > ROWS else []
-    return [*lines, "", "Why, by owner:", *_reasons(bad)]
+    return [*lines, "", "Why, by owner:", *_reasons(bad), *_version(found)]
 
 
 def _in_any_case(found: EachAnswer) -> Iterator[str]:

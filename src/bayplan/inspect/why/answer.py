@@ -83,6 +83,10 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     owner: str = ""
     history: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
+    version: str = ""
+    """As which version it was decided."""
+    version_note: str = ""
+    """Why as that one, if it does not go without saying."""
 
 
 class Group(msgspec.Struct, frozen=True, rename="camel"):
@@ -115,3 +119,5 @@ class Pending(msgspec.Struct, frozen=True, rename="camel"):
     """Of how many it said anything."""
     nodes: int = 0
     unread: tuple[Unread, ...] = ()
+    version: str = ""
+    version_note: str = ""

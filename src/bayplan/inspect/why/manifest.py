@@ -9,7 +9,7 @@ from typing import Any
 from bayplan.api import Pod, yaml
 from bayplan.errors import DecodeError
 from bayplan.inspect.cluster import Cluster
-from bayplan.inspect.errors import SourceError
+from bayplan.inspect.errors import CORRECT, SourceError, damaged
 from bayplan.inspect.why.admission import admitted
 
 
@@ -20,9 +20,9 @@ def read_pods(cluster: Cluster, filename: str) -> list[Pod]:
         return pods_of(cluster, yaml.load_all(text))
     except (OSError, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or "it is not text"
-        raise SourceError(f'reading "{filename}": {reason}') from problem
-    except DecodeError as problem:
-        raise SourceError(f'reading "{filename}": {problem}') from problem
+        raise damaged(filename, reason, "give a manifest of a pod or workload") from problem
+    except (DecodeError, SourceError) as problem:
+        raise damaged(filename, problem, CORRECT) from problem
 
 
 def pods_of(cluster: Cluster, documents: list[Any]) -> list[Pod]:

@@ -64,6 +64,8 @@ def why_pending(cluster: Cluster, namespace: str = "", *, with_fixes: bool = Tru
         len(said),
         len(cluster.nodes),
         cluster.origin.unread,
+        cluster.settings.gates.version,
+        cluster.version_note,
     )
 
 

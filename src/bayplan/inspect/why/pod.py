@@ -57,6 +57,8 @@ def why_pod(
         age_seconds=age(cluster, pod),
         owner=owner_title(cluster, pod),
         unread=cluster.origin.unread,
+        version=cluster.settings.gates.version,
+        version_note=cluster.version_note,
     )
     if pod.finished:
         return replace(base, state="finished", summary=f"it has ended ({pod.status.phase})")

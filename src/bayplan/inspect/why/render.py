@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from bayplan.inspect.amounts import listed
+from bayplan.inspect.amounts import decided_as, listed
 from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
 from bayplan.inspect.why.owner import OwnerAnswer
@@ -52,6 +52,9 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
         for item in answer.history:
             yield f"  {item}"
     yield from unread(answer.unread)
+    if answer.version_note:
+        yield ""
+        yield decided_as(answer.version, answer.version_note)
 
 
 def _proof(answer: Answer) -> Iterator[str]:
@@ -144,7 +147,10 @@ def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
     if rest:
         count = sum(group.count for group in rest)
         lines += ["", f"and {len(rest)} more causes with {count:,} pods (-o wide shows all)"]
-    return lines + list(unread(found.unread))
+    lines += unread(found.unread)
+    if found.version_note:
+        lines += ["", decided_as(found.version, found.version_note)]
+    return lines
 
 
 def _group(group: Group, wide: bool) -> Iterator[str]:
