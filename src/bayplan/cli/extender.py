@@ -1,4 +1,4 @@
-"""`bayplan extender`: serve an extender, check any extender, start a new one."""
+"""`bayplan extender`: serve, check or start an extender; record its calls and replay them."""
 
 from pathlib import Path
 
@@ -11,6 +11,8 @@ Examples:
   bayplan extender --profile ksc.yaml                     serve a profile's plugins
   bayplan extender check http://127.0.0.1:8888            check any extender
   bayplan extender new ./my-extender                      write a working example
+  bayplan extender record http://127.0.0.1:8888 calls.jsonl.gz --bind 127.0.0.1:8889
+  bayplan extender replay calls.jsonl.gz my_module:app    test a new version with them
 """
 
 
@@ -95,8 +97,8 @@ def serve(
     if kubeconfig:
         from bayplan.cli._watching import Watching
 
-        watching = Watching(kubeconfig, served.changed if profile else None)
-        app.nodes = watching
+        watching = Watching(kubeconfig, served.changed if profile else None, app.nodes)
+        app.nodes = watching.nodes
         app.background.append(watching.run)
     server.serve(app, listen, started)
 
@@ -145,6 +147,77 @@ def check(
     else:
         click.echo(f"{len(findings) - wrong} passed, {wrong} failed")
     ctx.exit(1 if wrong else 0)
+
+
+@command.command()
+@click.argument("url")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--bind", default="127.0.0.1:8889", show_default=True, help="Address to listen on; "
+              "the scheduler's urlPrefix names it.")  # fmt: skip
+@click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for an answer.")
+def record(url: str, file: Path, bind: str, timeout: float) -> None:
+    """Pass calls on to the extender at URL and write them to FILE (.jsonl or .jsonl.gz).
+
+    Calls carry whole pods: keep the file as you keep your manifests.
+    """
+    from bayplan.extender import serve as server
+    from bayplan.extender.recording import Recorder
+    from bayplan.observe import logs
+
+    logs.configure()
+    host, port = server.parse_address(bind)
+    recorder = Recorder(url, file, timeout=timeout)
+
+    def started(real_port: int) -> None:
+        click.echo(f"recording calls to {url} on http://{host}:{real_port}", err=True)
+
+    server.serve(recorder, server.Listen(host, port), started)
+    click.echo(f"{recorder.count} calls in {file}", err=True)
+
+
+@command.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("target")
+@click.option("--with-bind", is_flag=True, help="Make bind calls too; they really bind.")
+@click.option("--token-file", type=click.Path(exists=True, dir_okay=False), help="Bearer token.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    file: Path,
+    target: str,
+    with_bind: bool,
+    token_file: str | None,
+    output: str,
+) -> None:
+    """Make the calls of FILE again and compare the answers; exit 1 if any differs.
+
+    TARGET is a URL, or an extender of the kit as module:name, which is asked in this process.
+    """
+    import asyncio
+
+    import msgspec
+
+    from bayplan.extender import recording, serve
+    from bayplan.observe import logs
+
+    logs.configure()
+    token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else ""
+    if "://" in target:
+        ask = recording.by_url(target, token)
+    else:
+        ask = recording.by_kit(serve.load(target))
+    found = asyncio.run(recording.replay(file, ask, bind=with_bind))
+    different = [one for one in found if one.difference]
+    if output == "json":
+        click.echo(msgspec.json.encode(found).decode())
+    else:
+        for one in different:
+            click.echo(f"call {one.number} {one.path}: {one.difference}")
+        took, before = sum(one.seconds for one in found), sum(one.before for one in found)
+        click.echo(f"{len(found)} calls, {len(different)} differ; "
+                   f"{took:.2f}s, {before:.2f}s when recorded")  # fmt: skip
+    ctx.exit(1 if different else 0)
 
 
 @command.command()

@@ -7,6 +7,7 @@ An extender's author needs two names:
 
 from bayplan.extender.answers import Rejection
 from bayplan.extender.kit import Extender, NodeLookup
+from bayplan.extender.nodes import NodeCache
 from bayplan.extender.wire import Victims
 
-__all__ = ["Extender", "NodeLookup", "Rejection", "Victims"]
+__all__ = ["Extender", "NodeCache", "NodeLookup", "Rejection", "Victims"]

@@ -221,7 +221,7 @@ def run(
         start = time.monotonic()
         problem = ""
         try:
-            check.judge(_post(f"{url.rstrip('/')}/{check.path}", check.body, token, timeout))
+            check.judge(post(f"{url.rstrip('/')}/{check.path}", check.body, token, timeout))
         except (BayplanError, OSError) as found:
             problem = str(found) or type(found).__name__
         took = time.monotonic() - start
@@ -242,7 +242,8 @@ def _reach(url: str, timeout: float) -> None:
         raise CheckError(f'reaching extender "{url}": {cause}; is it running?') from cause
 
 
-def _post(url: str, body: bytes, token: str, timeout: float) -> Answer:
+def post(url: str, body: bytes, token: str, timeout: float) -> Answer:
+    """Send a body and return the answer, whatever its status."""
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"

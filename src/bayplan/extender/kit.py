@@ -14,7 +14,9 @@ class: `Extender(MyExtender())`. Functions may be `async`; plain ones run in a t
 a slow one does not stop the health check.
 
 A wrong answer becomes an error that the scheduler reports, and is counted; it never ends the
-server. What it does not do: listen on a socket (`serve`) or watch nodes (a `NodeLookup` is given).
+server. A function that takes long is logged with the line where it stands, and counted
+(`watchdog`). What it does not do: listen on a socket (`serve`) or watch nodes (a `NodeLookup`, such
+as a `NodeCache`, is given).
 """
 
 import asyncio
@@ -34,6 +36,8 @@ from bayplan.api import Node, Pod, decode
 from bayplan.errors import BayplanError, with_place
 from bayplan.extender import answers, wire
 from bayplan.extender.body import BodyError, Receive, Send, read_body, respond
+from bayplan.extender.nodes import NodeCache
+from bayplan.extender.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +61,8 @@ WANTS = {
 }
 THREADS = 8
 NODES_KEPT = 20_000
+SLOW_SECONDS = 1.0
+"""A pod waits for its extenders in every cycle; longer than this is told."""
 
 
 class NodeLookup(Protocol):
@@ -82,6 +88,7 @@ class Extender:
         token: str = "",
         prefix: str = "",
         hosts: tuple[str, ...] = (),
+        slow_seconds: float = SLOW_SECONDS,
     ) -> None:
         self.name = name
         self.nodes = nodes
@@ -108,6 +115,10 @@ class Extender:
         self._seconds = Histogram(
             "extender_call_duration_seconds", "Time in calls.", ["verb"], registry=self.registry
         )
+        self._slow = Counter(
+            "extender_slow_calls", "Calls that took too long.", ["verb"], registry=self.registry
+        )
+        self._watchdog = Watchdog(slow_seconds, self._tell_slow)
         for verb in VERBS if implementation is not None else ():
             if function := getattr(implementation, verb, None):
                 self._register(verb, function)
@@ -203,9 +214,27 @@ class Extender:
         given = {
             "pod": lambda: decode(Pod, args.pod),
             "names": lambda: names,
-            "nodes": lambda: [self._node(bytes(text)) for text in self._nodes(args, names)],
+            "nodes": lambda: self._typed(args, names),
         }
         return await self._run(verb, function, given)
+
+    def _typed(self, args: wire.ExtenderArgs, names: Sequence[str]) -> list[Node]:
+        """The nodes of a call; a cache of typed ones is asked before anything is read."""
+        if args.nodes is None and isinstance(self.nodes, NodeCache):
+            found = [self.nodes.node(name) for name in names]
+            if None not in found:
+                return [node for node in found if node is not None]
+        return [self._node(bytes(text)) for text in self._nodes(args, names)]
+
+    def _tell_slow(self, verb: str, seconds: float, place: str) -> None:
+        self._slow.labels(verb).inc()
+        log.warning(
+            "extender function is slow",
+            extender=self.name,
+            verb=verb,
+            seconds=round(seconds, 3),
+            at=place,
+        )
 
     def _node(self, text: bytes) -> Node:
         """Read a node; the same text, which comes with nearly every call, is read once."""
@@ -235,11 +264,16 @@ class Extender:
         self, verb: str, function: Callable[..., Any], given: Mapping[str, Callable[[], object]]
     ) -> object:
         arguments = {name: given[name]() for name in self._wants[verb]}
+
+        def call() -> object:
+            watched.here()
+            return function(**arguments)
+
         try:
-            if inspect.iscoroutinefunction(function):
-                return await function(**arguments)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, lambda: function(**arguments))
+            with self._watchdog.watch(verb) as watched:
+                if inspect.iscoroutinefunction(function):
+                    return await function(**arguments)
+                return await asyncio.get_running_loop().run_in_executor(self._pool, call)
         except BayplanError:
             raise
         except Exception as cause:  # the author's code: name it, count it, go on

@@ -11,6 +11,7 @@ import uvicorn
 
 from bayplan.errors import ConfigError
 from bayplan.extender.kit import Extender
+from bayplan.extender.recording import Recorder
 from bayplan.listening import listen as open_socket
 
 
@@ -53,7 +54,7 @@ def load(target: str) -> Extender:
     return found if isinstance(found, Extender) else Extender(found, name=where)
 
 
-def uvicorn_config(app: Extender, listen: Listen) -> uvicorn.Config:
+def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
     """The server's settings; a bad certificate is reported here, before listening."""
     tls: dict[str, object] = {}
     if listen.cert_file:
@@ -92,7 +93,7 @@ class _Announcing(uvicorn.Server):
             self._tell()
 
 
-def serve(app: Extender, listen: Listen, started: Callable[[int], None]) -> None:
+def serve(app: Extender | Recorder, listen: Listen, started: Callable[[int], None]) -> None:
     """Serve until SIGINT or SIGTERM; calls are finished first."""
     config = uvicorn_config(app, listen)
     with open_socket(listen.host, listen.port, "--bind") as listener:

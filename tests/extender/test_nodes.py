@@ -1,0 +1,101 @@
+import asyncio
+import threading
+
+import pytest
+import structlog
+
+from bayplan.api import Node, ObjectMeta
+from bayplan.errors import BayplanError
+from bayplan.extender import Extender, NodeCache, wire
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def node(name, zone):
+    labels = {ZONE: zone} if zone else {}
+    return Node(metadata=ObjectMeta(name=name, labels=labels))
+
+
+def cache():
+    found = NodeCache()
+    found.put(node("a", "z1"))
+    found.index("zone", lambda one: one.metadata.labels.get(ZONE))
+    found.put(node("b", "z1"))
+    found.put(node("c", ""))
+    return found
+
+
+def test_an_index_follows_nodes_that_come_change_and_go():
+    nodes = cache()
+
+    assert {"a", "b"} == nodes.where("zone", "z1")
+    nodes.put(node("a", "z2"))
+    nodes.drop("b")
+    nodes.drop("never was")
+    assert set() == nodes.where("zone", "z1")
+    assert {"a"} == nodes.where("zone", "z2")
+    assert ["a", "c"] == sorted(one.metadata.name for one in nodes)
+
+
+def test_an_unknown_or_doubled_index_is_named():
+    nodes = cache()
+
+    with pytest.raises(BayplanError, match='no index "rack"; there are: zone'):
+        nodes.where("rack", "r1")
+    with pytest.raises(BayplanError, match='"zone" already'):
+        nodes.index("zone", lambda one: None)
+
+
+async def test_a_call_by_names_gets_typed_nodes_from_the_cache():
+    app = Extender(nodes=cache())
+    app.filter(lambda nodes: [one.metadata.name for one in nodes if one.metadata.labels])
+
+    answer = await app.answer("filter", wire.encode_args(b"{}", names=["a", "c"]))
+
+    assert ["a"] == wire.decode_filter_result(answer).node_names
+
+
+async def test_a_node_that_the_cache_lacks_is_named():
+    app = Extender(nodes=cache())
+    app.filter(lambda nodes: [])
+
+    answer = await app.answer("filter", wire.encode_args(b"{}", names=["a", "new"]))
+
+    assert "does not know new yet" in wire.decode_filter_result(answer).error
+
+
+@pytest.mark.parametrize("kind", ["thread", "coroutine"])
+async def test_a_slow_function_is_told_with_its_place_while_it_runs(kind):
+    app = Extender(slow_seconds=0.01)
+    told = asyncio.Event()
+    go_on = threading.Event()
+
+    def slow_thread(names):
+        go_on.wait(20)
+        return names
+
+    async def slow_coroutine(names):
+        await told.wait()
+        return names
+
+    app.filter(slow_thread if kind == "thread" else slow_coroutine)
+
+    def note(logger, method, event):
+        if event["event"] == "extender function is slow":
+            told.set()
+            go_on.set()
+        raise structlog.DropEvent
+
+    with structlog.testing.capture_logs(processors=[note]):
+        await app.answer("filter", wire.encode_args(b"{}", names=["a"]))
+
+    assert 1.0 == app.registry.get_sample_value("extender_slow_calls_total", {"verb": "filter"})
+
+
+async def test_a_quick_function_is_not_told():
+    app = Extender()
+    app.filter(lambda names: names)
+
+    await app.answer("filter", wire.encode_args(b"{}", names=["a"]))
+
+    assert app.registry.get_sample_value("extender_slow_calls_total", {"verb": "filter"}) is None

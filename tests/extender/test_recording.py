@@ -1,0 +1,152 @@
+import asyncio
+import gzip
+import json
+import stat
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.extender import command
+from bayplan.errors import BayplanError
+from bayplan.extender import Extender, wire
+from bayplan.extender.check import post
+from bayplan.extender.recording import Recorder, read
+from tests.extender.servers import plain_server, serving
+
+POD = b'{"metadata":{"name":"p"},\n "spec":{"containers":[]}}'
+
+
+def version(keep, score=5):
+    app = Extender()
+    app.filter(lambda names: names[:keep])
+    app.prioritize(lambda names: dict.fromkeys(names, score))
+    app.bind(lambda node: f"not on {node}")
+    return app
+
+
+def calls(url):
+    """What a scheduler asks, and one body that no extender takes."""
+    args = wire.encode_args(POD, names=["a", "b", "c"])
+    bind = wire.encode_binding_args(wire.BindingArgs("p", "default", "u", "a"))
+    answers = [post(f"{url}/{verb}", args, "", 5.0) for verb in ("filter", "prioritize")]
+    return [*answers, post(f"{url}/bind", bind, "", 5.0), post(f"{url}/filter", b"{", "", 5.0)]
+
+
+@pytest.fixture(params=["calls.jsonl", "calls.jsonl.gz"])
+def recorded(request, tmp_path):
+    path = tmp_path / request.param
+    with serving(version(2)) as url:
+        direct = calls(url)
+        with serving(Recorder(url, path)) as recorder:
+            assert direct == calls(recorder)
+    return path
+
+
+def test_every_call_is_written_down_as_it_was_for_its_owner_only(recorded):
+    found = list(read(recorded))
+
+    assert ["filter", "prioritize", "bind", "filter"] == [call.verb for call in found]
+    assert [200, 200, 200, 400] == [call.status for call in found]
+    assert ["a", "b"] == wire.decode_filter_result(bytes(found[0].answer)).node_names
+    assert 0o600 == stat.S_IMODE(recorded.stat().st_mode)
+
+
+def replayed(path, app, *options):
+    with serving(app) as url:
+        return CliRunner().invoke(command, ["replay", str(path), url, *options])
+
+
+def test_an_equal_version_answers_the_same(recorded):
+    result = replayed(recorded, version(2))
+
+    assert 0 == result.exit_code, result.output
+    assert "3 calls, 0 differ" in result.output
+
+
+def test_what_another_version_says_otherwise_is_told_by_node(recorded):
+    result = replayed(recorded, version(1, score=7))
+
+    assert 1 == result.exit_code
+    assert 'call 1 /filter: node "b": kept became ' in result.output
+    assert 'call 2 /prioritize: node "a": 5 became 7; ' in result.output
+
+
+def test_bind_is_made_again_only_when_asked(recorded):
+    def other():
+        app = version(2)
+        app.functions["bind"] = lambda node: "another error"
+        return app
+
+    assert 0 == replayed(recorded, other()).exit_code
+    result = replayed(recorded, other(), "--with-bind", "-o", "json")
+    assert ["/bind"] == [one["path"] for one in json.loads(result.stdout) if one["difference"]]
+
+
+def test_an_extender_of_the_kit_is_asked_in_this_process(recorded, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "version_two.py").write_text(
+        "from bayplan.extender import Extender\n"
+        "app = Extender()\n"
+        "app.filter(lambda names: names[:2])\n"
+    )
+
+    result = CliRunner().invoke(command, ["replay", str(recorded), "version_two:app"])
+
+    assert 1 == result.exit_code
+    assert "call 2 /prioritize: status 200 became 404" in result.output
+    assert "3 calls, 1 differ" in result.output
+
+
+def test_an_extender_that_is_away_is_a_502_and_not_recorded(tmp_path):
+    with plain_server(lambda path, body: (200, b"[]")) as url:
+        pass
+    recorder = Recorder(url, tmp_path / "none.jsonl")
+    with serving(recorder) as here:
+        answer = post(f"{here}/filter", b"{}", "", 5.0)
+
+    assert 502 == answer.status
+    assert 0 == recorder.count
+
+
+def test_a_recording_cut_off_by_a_kill_is_read_as_far_as_it_goes(recorded):
+    whole = recorded.read_bytes()
+    recorded.write_bytes(whole[: len(whole) - 12])
+
+    assert 3 <= len(list(read(recorded)))
+
+
+def test_what_is_no_recording_is_named(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"path": 5}\n'))
+
+    with pytest.raises(BayplanError, match=r'x\.jsonl\.gz": line 1: '):
+        list(read(path))
+
+
+def test_recorder_and_kit_share_one_loop_without_waiting_for_each_other(tmp_path):
+    """Calls that are under way together are answered together."""
+    inside = 0
+    together = asyncio.Event()
+    app = Extender()
+
+    @app.filter
+    async def both(names):
+        nonlocal inside
+        inside += 1
+        if inside == 2:
+            together.set()
+        async with asyncio.timeout(10):
+            await together.wait()
+        return names
+
+    body = wire.encode_args(POD, names=["a"])
+
+    async def ask(url):
+        return await asyncio.gather(
+            *(asyncio.to_thread(post, f"{url}/filter", body, "", 20.0) for _ in range(2))
+        )
+
+    with serving(app) as url, serving(Recorder(url, tmp_path / "c.jsonl")) as recorder:
+        answers = asyncio.run(ask(recorder))
+
+    assert [200, 200] == [answer.status for answer in answers]
