@@ -233,12 +233,17 @@ class PodInfos:
         self._limit = limit
         self._known: dict[str, PodInfo] = {}
         """Pods by uid that were asked for again and again, such as those that wait."""
+        self._last: PodInfo | None = None
+        """What was made last: within one attempt plugins ask for the same pod."""
 
     def known(self, pod: Pod) -> PodInfo:
         """Like `make`, but worked out once for one object; do not place the result."""
         uid = pod.metadata.uid
         info = self._known.get(uid)
         if info is None or info.pod is not pod:
+            last = self._last
+            if last is not None and last.pod is pod:
+                return PodInfo(pod, last.traits, last.signature, pod.spec.node_name)
             info = self.make(pod)
             if len(self._known) >= min(self._limit, 8192):
                 self._known.clear()
@@ -260,7 +265,8 @@ class PodInfos:
                     del self._traits[old]
             known = self._traits[key] = (key, PodTraits(pod, self._by_container))
         # The first key is shared, so that 500,000 equal pods do not hold 500,000 equal strings.
-        return PodInfo(pod, known[1], known[0], node)
+        self._last = PodInfo(pod, known[1], known[0], node)
+        return self._last
 
 
 class NodeInfo:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from bayplan.cluster.table import NodeTable
 
 
+_FEW = 4
+"""Up to this many changed rows are looked at one by one."""
+
+
 class RowKinds:
     """Follows the table's journal; call `sync` before reading."""
 
@@ -58,9 +62,10 @@ class RowKinds:
         self.column.resize(count)
         if rows is None:
             self.column.replace(self._numbers(range(count)))
-        elif len(rows) == 1:
-            if rows[0] < count:
-                self.column.set_row(rows[0], self._kind(self._table.sums_at(rows[0])))
+        elif len(rows) <= _FEW:
+            for row in rows:
+                if row < count:
+                    self.column.set_row(row, self._kind(self._table.sums_at(row)))
         else:
             there = [row for row in dict.fromkeys(rows) if row < count]
             if there:

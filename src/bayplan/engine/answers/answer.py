@@ -15,6 +15,7 @@ from typing import Any
 
 from bayplan.cluster.column import Column
 from bayplan.engine.answers.asking import FEW, AttemptFailed, Desk, as_scores
+from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.answers.standing import Behind, Standing
 from bayplan.framework import (
     BoolArray,
@@ -47,6 +48,11 @@ def _at(column: Column, row: int) -> int | None:
 
 class Answer:
     """What all kinds have in common."""
+
+    fails: Column | KindColumn
+    """Outcome numbers by row, 0 fits."""
+    raw: Column | KindColumn
+    """Scores by row, before normalising, if they do not hang on which rows fit."""
 
     def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
         self.desk = desk
@@ -139,12 +145,10 @@ class ColumnAnswer(Answer):
 
     def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
         super().__init__(desk, plugin, points, info)
-        self.fails = Column(desk.limits.changes)
-        """Outcome numbers by row, 0 fits."""
+        self.fails: Column = Column(desk.limits.changes)
         self._verdict: Verdict | None = None
         """What `fails` was made from as a whole; the very same object says nothing new."""
-        self.raw = Column(desk.limits.changes)
-        """Scores by row, before normalising, if they do not hang on which rows fit."""
+        self.raw: Column = Column(desk.limits.changes)
         self.constant = False
         """Whether all raw scores are equal; then they stay so whichever rows fit."""
 

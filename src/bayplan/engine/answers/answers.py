@@ -9,6 +9,7 @@ were not used for longest go, and with them what nobody else uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,18 +17,19 @@ import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.limits import Limits
-from bayplan.engine.answers.answer import Answer
 from bayplan.engine.answers.asking import Desk, FailArray
 from bayplan.engine.answers.candidates import Candidates, Rejecting
 from bayplan.engine.answers.cluster_answer import ClusterAnswer
+from bayplan.engine.answers.domain_totals import DomainTotals
 from bayplan.engine.answers.domains import LOWEST
 from bayplan.engine.answers.kind_answer import KindAnswer
+from bayplan.engine.answers.part import Scorer, normalized
+from bayplan.engine.answers.plan import Plan, Points
 from bayplan.engine.answers.row_answer import RowAnswer
-from bayplan.engine.answers.share import Share, pay
-from bayplan.engine.answers.totals import Scorer, Totals, add_up, normalized
+from bayplan.engine.answers.share import Share
+from bayplan.engine.answers.totals import Totals, add_up
 from bayplan.framework import CycleState, Depends, NodeTable, Outcomes, PodInfo, Profile
 from bayplan.framework.runtime.filtering import (
-    PreFilterMerge,
     PreFilterOutcome,
     run_pre_filters,
 )
@@ -36,142 +38,9 @@ _BYTES = (6, 1, 17)
 """What an answer, a set of candidates and a set of totals take a row, roughly."""
 
 
-class Plan:
-    """Whom to ask for pods with one tuple of facets."""
-
-    __slots__ = (
-        "__weakref__",
-        "_epochs",
-        "_nodes_seen",
-        "_plain",
-        "_scores_seen",
-        "_usage",
-        "_usage_scorers",
-        "_written",
-        "answers",
-        "candidates",
-        "cluster",
-        "cluster_scorers",
-        "facets",
-        "filters",
-        "narrowed",
-        "pre_filters",
-        "promised",
-        "row_scorers",
-        "rows",
-        "scorers",
-        "signatures",
-        "totals",
-    )
-
-    def __init__(self, profile: Profile, facets: tuple[Hashable, ...], answers: list[Scorer]):
-        by_name = {answer.name: answer for answer in answers}
-        self.facets = facets
-        self.answers = answers
-        self.rows = [answer for answer in answers if not isinstance(answer, ClusterAnswer)]
-        self.cluster = [answer for answer in answers if isinstance(answer, ClusterAnswer)]
-        self.pre_filters = [by_name[plugin.name] for plugin in profile.pre_filter]
-        self.filters = [by_name[plugin.name] for plugin in profile.filter]
-        self.scorers = [by_name[plugin.name] for plugin in profile.score]
-        self.row_scorers = [a for a in self.scorers if not isinstance(a, ClusterAnswer)]
-        self.cluster_scorers = [a for a in self.scorers if isinstance(a, ClusterAnswer)]
-        self.signatures: set[tuple[bytes, str]] = set()
-        """Who finds this plan without asking plugins for facets."""
-        self.promised: dict[int, Any] = {}
-        """What is remembered of nodes with nominated pods, by the pod's priority."""
-        self.candidates: Candidates | None = None
-        self.narrowed: Candidates | None = None
-        """The same without rows that nominated pods leave no room on."""
-        self.totals: tuple[Candidates, list[bool], Totals] | None = None
-        """For which candidates, and which scorers had nothing to say."""
-        self._nodes_seen = -1
-        """The nodes' generation that all row answers have followed."""
-        self._usage = self.rows
-        """Those that have to follow pods too."""
-        self._scores_seen = -1
-        """The nodes' generation that all row answers' scores have followed."""
-        self._usage_scorers = self.row_scorers
-        self._epochs = -1
-        self._plain = False
-        """Whether no PreFilter had anything to say, as of those epochs."""
-        self._written: tuple[dict[str, object], set[str], bool] = ({}, set(), True)
-        """What the PreFilters of row answers wrote, who of them skips, whether all were plain."""
-
-    @property
-    def hangs_on_rows(self) -> bool:
-        """Whether every filter that runs looks at one node and the pods on it alone."""
-        return all(answer.skips_filter or not answer.filters for answer in self.cluster)
-
-    def refresh_rows(self, info: PodInfo, table: NodeTable) -> None:
-        """Follow the journals; what hangs on nodes alone is passed over while no node changed."""
-        table.kinds.sync()
-        nodes = table.node_changes.generation
-        if self._nodes_seen == nodes:
-            for answer in self._usage:
-                answer.refresh(info)
-            return
-        self._nodes_seen = -1
-        for answer in self.rows:
-            answer.refresh(info)
-        self._usage = [answer for answer in self.rows if answer.usage and not answer.settled]
-        if not any(answer.errs for answer in self.rows):
-            self._nodes_seen = nodes
-
-    def refresh_scores(self, info: PodInfo, mask: BoolArray, table: NodeTable) -> None:
-        """The same for scores."""
-        nodes = table.node_changes.generation
-        if self._scores_seen == nodes:
-            for answer in self._usage_scorers:
-                answer.refresh_scores(info, mask)
-            return
-        self._scores_seen = -1
-        for answer in self.row_scorers:
-            answer.refresh_scores(info, mask)
-        self._usage_scorers = [a for a in self.row_scorers if a.usage and not a.skips_score]
-        self._scores_seen = nodes
-
-    def fill(self, state: CycleState, fresh: list[ClusterAnswer]) -> None:
-        """Give an attempt's state what the kept answers' plugins wrote."""
-        # What hangs on nodes alone is asked again only when a node changed.
-        epochs = self._nodes_seen
-        for answer in self._usage:
-            epochs += answer.epoch
-        if self._epochs != epochs or self._nodes_seen < 0:
-            self._epochs = epochs
-            self._written = _written([a for a in self.rows if a.pre_filters])
-        data, skip, plain = self._written
-        data, skip = data.copy(), skip.copy()
-        for other in self.cluster:
-            plain = plain and other.plain
-            if other.pre_filters and not (fresh and other in fresh):
-                data.update(other.state.data)
-                if other.skips_filter:
-                    skip.add(other.name)
-        self._plain = plain and not fresh
-        state.take(data, skip)
-
-    def outcome(self) -> PreFilterOutcome | None:
-        """What all PreFilters together said; None if nothing worth telling."""
-        if self._plain or all(answer.plain for answer in self.pre_filters):
-            return None
-        merge = PreFilterMerge(CycleState())
-        for answer in self.pre_filters:
-            if not merge.add(answer.name, answer.result, answer.status):
-                break
-        return merge.outcome()
-
-
 def _whole(info: PodInfo) -> Hashable:
     """The facet of plugins that do not say what they read."""
     return info.signature, info.pod.spec.node_name
-
-
-def _written(answers: list[RowAnswer | KindAnswer]) -> tuple[dict[str, object], set[str], bool]:
-    data: dict[str, object] = {}
-    for answer in answers:
-        data.update(answer.state.data)
-    skip = {answer.name for answer in answers if answer.skips_filter}
-    return data, skip, all(answer.plain for answer in answers)
 
 
 class Judgement:
@@ -225,18 +94,14 @@ class Judgement:
 
     def shares_of_fails(self) -> tuple[tuple[Share, ...], int]:
         """The same for records, and the bytes that nobody else accounts for."""
-        filters = [item for item in self.candidates.filters if isinstance(item, Answer)]
-        if not filters:
-            return (), 0
-        shares = [Share.of(answer.name, 1, answer.fails) for answer in filters]
-        return tuple(shares), pay([answer.fails for answer in filters])
+        return self.candidates.shares()
 
     def leave_out(self, rejecting: Rejecting) -> None:
         """Take rows out that something besides the filters rejects."""
         self._candidates = self._answers.candidates_without(self.plan, rejecting)
         self._candidates.sync()
 
-    def totals(self) -> Totals:
+    def totals(self) -> Totals | DomainTotals:
         """Scores of all candidates, up to date; raises AttemptFailed."""
         totals = self._answers.totals_for(self)
         totals.sync(self.info)
@@ -277,6 +142,7 @@ class Answers:
         self._totals: WeakValueDictionary[tuple[Candidates, tuple[Scorer, ...]], Totals]
         self._totals = WeakValueDictionary()
         self._newest: Plan | None = None
+        self._points = Points(profile)
         cycle = [plugin for plugin, _ in profile.cycle]
         self._facets = [(plugin.name, getattr(plugin, "facet", None)) for plugin in cycle]
         self._changing = [p for p in cycle if hasattr(p, "facet_revision")]
@@ -285,7 +151,7 @@ class Answers:
         """Bring everything that a pod needs up to date; raises AttemptFailed."""
         state = CycleState(info)
         plan = self._plan_for(info, state)
-        plan.refresh_rows(info, self._desk.table)
+        plan.rows.refresh(info, self._desk.table)
         fresh = [answer for answer in plan.cluster if not answer.refresh(info, state)]
         plan.fill(state, fresh)
         for answer in fresh:
@@ -372,7 +238,7 @@ class Answers:
         if plan is None:
             answers = self._answers_for(facets, info)
             self._make_room()
-            plan = self._plans[facets] = Plan(self._desk.profile, facets, answers)
+            plan = self._plans[facets] = Plan(self._points, facets, answers, self._newest)
             self._recent[plan] = None
             self._newest = plan
         return plan
@@ -448,9 +314,9 @@ class Answers:
     # -- from plan to candidates and totals -----------------------------------------------------
 
     def _candidates_for(self, plan: Plan) -> Candidates:
-        filters = tuple([a for a in plan.filters if a.fails.some])
+        filters = plan.rejecting()
         known = plan.candidates
-        if known is None or known.filters != filters:
+        if known is None or (known.filters is not filters and known.filters != filters):
             known = self._candidates.get(filters)
             if known is None:
                 known = self._candidates[filters] = Candidates(self._desk, filters)
@@ -465,11 +331,11 @@ class Answers:
             known = plan.narrowed = Candidates(self._desk, (*filters, rejecting))
         return known
 
-    def totals_for(self, judgement: Judgement) -> Totals:
+    def totals_for(self, judgement: Judgement) -> Totals | DomainTotals:
         """The sums that belong to a pod's candidates and the plugins that have scores for it."""
         plan, info, candidates = judgement.plan, judgement.info, judgement.candidates
         mask = candidates.mask
-        plan.refresh_scores(info, mask, self._desk.table)
+        plan.rows.refresh_scores(info, mask, self._desk.table)
         for answer in plan.cluster_scorers:
             if answer.steady:
                 answer.refresh_scores(info, mask)
@@ -479,9 +345,22 @@ class Answers:
         known = plan.totals
         if known is None or known[0] is not candidates or known[1] != skips:
             scorers = tuple([answer for answer in plan.scorers if not answer.skips_score])
-            key = (candidates, scorers)
-            totals = self._totals.get(key)
-            if totals is None:
-                totals = self._totals[key] = Totals(self._desk, candidates, scorers)
-            known = plan.totals = (candidates, skips, totals)
+            known = plan.totals = (candidates, skips, self._make_totals(candidates, scorers))
         return known[2]
+
+    def _make_totals(
+        self, candidates: Candidates, scorers: tuple[Scorer, ...]
+    ) -> Totals | DomainTotals:
+        for place, answer in enumerate(scorers):
+            if isinstance(answer, ClusterAnswer) and answer.tells_domains:
+                rest = self._totals_of(candidates, (*scorers[:place], *scorers[place + 1 :]))
+                whole = partial(self._totals_of, candidates, scorers)
+                return DomainTotals(candidates, answer, place, rest, whole)
+        return self._totals_of(candidates, scorers)
+
+    def _totals_of(self, candidates: Candidates, scorers: tuple[Scorer, ...]) -> Totals:
+        key = (candidates, scorers)
+        totals = self._totals.get(key)
+        if totals is None:
+            totals = self._totals[key] = Totals(self._desk, candidates, scorers)
+        return totals

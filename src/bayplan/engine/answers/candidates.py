@@ -9,8 +9,9 @@ import numpy as np
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.column import Column, Rows, rows_of
 from bayplan.cluster.label_column import Domains
+from bayplan.engine.answers.answer import Answer
 from bayplan.engine.answers.asking import Desk
-from bayplan.engine.answers.share import AnyColumn
+from bayplan.engine.answers.share import AnyColumn, Share, pay
 from bayplan.engine.cycle.choice import ListOrder
 
 
@@ -29,6 +30,7 @@ class Candidates:
 
     __slots__ = (
         "__weakref__",
+        "_answers",
         "_desk",
         "_first",
         "_gained",
@@ -36,6 +38,7 @@ class Candidates:
         "_per_domain",
         "_seen",
         "_serial",
+        "_told",
         "_walk",
         "count",
         "filters",
@@ -46,6 +49,9 @@ class Candidates:
         self._desk = desk
         self._serial = desk.serial()
         self.filters = filters
+        self._answers = [item for item in filters if isinstance(item, Answer)]
+        self._told: tuple[list[int], tuple[Share, ...]] | None = None
+        """What records were told, at which versions of the filters' columns."""
         self.fits = Column(desk.limits.changes)
         """True where a row passes."""
         self.count = 0
@@ -79,10 +85,13 @@ class Candidates:
         if values is not None and self._seen is not None:
             if not self.filters and len(values) == count:
                 return
-            if len(values) < count:
+            size = len(values)
+            if size < count:
                 self.fits.resize(count)
-                new = np.arange(len(values), count, dtype=np.int64)
-                self._sync_rows(new)
+                if count == size + 1:
+                    self._sync_row(size)
+                else:
+                    self._sync_rows(np.arange(size, count, dtype=np.int64))
         rows = self._changed_rows()
         if rows is None:
             mask = np.ones(self._desk.table.count, dtype=bool)
@@ -98,6 +107,16 @@ class Candidates:
         elif len(rows):
             self._sync_rows(rows)
         self._seen = [answer.fails.version for answer in self.filters]
+
+    def shares(self) -> tuple[tuple[Share, ...], int]:
+        """What each filter said, for records, and the bytes that nobody else accounts for."""
+        if not self._answers:
+            return (), 0
+        versions = [answer.fails.version for answer in self._answers]
+        if self._told is None or self._told[0] != versions:
+            shares = tuple([Share.of(a.name, 1, a.fails) for a in self._answers])
+            self._told = (versions, shares)
+        return self._told[1], pay([answer.fails for answer in self._answers])
 
     def problems(self) -> list[str]:
         """What differs from the filters' columns, if those were followed."""

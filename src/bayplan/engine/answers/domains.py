@@ -95,44 +95,40 @@ class DomainShare:
 
 
 class DomainLeaders:
-    """For each domain the first of its rows with the highest total, the next winner last."""
+    """For each domain the first of its rows with the highest total, the next winner last.
 
-    __slots__ = ("_left_out", "_rows", "_tops", "domains")
+    Shared by pods that have other rows with scores of their own; these are passed over.
+    """
 
-    def __init__(self, domains: Domains) -> None:
+    __slots__ = ("_rows", "_tops", "_walk", "_walks", "domains")
+
+    def __init__(self, domains: Domains, walk: IntArray) -> None:
+        """`walk` has the candidates by key."""
         self.domains = domains
+        self._walk = walk
+        self._walks: dict[int, IntArray] = {}
         self._rows: dict[int, list[int]] = {}
         self._tops = [LOWEST] * len(domains.sizes)
-        self._left_out: dict[int, int] = {}
 
-    def _leave_out(self, own: dict[int, int]) -> None:
-        """Rows that have scores of their own do not lead their domain."""
-        if not self._left_out.keys() <= own.keys():  # some come back
-            self._rows.clear()
-        self._left_out = own
-
-    def best(
-        self, share: DomainShare, weight: int, masked: IntArray, keys: IntArray, walk: IntArray
-    ) -> int:
-        """The candidate with the highest sum of total and domain score, by key among equals.
-
-        `walk` has the candidates by key.
-        """
-        self._leave_out(share.own)
+    def best(self, share: DomainShare, weight: int, masked: IntArray, keys: IntArray) -> int:
+        """The candidate with the highest sum of total and domain score, by key among equals."""
         best, top, key = -1, LOWEST, 0
-        lists, tops, out, total_of = self._rows, self._tops, self._left_out, masked.item
+        lists, tops, out, total_of = self._rows, self._tops, share.own, masked.item
         for domain, score in zip(share.present, share.normalized, strict=True):
             rows, total = lists.get(domain), tops[domain]
-            while rows and (total_of(rows[-1]) != total or rows[-1] in out):
+            while rows and total_of(rows[-1]) != total:
                 rows.pop()
             if not rows:
-                rows = self._list(domain, masked, walk)
+                rows = self._list(domain, masked)
                 total = tops[domain]
+            row = rows[-1]
+            if row in out:
+                row, total = self._first_but(domain, out, masked)
             total += weight * score
             if total >= top:
-                mine = keys.item(rows[-1])
+                mine = keys.item(row)
                 if total > top or mine < key:
-                    best, top, key = rows[-1], total, mine
+                    best, top, key = row, total, mine
         for row, score in share.own.items():
             total = total_of(row) + weight * score
             if total >= top:
@@ -141,17 +137,35 @@ class DomainLeaders:
                     best, top, key = row, total, mine
         return best
 
-    def _list(self, domain: int, masked: IntArray, walk: IntArray) -> list[int]:
+    def _list(self, domain: int, masked: IntArray) -> list[int]:
         """The leaders of a domain that has a candidate."""
-        rows = walk.compress(self.domains.codes.take(walk) == domain)
+        rows = self._candidates_of(domain)
         totals = masked.take(rows)
-        out = [row for row in self._left_out if self.domains.codes.item(row) == domain]
-        if out:
-            totals[np.isin(rows, out)] = LOWEST
-        top = int(totals.max())
-        self._rows[domain] = found = leaders_among(rows, totals == top)
-        self._tops[domain] = top
+        self._tops[domain] = top = int(totals.max())
+        found: list[int] = rows.compress(totals == top)[:AHEAD].tolist()
+        found.reverse()
+        self._rows[domain] = found
         return found
+
+    def _first_but(self, domain: int, out: Mapping[int, int], masked: IntArray) -> tuple[int, int]:
+        """The leader of a domain if some rows do not count, and its total."""
+        top = self._tops[domain]
+        for row in reversed(self._rows[domain]):
+            if row not in out and masked.item(row) == top:
+                return row, top
+        rows = self._candidates_of(domain)
+        totals = masked.take(rows)
+        totals[np.isin(rows, list(out))] = LOWEST
+        first = int(totals.argmax())
+        return int(rows[first]), int(totals[first])
+
+    def _candidates_of(self, domain: int) -> IntArray:
+        """The candidates of a domain by key."""
+        rows = self._walks.get(domain)
+        if rows is None:
+            walk = self._walk
+            rows = self._walks[domain] = walk.compress(self.domains.codes.take(walk) == domain)
+        return rows
 
     def risen(self, row: int, total: int) -> None:
         """A row got another total."""
@@ -166,10 +180,3 @@ class DomainLeaders:
         if high.any():
             for domain in set(domains[high].tolist()):
                 self._rows.pop(domain, None)
-
-
-def leaders_among(walk: IntArray, wanted: BoolArray) -> list[int]:
-    """The first of the wanted rows of a walk, the very first last."""
-    found: list[int] = walk.compress(wanted)[:AHEAD].tolist()
-    found.reverse()
-    return found

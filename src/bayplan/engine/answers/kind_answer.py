@@ -26,10 +26,8 @@ class KindAnswer(Answer):
     def __init__(self, desk: Desk, plugin: Any, points: dict[str, bool], info: PodInfo) -> None:
         super().__init__(desk, plugin, points, info)
         self._kinds = desk.table.kinds
-        self.fails = KindColumn(self._kinds, np.int32, some=False)
-        """Outcome numbers, 0 fits."""
-        self.raw = KindColumn(self._kinds, np.int16, some=True)
-        """Scores, which are not normalised."""
+        self.fails: KindColumn = KindColumn(self._kinds, np.int32, some=False)
+        self.raw: KindColumn = KindColumn(self._kinds, np.int16, some=True)
         self._stamp: int | None = None
         """How far `fails` has followed the kinds; None: void."""
         self._score_stamp: int | None = None

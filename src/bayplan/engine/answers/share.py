@@ -71,33 +71,37 @@ class Layout:
         self._raws = [None if raw is None else moment(raw) for _, _, _, raw in parts]
         self.raw_versions = raw_versions
 
-    def shares(self, versions: list[int], domain: DomainShare | None) -> tuple[Share, ...]:
-        """Each plugin's numbers at one moment; a version below 0 stands for those by domain."""
+    def shares(self, versions: list[int]) -> list[Share]:
+        """Each plugin's numbers at one moment."""
         found: list[Share] = []
         each = zip(self._named, self._sources, self._raws, versions, strict=True)
         for (name, weight), (history, said), raw, version in each:
-            if version < 0:
-                assert domain is not None
-                found.append(Share(name, weight, domain.record(), domain.raw))
-            else:
-                end = version - history.start
-                kept = ByRow(history, end) if said is None else ByKind(history, end, said)
-                found.append(Share(name, weight, kept, raw))
-        return tuple(found)
+            end = version - history.start
+            kept = ByRow(history, end) if said is None else ByKind(history, end, said)
+            found.append(Share(name, weight, kept, raw))
+        return found
 
 
 class ScoreMoment:
     """All plugins' numbers at one moment, put together when somebody asks."""
 
-    __slots__ = ("_domain", "_layout", "_versions")
+    __slots__ = ("_by_domain", "_layout", "_versions")
 
-    def __init__(self, layout: Layout, versions: list[int], domain: DomainShare | None) -> None:
+    def __init__(self, layout: Layout, versions: list[int]) -> None:
         self._layout = layout
         self._versions = versions
-        self._domain = domain
+        self._by_domain: tuple[int, str, int, DomainShare] | None = None
+
+    def add(self, place: int, name: str, weight: int, share: DomainShare) -> None:
+        """One more plugin's, at its place among the others."""
+        self._by_domain = (place, name, weight, share)
 
     def shares(self) -> tuple[Share, ...]:
-        return self._layout.shares(self._versions, self._domain)
+        found = self._layout.shares(self._versions)
+        if self._by_domain is not None:
+            place, name, weight, share = self._by_domain
+            found.insert(place, Share(name, weight, share.record(), share.raw))
+        return tuple(found)
 
 
 def moment(column: AnyColumn) -> ByRow | ByKind:

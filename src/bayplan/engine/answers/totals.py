@@ -2,151 +2,37 @@
 
 A row's total is summed from the columns whenever one of them changed there, never corrected by a
 difference. Rows that are no candidates have LOWEST, which no sum of weighted scores can reach: the
-profile was refused if its weights could overflow.
+profile was refused if its weights could overflow. The totals of some of a profile's plugins are
+shared by all pods that these say the same about; what one more says by domain is added when the
+best rows of the domains are compared (`domain_totals.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bayplan.cluster.arrays import BoolArray, IntArray
-from bayplan.cluster.column import Column, Rows, rows_of
-from bayplan.engine.answers.asking import AttemptFailed, Desk, as_scores
+from bayplan.cluster.arrays import IntArray
+from bayplan.cluster.column import Rows, rows_of
+from bayplan.cluster.label_column import Domains
+from bayplan.engine.answers.asking import Desk
 from bayplan.engine.answers.candidates import Candidates
-from bayplan.engine.answers.cluster_answer import ClusterAnswer
-from bayplan.engine.answers.domains import (
-    AHEAD,
-    LOWEST,
-    DomainLeaders,
-    DomainShare,
-)
-from bayplan.engine.answers.kind_answer import KindAnswer
-from bayplan.engine.answers.kind_column import KindColumn
-from bayplan.engine.answers.row_answer import RowAnswer
-from bayplan.engine.answers.share import AnyColumn, Layout, ScoreMoment, pay
+from bayplan.engine.answers.domains import AHEAD, LOWEST, DomainLeaders, DomainShare
+from bayplan.engine.answers.part import Part, Scorer
+from bayplan.engine.answers.share import Layout, ScoreMoment, pay
 from bayplan.engine.cycle.choice import ListOrder
-from bayplan.framework import PodInfo, Status
-from bayplan.framework.runtime.scoring import call_normalize, range_problem
-
-Scorer = RowAnswer | KindAnswer | ClusterAnswer
+from bayplan.framework import PodInfo
 
 _MOST = int(np.iinfo(np.int16).max)
 
 _SMALL = (np.dtype(np.uint8), np.dtype(np.int16))
 """What scores 0..100 are kept in."""
 
-
-class Part:
-    """One plugin's share: normalised scores for the candidates, and what they were made for."""
-
-    __slots__ = (
-        "_stamp",
-        "answer",
-        "by_domain",
-        "by_kind",
-        "column",
-        "domain",
-        "raw",
-        "shared",
-        "told_raw",
-        "weight",
-    )
-
-    def __init__(self, desk: Desk, answer: Scorer) -> None:
-        self.answer = answer
-        self.weight = answer.weight
-        steady = not isinstance(answer, ClusterAnswer) or answer.steady
-        self.shared = steady and not answer.normalizes
-        """Whether the answer's own scores are used as they are."""
-        self.raw: Column | None = answer.raw if isinstance(answer, RowAnswer) else None
-        """What the plugin said before normalising, if it does that."""
-        self.column: AnyColumn = answer.raw if self.shared else Column(desk.limits.changes)
-        self.by_kind = isinstance(self.column, KindColumn)
-        """Whether scores hang on the kind of a row."""
-        if answer.normalizes and self.raw is None:
-            self.raw = Column(desk.limits.changes)
-        self.told_raw = self.raw if answer.normalizes else None
-        """What records show beside the normalised scores."""
-        self._stamp: Hashable = None
-        """What `column` was made for; None: void."""
-        self.by_domain = isinstance(answer, ClusterAnswer) and answer.tells_domains
-        """Whether the plugin can tell its scores by domain."""
-        self.domain: DomainShare | None = None
-        """The scores by domain, if they are kept so; `column` then means nothing."""
-
-    def sync(self, info: PodInfo, candidates: Candidates, by_domain: bool) -> None:
-        """Bring the scores up to date with the answer, which is; raises AttemptFailed.
-
-        They may be kept by domain only if the caller says so.
-        """
-        answer = self.answer
-        if self.shared:
-            if not answer.in_range:
-                check_range(answer, candidates.mask)
-            return
-        stamp: Hashable = (answer.epoch, candidates.version)
-        if isinstance(answer, RowAnswer):
-            stamp = (answer.raw.version, None if answer.constant else candidates.version)
-        if stamp == self._stamp and (by_domain or self.domain is None):
-            return
-        self._stamp = None
-        self.domain = self._by_domain(info, candidates) if by_domain else None
-        if self.domain is None:
-            assert isinstance(self.column, Column)  # what is kept by kind is shared
-            self.column.replace(self._normalized(info, candidates))
-        self._stamp = stamp
-
-    def _by_domain(self, info: PodInfo, candidates: Candidates) -> DomainShare | None:
-        """The scores by domain, normalised; None if there are too many different ones."""
-        answer = self.answer
-        assert isinstance(answer, ClusterAnswer)
-        answer.prepare_scores(info, candidates.mask, candidates.stamp)
-        found = answer.score_domains(info)
-        if found is None:
-            return None
-        table = answer.desk.table
-        domains = table.label_column(found.key).domains(table.count)
-        counts = candidates.per_domain(domains)
-        share = DomainShare(domains, found.worth, found.own, candidates.mask, counts)
-        share.normalize(answer.normalize_domains(info, share.scores()))
-        return share
-
-    def _normalized(self, info: PodInfo, candidates: Candidates) -> npt.NDArray[np.uint8]:
-        answer, mask = self.answer, candidates.mask
-        if not isinstance(answer, ClusterAnswer):
-            scores = answer.raw.values
-            assert scores is not None
-        else:
-            answer.prepare_scores(info, mask, candidates.stamp)
-            scores = answer.score_rows(info, mask)
-            if self.raw is not None:
-                self.raw.put(scores)
-        return normalized(answer, info, scores, mask)
-
-
-def normalized(
-    answer: Scorer, info: PodInfo, scores: IntArray, mask: BoolArray
-) -> npt.NDArray[np.uint8]:
-    """Scores 0..100 of the candidates; raises AttemptFailed if one is outside."""
-    state = answer.normalizing_state() if isinstance(answer, ClusterAnswer) else answer.state
-    result = call_normalize(answer.desk.profile, answer.plugin, state, info.pod, scores, mask)
-    if isinstance(result, Status):
-        raise AttemptFailed(result)
-    return as_scores(result)
-
-
-def check_range(answer: Scorer, mask: BoolArray) -> None:
-    """Raise if a candidate's score, which is not normalised, is outside 0..100."""
-    values = answer.raw.values
-    if values is not None and values.dtype != np.uint8:
-        problem = range_problem(answer.name, values, mask)
-        if problem is not None:
-            raise AttemptFailed(problem)
-
+_KEYS = 4
+"""Labels whose domains have leaders at a time."""
 
 Place = tuple[int, IntArray, int]
 """Version of the candidates, list order, start of the search: what heap keys hang on."""
@@ -194,9 +80,7 @@ class Totals:
 
     __slots__ = (
         "__weakref__",
-        "_by_domain",
         "_candidates",
-        "_domain",
         "_domain_leaders",
         "_fits_seen",
         "_kinds",
@@ -215,12 +99,8 @@ class Totals:
         self._candidates = candidates
         self.parts = [Part(desk, answer) for answer in scorers]
         self.masked: IntArray = np.zeros(0, dtype=np.int64)
-        """Totals of candidates without scores that are kept by domain, LOWEST elsewhere."""
-        self._by_domain = next((part for part in self.parts if part.by_domain), None)
-        """The part that may be kept by domain; one at most."""
-        self._domain: Part | None = None
-        """The part that is."""
-        self._domain_leaders: tuple[Place, DomainLeaders] | None = None
+        """Totals of candidates, LOWEST elsewhere."""
+        self._domain_leaders: tuple[Place, dict[Domains, DomainLeaders]] | None = None
         self._seen: list[int] | None = None
         """The version of each part that `masked` was summed from; None: void."""
         self._kinds = desk.table.kinds
@@ -240,11 +120,7 @@ class Totals:
         candidates = self._candidates
         for part in self.parts:
             if not part.shared or not part.answer.in_range:
-                part.sync(info, candidates, part is self._by_domain)
-        may = self._by_domain
-        domain = None if may is None or may.domain is None else may
-        if domain is not self._domain:
-            self._domain, self._seen = domain, None
+                part.sync(info, candidates)
         rows = self._changed_rows()
         if rows is None:
             self._sum_all()
@@ -256,16 +132,14 @@ class Totals:
         self._fits_seen = candidates.version
 
     def _versions(self) -> list[int]:
-        domain = self._domain
-        return [-1 if part is domain else part.column.version for part in self.parts]
+        return [part.column.version for part in self.parts]
 
     def problems(self) -> list[str]:
         """What differs from the parts' columns, if those were followed."""
         candidates, seen = self._candidates, self._seen
         if seen is None or seen != self._versions() or self._fits_seen != candidates.version:
             return []
-        kept = [part for part in self.parts if part is not self._domain]
-        parts = [(p.column.values, p.weight) for p in kept if p.column.values is not None]
+        parts = [(p.column.values, p.weight) for p in self.parts if p.column.values is not None]
         sums = [
             sum(weight * int(values[row]) for values, weight in parts) if fits else LOWEST
             for row, fits in enumerate(candidates.mask.tolist())
@@ -285,10 +159,7 @@ class Totals:
             size = pay([part.column for part in self.parts]) + pay(self._raws)
         else:
             size = pay([part.column for part in self._moving])
-        domain = None if self._domain is None else self._domain.domain
-        if domain is not None:
-            size += 256 + 64 * len(domain.own)
-        return ScoreMoment(layout, seen, domain), size
+        return ScoreMoment(layout, seen), size
 
     def best(self, order: ListOrder, start: int) -> int:
         """The row that upstream's heap has at its root.
@@ -299,8 +170,6 @@ class Totals:
         """
         masked, candidates = self.masked, self._candidates
         place = (candidates.version, order.rows, start)
-        if self._domain is not None:
-            return self._best_by_domain(self._domain, order, place)
         leaders = self._leaders
         if leaders is not None and leaders.holds_for(place):
             row = leaders.next(masked)
@@ -322,16 +191,20 @@ class Totals:
         self._leaders = Leaders(place, top, rows)
         return int(rows[0])
 
-    def _best_by_domain(self, part: Part, order: ListOrder, place: Place) -> int:
-        share = part.domain
-        assert share is not None
+    def best_with(self, share: DomainShare, weight: int, order: ListOrder, start: int) -> int:
+        """The same with the scores that one more plugin gives domains."""
+        candidates, domains = self._candidates, share.domains
+        place = (candidates.version, order.rows, start)
         known = self._domain_leaders
-        if known is None or not _same(known[0], place) or known[1].domains is not share.domains:
-            known = self._domain_leaders = (place, DomainLeaders(share.domains))
-        keys = self._candidates.heap_keys(order, place[2])
-        walk = self._candidates.walk(order, place[2])
-        assert walk is not None
-        return known[1].best(share, part.weight, self.masked, keys, walk)
+        if known is None or not _same(known[0], place) or len(known[1]) > _KEYS:
+            known = self._domain_leaders = (place, {})
+        leaders = known[1].get(domains)
+        if leaders is None:
+            walk = candidates.walk(order, start)
+            assert walk is not None
+            leaders = known[1][domains] = DomainLeaders(domains, walk)
+        keys = candidates.heap_keys(order, start)
+        return leaders.best(share, weight, self.masked, keys)
 
     def _changed_rows(self) -> Rows | None:
         """The rows to sum again; None for all."""
@@ -342,7 +215,7 @@ class Totals:
         changes: list[Rows] = []
         moved = told = False
         for part, version in zip(self.parts, seen, strict=True):
-            if part is not self._domain and part.column.version != version:
+            if part.column.version != version:
                 if part.by_kind:  # all columns by kind tell the same changes
                     rows = None if told else self._kinds.changed(version)
                     if rows is None and not told:
@@ -372,23 +245,20 @@ class Totals:
     def _grow(self, size: int, count: int) -> None:
         """Rows were added; all of them are among those that changed."""
         self._domain_leaders = None  # their domains do not know the new rows
-        still = [p for p in self.parts if p not in self._moving and p is not self._domain]
-        columns = [(p.column.values, p.weight) for p in still]
-        new = [(None if values is None else values[size:], weight) for values, weight in columns]
-        self._settled = np.concatenate([self._settled, add_up(new, count - size)])
-        more = np.full(count - size, LOWEST, dtype=np.int64)
-        self.masked = np.concatenate([self.masked, more])
+        still = [p for p in self.parts if p not in self._moving]
+        more = [sum(p.weight * p.column.item(row) for p in still) for row in range(size, count)]
+        self._settled = np.concatenate([self._settled, np.array(more, dtype=np.int64)])
+        none = np.full(count - size, LOWEST, dtype=np.int64)
+        self.masked = np.concatenate([self.masked, none])
 
     def _settle(self) -> None:
-        still = [p for p in self.parts if p not in self._moving and p is not self._domain]
+        still = [p for p in self.parts if p not in self._moving]
         count = len(self._candidates.mask)
         self._settled = add_up([(p.column.values, p.weight) for p in still], count)
 
     def _sum_all(self) -> None:
         mask = self._candidates.mask
         self._leaders = self._domain_leaders = self._layout = None
-        if self._domain in self._moving:
-            self._moving.remove(self._domain)
         self._settle()
         moving = add_up([(p.column.values, p.weight) for p in self._moving], len(mask))
         self.masked = np.where(mask, self._settled + moving, LOWEST)
@@ -404,7 +274,8 @@ class Totals:
         if self._leaders is not None and total >= self._leaders.top:
             self._leaders = None
         if self._domain_leaders is not None:
-            self._domain_leaders[1].risen(row, total)
+            for leaders in self._domain_leaders[1].values():
+                leaders.risen(row, total)
         self.masked[row] = total
 
     def _sum_rows(self, rows: IntArray) -> None:
@@ -415,14 +286,15 @@ class Totals:
         candidates = self._candidates
         if candidates.count < len(candidates.mask):
             total[~candidates.mask.take(rows)] = LOWEST
-        leaders = self._leaders
-        if leaders is not None and total.max() >= leaders.top:
-            risen = (total >= leaders.top) & (self.masked.take(rows) != total)
+        ahead = self._leaders
+        if ahead is not None and total.max() >= ahead.top:
+            risen = (total >= ahead.top) & (self.masked.take(rows) != total)
             if risen.any():
                 self._leaders = None
         if self._domain_leaders is not None:
             changed = self.masked.take(rows) != total
-            self._domain_leaders[1].all_risen(rows.compress(changed), total.compress(changed))
+            for leaders in self._domain_leaders[1].values():
+                leaders.all_risen(rows.compress(changed), total.compress(changed))
         self.masked[rows] = total
 
 

@@ -16,6 +16,7 @@ from bayplan.cluster.counts import REQUIRED_ANTI_AFFINITY
 from bayplan.framework import (
     AffinityTerm,
     BoolArray,
+    CountColumn,
     IntArray,
     NodeInfo,
     Nodes,
@@ -42,11 +43,18 @@ OUTCOMES = (
 class Domains:
     """Counts per value of one topology key."""
 
-    __slots__ = ("counts", "key")
+    __slots__ = ("counts", "key", "some")
 
-    def __init__(self, key: str, counts: IntArray) -> None:
+    def __init__(self, key: str, counts: IntArray, some: bool = True) -> None:
         self.key = key
         self.counts = counts
+        self.some = some
+        """Whether there may be a pod in any domain."""
+
+    @classmethod
+    def of(cls, column: CountColumn, key: str) -> Domains:
+        """As the table counts."""
+        return cls(key, column.per_domain(key), column.total > 0)
 
     def clone(self) -> Domains:
         return Domains(self.key, self.counts.copy())
@@ -96,8 +104,13 @@ class RequiredState:
         self._matcher = matcher
         self._namespaces = matcher.namespaces
         self.traits = info.traits
+        same = before is not None and before._namespaces == self._namespaces
         terms: Iterable[AffinityTerm] = info.traits.required_affinity
-        self._itself = all(matcher.means(term, info.pod) for term in terms)
+        self._itself: bool = (  # pods of one facet agree in this
+            before._itself
+            if before is not None and same
+            else all(matcher.means(term, info.pod) for term in terms)
+        )
         """Whether the pod matches its own affinity terms."""
         self._told: tuple[Hashable, Verdict] | None = None if before is None else before._told
         """The last verdict on all nodes of a pod of this class, and what it hangs on."""
@@ -112,13 +125,12 @@ class RequiredState:
         if required:
             column = matcher.column(required)
             keys = [term.topology_key for term in required]
-            self.affinity = [Domains(key, column.per_domain(key)) for key in keys]
+            self.affinity = [Domains.of(column, key) for key in keys]
         self.anti = [
-            Domains(t.topology_key, matcher.column_of(t).per_domain(t.topology_key))
-            for t in info.traits.required_anti_affinity
+            Domains.of(matcher.column_of(term), term.topology_key)
+            for term in info.traits.required_anti_affinity
         ]
         self._first = self._first_of_its_kind()
-        same = before is not None and before._namespaces == self._namespaces
         self._before = before._first if before is not None and same else None
         """Whether the pod was the first of its kind last time; None: not to be compared."""
 
@@ -201,7 +213,7 @@ class RequiredState:
         """Whether no pod matches the affinity terms anywhere but the pod itself matches them."""
         if not self._itself or not self.affinity:
             return self._itself
-        return not any(domains.counts.any() for domains in self.affinity)
+        return not any(domains.some and domains.counts.any() for domains in self.affinity)
 
     def verdict(self, nodes: Nodes) -> Verdict:
         rejecting = self._rejecting_domains()
@@ -237,6 +249,8 @@ class RequiredState:
         # The smaller number is the one that upstream tells first, so it is written last.
         for number, rules in ((3, self.existing.values()), (2, self.anti)):
             for domains in rules:
+                if not domains.some:
+                    continue
                 lookup = found.get(domains.key)
                 size = len(domains.counts)
                 if lookup is None or len(lookup) <= size:

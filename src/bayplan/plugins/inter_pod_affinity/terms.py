@@ -42,7 +42,9 @@ class Matcher:
         self._resolved: dict[AffinityTerm, tuple[int, QueryPart]] = {}
         self._queries: dict[int, tuple[object, int, PodQuery]] = {}
         """By id of what was asked for: terms of one template are one object, and hashing costs."""
-        self._about: tuple[PodInfo, int, int, tuple[OwnedTerm, ...]] | None = None
+        self._about: dict[bytes, tuple[OwnedTerm, ...]] = {}
+        """By the pod's signature, as of a version of the terms and a revision of namespaces."""
+        self._about_stamp = (-1, -1)
 
     @property
     def namespaces(self) -> int:
@@ -83,18 +85,16 @@ class Matcher:
     def about(self, info: PodInfo) -> tuple[OwnedTerm, ...]:
         """The terms of placed pods that mean the incoming pod."""
         meta, objects = info.pod.metadata, self._handle.objects
-        counts, revision = self._handle.table.counts, objects.namespaces.revision
-        known = self._about  # asked several times in one attempt
-        if (
-            known is None
-            or known[0] is not info
-            or known[1] != counts.terms_version
-            or known[2] != revision
-        ):
+        counts = self._handle.table.counts
+        stamp = (counts.terms_version, objects.namespaces.revision)
+        if self._about_stamp != stamp or len(self._about) >= self._handle.limits.terms:
+            self._about, self._about_stamp = {}, stamp
+        found = self._about.get(info.signature)
+        if found is None:
             labels = objects.namespace_labels(meta.namespace)
             found = counts.terms_about(meta.labels, meta.namespace, labels)
-            known = self._about = (info, counts.terms_version, revision, found)
-        return known[3]
+            self._about[info.signature] = found
+        return found
 
     def means_by_labels(self, term: AffinityTerm, pod: Pod) -> bool:
         """Whether a term of a placed pod means the incoming pod."""
