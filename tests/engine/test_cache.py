@@ -2,8 +2,14 @@
 
 import pytest
 
+from bayplan.api.labels import parse_selector
 from bayplan.engine.cache import Cache, CacheError
+from bayplan.framework import PodQuery, QueryPart
 from bayplan.testing import make_node, make_pod
+
+
+def query(selector):
+    return PodQuery((QueryPart(None, parse_selector(selector)),))
 
 
 @pytest.fixture
@@ -78,3 +84,31 @@ def test_pods_of_one_template_share_what_is_known_about_them(cache):
     assert first.traits is second.traits
     assert first.signature is second.signature
     assert other.signature != first.signature
+
+
+def test_pods_that_differ_in_labels_share_their_traits(cache):
+    one, other = (cache.infos.make(make_pod(n).label(pod=n).req(cpu="1").build()) for n in "ab")
+
+    assert one.traits is other.traits
+    assert one.signature != other.signature
+
+
+def test_a_label_that_comes_with_the_binding_touches_only_what_selects_on_it(cache):
+    web, zone = query("app=web"), query("zone=z")
+    counts = cache.table.counts
+    pod = make_pod("p").label(app="web").apart("app=web").req(cpu="1")
+    cache.assume(cache.infos.make(pod.build()), "a")
+    other = make_pod("q").label(app="web").apart("app=web").req(cpu="1").node("a").build()
+    cache.add_pod(other)
+    seen = counts.matching(web).version, counts.matching(zone).version, counts.terms_version
+
+    cache.add_pod(pod.label(zone="z").node("a").build())
+
+    assert seen[0] == counts.matching(web).version
+    assert seen[1] != counts.matching(zone).version
+    assert seen[2] == counts.terms_version
+    assert (2, 1) == (counts.matching(web).total, counts.matching(zone).total)
+    cache.validate()
+    cache.remove_pod(pod.build())
+    assert (1, 0) == (counts.matching(web).total, counts.matching(zone).total)
+    cache.validate()

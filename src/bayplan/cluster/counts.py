@@ -223,8 +223,7 @@ class PodCounts:
     def add(self, info: PodInfo, row: int) -> None:
         """A pod runs on a row."""
         group = self._group_of(info)
-        group.size += 1
-        group.rows[row] = group.rows.get(row, 0) + 1
+        self._join(group, row, 1)
         for column in group.columns.values():
             column.add(row, 1)
         info.group = group
@@ -238,12 +237,7 @@ class PodCounts:
         """A pod no longer runs on a row."""
         group = info.group
         assert isinstance(group, Group)
-        group.size -= 1
-        left = group.rows[row] - 1
-        if left:
-            group.rows[row] = left
-        else:
-            del group.rows[row]
+        self._join(group, row, -1)
         for column in group.columns.values():
             column.add(row, -1)
         for term in info.owned:
@@ -254,6 +248,33 @@ class PodCounts:
         info.group, info.owned = None, ()
         if not group.size:
             self._drop_group(group)
+
+    def relabel(self, known: PodInfo, fresh: PodInfo, row: int) -> None:
+        """A pod on a row has other labels; whatever counts both is not touched."""
+        old, new = known.group, self._group_of(fresh)
+        assert isinstance(old, Group)
+        if new is not old:
+            self._join(new, row, 1)
+            self._join(old, row, -1)
+            for query, column in new.columns.items():
+                if query not in old.columns:
+                    column.add(row, 1)
+            for query, column in old.columns.items():
+                if query not in new.columns:
+                    column.add(row, -1)
+            if not old.size:
+                self._drop_group(old)
+        fresh.group, fresh.owned = new, known.owned
+        known.group, known.owned = None, ()
+
+    def _join(self, group: Group, row: int, delta: int) -> None:
+        """Count a pod on a row into a group, or out of it."""
+        group.size += delta
+        count = group.rows.get(row, 0) + delta
+        if count:
+            group.rows[row] = count
+        else:
+            del group.rows[row]
 
     def columns_at(self, pods: Iterable[PodInfo]) -> set[CountColumn]:
         """The columns that count any of some placed pods."""

@@ -1,16 +1,16 @@
 """What scheduling knows about one pod and about one node, worked out once.
 
 Pods made from one template agree in nearly everything. Their *signature* is a short byte string of
-all that scheduling reads of a pod but its name, times, annotations and status; pods with one
-signature share one `PodTraits`. `NodeInfo` is a row of the node table as plain numbers: what the
-scalar form of a plugin sees, and what dry runs copy and change. Writing to a NodeInfo never
-changes the table.
+all that scheduling reads of a pod but its name, times, annotations and status; pods that differ in
+labels and owners alone share one `PodTraits`. `NodeInfo` is a row of the node table as plain
+numbers: what the scalar form of a plugin sees, and what dry runs copy and change. Writing to a
+NodeInfo never changes the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -208,28 +208,33 @@ class PodInfo:
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
-def signature(pod: Pod) -> bytes:
-    """Everything that scheduling reads of a pod but name, times, annotations, status and node."""
-    spec, meta = pod.spec, pod.metadata
+def _own_key(pod: Pod) -> bytes:
+    """The part of a signature in which the pods of one template may differ."""
+    return _ENCODER.encode((pod.metadata.labels, pod.metadata.owner_references))
+
+
+def _spec_key(pod: Pod) -> bytes:
+    """The part of a signature that traits hang on."""
+    spec = pod.spec
     if spec.node_name:
         spec = msgspec.structs.replace(spec, node_name="")
     if spec.volumes:
         kept = tuple(v for v in spec.volumes if v != Volume(v.name, v.empty_dir))
         spec = msgspec.structs.replace(spec, volumes=kept)
-    owners = meta.owner_references
-    return _ENCODER.encode((meta.namespace, meta.labels, spec, owners))
+    return _ENCODER.encode((pod.metadata.namespace, spec))
 
 
 class PodInfos:
-    """Makes PodInfo for pods, sharing traits between pods of one signature.
+    """Makes PodInfo for pods, sharing traits between pods that differ in labels and owners only.
 
-    Keeps at most `limit` signatures, forgetting the oldest half when full; traits live on as long
-    as a pod uses them. For `by_container` see `bayplan.api.requests`.
+    Keeps at most `limit` signatures and as many traits, forgetting the oldest half when full;
+    traits live on as long as a pod uses them. For `by_container` see `bayplan.api.requests`.
     """
 
     def __init__(self, limit: int = 65536, *, by_container: bool = False) -> None:
         self._by_container = by_container
-        self._traits: dict[bytes, tuple[bytes, PodTraits]] = {}
+        self._signatures: dict[bytes, tuple[bytes, PodTraits]] = {}
+        self._traits: dict[bytes, PodTraits] = {}
         self._limit = limit
         self._known: dict[str, PodInfo] = {}
         """Pods by uid that were asked for again and again, such as those that wait."""
@@ -252,21 +257,33 @@ class PodInfos:
 
     def make(self, pod: Pod, node_name: str = "") -> PodInfo:
         """Work out a pod; `node_name` overrides `spec.nodeName` for assumed pods."""
-        key = signature(pod)
-        node = node_name or pod.spec.node_name
+        spec = _spec_key(pod)
         if has_own_status(pod):
             status = pod.status
             own = (status.resources, status.allocated_resources, status.container_statuses)
-            key += _ENCODER.encode((*own, status.init_container_statuses, status.conditions))
-        known = self._traits.get(key)
+            spec += _ENCODER.encode((*own, status.init_container_statuses, status.conditions))
+        key = spec + _own_key(pod)
+        known = self._signatures.get(key)
         if known is None:
-            if len(self._traits) >= self._limit:
-                for old in list(self._traits)[: self._limit // 2]:
-                    del self._traits[old]
-            known = self._traits[key] = (key, PodTraits(pod, self._by_container))
+            _make_room(self._signatures, self._limit)
+            known = self._signatures[key] = (key, self._traits_of(pod, spec))
         # The first key is shared, so that 500,000 equal pods do not hold 500,000 equal strings.
-        self._last = PodInfo(pod, known[1], known[0], node)
+        self._last = PodInfo(pod, known[1], known[0], node_name or pod.spec.node_name)
         return self._last
+
+    def _traits_of(self, pod: Pod, spec: bytes) -> PodTraits:
+        traits = self._traits.get(spec)
+        if traits is None:
+            _make_room(self._traits, self._limit)
+            traits = self._traits[spec] = PodTraits(pod, self._by_container)
+        return traits
+
+
+def _make_room(kept: dict[bytes, Any], limit: int) -> None:
+    """Forget the oldest half if there is no room for one more."""
+    if len(kept) >= limit:
+        for old in list(kept)[: max(1, limit // 2)]:
+            del kept[old]
 
 
 class NodeInfo:
@@ -396,5 +413,4 @@ __all__ = [
     "host_ports",
     "ports_conflict",
     "remove_swapping",
-    "signature",
 ]

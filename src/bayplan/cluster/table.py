@@ -333,6 +333,16 @@ class NodeTable(RowNumbers):
         if not waiting:
             del self._waiting[info.node_name]
 
+    def relabel_pod(self, known: PodInfo, fresh: PodInfo) -> None:
+        """Replace a pod by one that differs in labels and owners alone; no sum changes."""
+        row = self._rows.get(known.node_name)
+        pods = self._waiting[known.node_name] if row is None else self.pods[row]
+        remove_swapping(pods, known)
+        pods.append(fresh)
+        if row is not None:
+            self.counts.relabel(known, fresh, row)
+            self.changes.note(row)
+
     def pods_of(self, name: str) -> list[PodInfo]:
         """The pods on a node, known or not."""
         row = self._rows.get(name)

@@ -176,11 +176,14 @@ class Cache:
             and fresh.node_name == known.node_name
             and fresh.terminating == known.terminating
         )
-        if same:
+        if same and fresh.signature == known.signature:
             known.pod = pod
-            return
-        self.table.remove_pod(known)
-        self._insert(fresh)
+        elif same:  # API servers label pods with their node's zone when they are bound
+            self.table.relabel_pod(known, fresh)
+            self._pods[known.uid] = fresh
+        else:
+            self.table.remove_pod(known)
+            self._insert(fresh)
 
     @staticmethod
     def _key(pod: Pod) -> str:

@@ -5,7 +5,7 @@ Start with `points` (what a plugin may do) and `nodes.Nodes` (what it sees).
 
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.counts import CountColumn, OwnedTerm, PodCounts, PodQuery, QueryPart
-from bayplan.cluster.info import AffinityTerm, NodeInfo, PodInfo, PodInfos, PodTraits, signature
+from bayplan.cluster.info import AffinityTerm, NodeInfo, PodInfo, PodInfos, PodTraits
 from bayplan.cluster.nodes import Nodes, NodeSelection
 from bayplan.cluster.nominator import Nominator
 from bayplan.cluster.objects import ClusterObjects, Lister
@@ -190,7 +190,6 @@ __all__ = [
     "is_success",
     "merge",
     "on",
-    "signature",
     "unresolvable",
     "unschedulable",
 ]
