@@ -59,6 +59,8 @@ class Sweep:
         """By shape of row: which pods must go, how many break a budget, and what that costs."""
         self.costs: dict[str, tuple[Victims, Cost]] = {}
         """By node, where that is known and does not hang on the clock."""
+        self._past: set[str] = set()
+        """Times of start that are over."""
         self._seen = self._stamp()
         self._generation = handle.table.changes.generation
 
@@ -135,7 +137,7 @@ class Sweep:
         if found is None:
             found = self._dry_run(row, name, state, moving, sums, nominated)
             erred = isinstance(found, Status) and found.code is Code.ERROR
-            if not erred and not any_later(pods, handle.now):
+            if not erred and not self._any_later(pods):
                 memory.keep(row, pods, found)
         return found
 
@@ -184,7 +186,13 @@ class Sweep:
             self.costs[name] = (found, cost)
         return found
 
-
-def any_later(pods: Sequence[Pod], now: float) -> bool:
-    """Whether a pod says that it starts in the future: its importance changes with the clock."""
-    return max([start_time(pod, now) for pod in pods], default=now) > now
+    def _any_later(self, pods: Sequence[Pod]) -> bool:
+        """Whether a pod says that it starts later: its importance changes with the clock."""
+        past, now = self._past, self._handle.now
+        for pod in pods:
+            text = pod.status.start_time
+            if text not in past:
+                if start_time(pod, now) > now:
+                    return True
+                past.add(text)
+        return False
