@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from bayplan.apiserver.seats import ROOM
+from bayplan.apiserver.fairness.seats import ROOM
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import CONFIG_MAPS

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bayplan.apiserver.errors import ApiError
-from bayplan.apiserver.seats import Seats
+from bayplan.apiserver.fairness.seats import Seats
 
 FLOOD, CALM = ("admin", "flood"), ("admin", "kubectl")
 

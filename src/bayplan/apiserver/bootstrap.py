@@ -12,6 +12,8 @@ from bayplan.apiserver import validation
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.dynamic import COLLECTIONS
+from bayplan.apiserver.fairness.suggested import GROUP as FLOWS
+from bayplan.apiserver.fairness.suggested import LEVELS, SCHEMAS
 from bayplan.store import Conflict
 
 PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
@@ -37,6 +39,8 @@ MIRRORED = (
     *COLLECTIONS,
     ("discovery.k8s.io", "endpointslices"),
     ("", "configmaps"),
+    (FLOWS, SCHEMAS),
+    (FLOWS, LEVELS),
     ("rbac.authorization.k8s.io", "clusterroles"),
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("rbac.authorization.k8s.io", "roles"),

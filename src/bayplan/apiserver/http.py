@@ -37,6 +37,7 @@ class Connection:
 
     __slots__ = (
         "_receive",
+        "flow",
         "headers",
         "impersonation",
         "method",
@@ -71,6 +72,7 @@ class Connection:
         self.send = send
         self.pretty = False
         self.warnings: list[str] = []
+        self.flow: tuple[tuple[bytes, bytes], ...] = ()  # says by which level it was let in
 
     async def read(self, limit: int, intake: Intake) -> bytes:
         """Return the body. Raises a 413 as soon as it is longer than allowed."""
@@ -133,6 +135,8 @@ def _warning(text: str) -> tuple[bytes, bytes]:
 
 def _head(connection: Connection, status: int, content_type: bytes) -> list[tuple[bytes, bytes]]:
     headers = [(b"content-type", content_type), (b"cache-control", b"no-cache, private")]
+    if connection.flow:
+        headers += connection.flow
     if connection.warnings:
         headers += [_warning(text) for text in dict.fromkeys(connection.warnings)]
     return headers

@@ -137,18 +137,13 @@ def _wrong_with_new(kind: Kind, obj: Object) -> list[Cause]:
     return causes
 
 
-# Kinds that are stored so that manifests with them can be applied, and that is all: the server
-# itself would have to act on the first, others on the second, who may run beside a lone server.
-UNATTENDED = {
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
-}
+# Kinds that are stored so that manifests with them can be applied, and that is all: others would
+# have to act on them, who may run beside a lone server.
 LEFT_TO_OTHERS = {("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")}
 
 
 def _unattended(backend: Backend, kind: Kind) -> bool:
-    name = (kind.group, kind.resource)
-    return name in UNATTENDED or (backend.whole_cluster and name in LEFT_TO_OTHERS)
+    return backend.whole_cluster and (kind.group, kind.resource) in LEFT_TO_OTHERS
 
 
 def _name_requester(request: Request, obj: Object) -> None:

@@ -40,6 +40,9 @@ from bayplan.apiserver.errors import (
     too_large,
     unauthorized,
 )
+from bayplan.apiserver.fairness import Fairness
+from bayplan.apiserver.fairness.suggested import GROUP as FLOWS
+from bayplan.apiserver.fairness.suggested import LEVELS, SCHEMAS, levels, schemas
 from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import (
     Connection,
@@ -64,7 +67,6 @@ from bayplan.apiserver.request import (
     parse_query,
 )
 from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, writable
-from bayplan.apiserver.seats import Seats
 from bayplan.apiserver.streams import Streams
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.config import DEFAULT_GATES, FeatureGates
@@ -146,7 +148,7 @@ class ApiServer:
         self.complete = False
         """Whether all that a cluster starts with is written, also what nobody here asks for."""
         self._max_body = max_body
-        self._seats = {True: Seats(max_reads), False: Seats(max_writes)}
+        self._fairness = Fairness(store, self.backend.reader, max_reads, max_writes)
         self._intake = Intake(MAX_INTAKE)
         self.failures = 0  # requests that ended in an unexpected exception
 
@@ -170,7 +172,9 @@ class ApiServer:
         if not self._always_allow or self.complete:
             await bootstrap_rbac.write_roles(self.backend)
         if self.complete:
-            await bootstrap.write_system_objects(self.backend, bootstrap.service_range())
+            more = [(FLOWS, LEVELS, "", each) for each in levels()]
+            more += [(FLOWS, SCHEMAS, "", each) for each in schemas()]
+            await bootstrap.write_system_objects(self.backend, [*bootstrap.service_range(), *more])
             self.backend.registers_services = True
         if self.advertised is not None:
             await bootstrap.write_endpoints(self.backend, *self.advertised)
@@ -187,6 +191,7 @@ class ApiServer:
         self.end_watches()
         await self._aggregator.close()
         await self._dispatcher.close()
+        self._fairness.close()
         await self.backend.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -257,17 +262,24 @@ class ApiServer:
         self, remote: Remote, target: Target | None, connection: Connection, user: User
     ) -> Answer | Stream:
         """Let another server answer what its user may ask."""
+        reading = connection.method in ("GET", "HEAD")
         if target is None:
             self._authorize_path(user, connection.method, connection.path)
-        elif not self._always_allow:
-            query = parse_query(connection.query) if connection.query else NO_QUERY
-            verb = _verb(connection.method, target.name, query, target.watch)
-            group, _, namespace, resource, name, part, _ = target
-            action = Action(verb, group, resource, part, namespace, name)
-            demand_action(self.backend.authorizer, user, action)
-        reading = connection.method in ("GET", "HEAD")
+            return await self._aggregator.pass_on(remote, connection, user, b"")
+        query = parse_query(connection.query) if connection.query else NO_QUERY
+        verb = _verb(connection.method, target.name, query, target.watch)
+        group, _, namespace, resource, name, part, _ = target
+        action = Action(verb, group, resource, part, namespace)
+        if not self._always_allow:
+            demand_action(self.backend.authorizer, user, action._replace(name=name))
         body = b"" if reading else await self._body(connection)
-        return await self._aggregator.pass_on(remote, connection, user, body)
+        place = self._fairness.place(user, action, reading=reading)
+        connection.flow = place.headers
+        await place.seats.take(place.flow or (user.name, connection.headers.get("user-agent", "")))
+        try:
+            return await self._aggregator.pass_on(remote, connection, user, body)
+        finally:
+            place.seats.give()
 
     def _stream_request(self, connection: Connection) -> Request:
         """Return what a websocket asks for, if its user may. Raises ApiError."""
@@ -289,20 +301,25 @@ class ApiServer:
         return request
 
     async def _limited(self, connection: Connection, request: Request) -> Answer | Stream:
-        """Run a verb when its client has a seat; a watch needs one only while it opens."""
+        """Run a verb when there is a seat for it; a watch needs one only while it opens."""
         reading = request.verb in ("get", "list", "watch")
-        seats = self._seats[reading]
         if not reading:  # before a seat is taken: a body that trickles in must not hold one
             request.body = await self._body(connection)
             await parse_aside(request)
-        await seats.take((request.user.name, request.user_agent))
+        kind, namespace = request.kind, request.namespace
+        if kind.resource == "namespaces":
+            namespace = request.name
+        action = Action(request.verb, kind.group, kind.resource, request.subresource, namespace)
+        place = self._fairness.place(request.user, action, reading=reading)
+        connection.flow = place.headers
+        await place.seats.take(place.flow or (request.user.name, request.user_agent))
         try:
             header = connection.headers.get("accept")
             binary = header is not None and PROTOBUF in header and writable(request.kind)
             request.output = accept(header, binary=binary)
             result = await self._dispatcher.run(request)
         finally:
-            seats.give()
+            place.seats.give()
         connection.warnings = request.warnings
         return result
 

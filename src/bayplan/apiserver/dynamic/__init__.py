@@ -14,11 +14,11 @@ from bayplan.api.patch import clone
 from bayplan.api.schema import type_for
 from bayplan.apiserver.admission import Attributes
 from bayplan.apiserver.bodies import canonical
+from bayplan.apiserver.changes import Changes
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.crd import type_of
 from bayplan.apiserver.dynamic.matching import EXEMPT, GROUP
 from bayplan.apiserver.request import Request
-from bayplan.store import Compacted, Watcher
 
 if TYPE_CHECKING:
     from bayplan.apiserver.backend import Backend
@@ -37,35 +37,19 @@ class DynamicAdmission:
     def __init__(self, backend: Backend, disabled: Iterable[str] = ()) -> None:
         self._backend = backend
         self._disabled = frozenset(disabled)
-        self._watcher: Watcher | None = None
-        self._looked_at = -1  # the store's revision when it was last looked
+        self._changes = Changes(backend.store, f"{GROUP}/")
         self._mutating: list[Webhook] = []
         self._validating: list[Webhook] = []
         self._policies: Pairs = []
         self._mutations: Pairs = []
 
     def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.close()
+        self._changes.close()
 
     def _refresh(self) -> None:
         """Read the configurations again if they have changed."""
-        revision = self._backend.store.revision
-        if revision == self._looked_at:
-            return
-        self._looked_at = revision
-        watcher = self._watcher
-        if watcher is not None:
-            try:
-                if not watcher.take():
-                    return
-            except Compacted:
-                watcher.close()
-                watcher = None
-        if watcher is None:
-            store = self._backend.store
-            self._watcher = store.watch(f"{GROUP}/", after=store.revision)
-        self._compile()
+        if self._changes.new():
+            self._compile()
 
     def _compile(self) -> None:
         self._mutating = self._webhooks("mutatingwebhookconfigurations", "MutatingAdmissionWebhook")
