@@ -9,6 +9,7 @@ from bayplan.inspect import Cluster
 from bayplan.page.sources import Picture
 from bayplan.testing import make_node, make_pod
 from tests.browser.kit import CHROMIUM, PENDING, VIEWS, served
+from tests.cli.test_up import Up
 
 pytestmark = [
     pytest.mark.browser,
@@ -228,3 +229,22 @@ def test_places_that_nobody_tells_are_not_shown_as_zero(tab, small):
     assert [tile.locator("span").inner_text() for tile in tiles.all()] == [
         "no verdict", "unschedulable", "gated",
     ]  # fmt: skip
+
+
+def test_the_page_of_up_asks_its_scheduler_for_every_place(tab, tmp_path):
+    up = Up(tmp_path, "--nodes=2")
+    try:
+        url = re.search(r"its page is at (http://\S+)", up.process.last_words())[1]
+        page = tab({"url": url}).go("#/queue")
+        page.get_by_text("Nothing waits").wait_for()
+        spec = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "image": "nginx"}]}
+        pod = {"metadata": {"name": "picky"}, "spec": spec}
+        up.call("POST", "/api/v1/namespaces/default/pods", pod)
+        tiles = page.get_by_role("group", name="Places in the queue").get_by_role("link")
+        tiles.filter(has_text="no node fits").get_by_text("1", exact=True).wait_for()
+        names = [tile.locator("span").inner_text() for tile in tiles.all()]
+        page.goto("about:blank")
+    finally:
+        up.stop()
+
+    assert names == ["active", "backoff", "unschedulable", "gated", "waiting", "binding"]

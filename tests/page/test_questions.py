@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import shlex
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -265,8 +266,30 @@ def test_nothing_of_an_object_can_end_the_data_or_start_a_script():
     assert embedded(page, "cluster")["name"] == name
 
 
-def test_a_report_of_1000_nodes_is_below_3_megabytes():
-    board = Picture(Cluster.from_objects(cluster_objects(1000, 20_000, pending=100))).board
-    page = report({"name": "big", "kind": "snapshot", "runs": []}, board)
+@pytest.fixture(scope="module")
+def thousand():
+    return list(cluster_objects(1000, 20_000, pending=100))
 
+
+LOST_ZONE = "#/what-if?change=remove%3Dtopology.kubernetes.io/zone%3Deurope-north1-a"
+
+
+@pytest.mark.parametrize("view", ["#/map", "#/pod/", LOST_ZONE], ids=["map", "pod", "what-if"])
+async def test_a_report_of_1000_nodes_is_below_3_megabytes(thousand, view):
+    source = Picture(Cluster.from_objects(thousand))
+    at = view + (source.board.key_of(min(source.board.waiting)) if view == "#/pod/" else "")
+    async with serving(source) as url:
+        status, page, *_ = await get(url, f"api/report?at={quote(at)}")
+
+    assert status == 200
+    assert bool(embedded(page, "answers")) == (view != "#/map")
+    assert len(page) < 3_000_000
+
+
+async def test_a_report_of_20000_changes_is_below_3_megabytes(thousand):
+    events = [Event(float(i // 20), "ADDED", item) for i, item in enumerate(thousand)]
+    async with serving(Stories("scenario", [Story("", "busy", events, 2000.0)])) as url:
+        _, page, *_ = await get(url, "api/report?at=%23/time")
+
+    assert embedded(page, "history ")["time"] == 0.0
     assert len(page) < 3_000_000

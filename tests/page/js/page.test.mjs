@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { aftermath } from "../../../src/bayplan/page/static/aftermath.js";
-import { centred, fit, kept, zoom } from "../../../src/bayplan/page/static/camera.js";
+import { centred, fit, kept, largest, zoom } from "../../../src/bayplan/page/static/camera.js";
 import { Cluster } from "../../../src/bayplan/page/static/cluster.js";
 import { colouring, ownerName } from "../../../src/bayplan/page/static/colouring.js";
 import { plan, podAt, podGrid } from "../../../src/bayplan/page/static/card.js";
@@ -142,7 +142,7 @@ test("all nodes get a cell of their own, inside the window", () => {
     const cells = new Set([...found.where.values()].map(({ x, y }) => `${x.toFixed(3)} ${y.toFixed(3)}`));
     assert.equal(cells.size, slot);
     for (const [member, at] of found.where) assert.equal(hit(found, at.x + 1, at.y + 1), member);
-    const scale = Math.min(1000 / found.width, 700 / found.height, 46);
+    const scale = Math.min(1000 / found.width, 700 / found.height, largest(1000));
     assert.ok(slot < 100 || scale * scale * 20 * slot > 0.45 * 700_000, `${counts}: half of the window is used`);
   }
 });
@@ -251,12 +251,13 @@ test("pods get their names where there is room for lines", () => {
 });
 
 test("the pod under a pointer is the one that is drawn there", () => {
-  for (const scale of [20, 46, 90]) {
+  for (const scale of [20, 46, 90, 120]) {
     const pods = Array.from({ length: 30 }, (_, i) => pod(`p${i}`, { node: 1, owner: i % 3 ? 5 : 0 }));
     const cluster = new Cluster(wire([node("n1"), node("n2")], pods));
     const scene = { cluster, layout: layout([{ name: "", slots: [0, 1] }], 400, 300), view: { scale, x: 7, y: 9 } };
-    const box = plan(5 * scale - 6, 4 * scale - 6, 2).pods;
-    const grid = podGrid(30, box.wide, box.tall);
+    const where = plan(5 * scale - 6, 4 * scale - 6, 2);
+    const box = where.pods;
+    const grid = podGrid(30, box.wide, box.tall, where.text);
     const seen = new Set();
     for (let i = 0; i < 30; i++) {
       const x = 7 + box.x + ((i % grid.columns) + 0.5) * grid.wide;

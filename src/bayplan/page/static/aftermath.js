@@ -17,6 +17,7 @@ import { wireTable } from "./history.js";
  * @property {Stuck[]} stuck
  * @property {{pod: string, node: string, by: string}[]} evictions
  * @property {string[]} deleted
+ * @property {Start[]} anyway
  * @property {Side} before
  * @property {Side} after
  * @property {string[]} commands

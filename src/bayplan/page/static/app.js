@@ -175,8 +175,8 @@ class App {
     document.title = titleOf(route, cluster.about.name);
     this.tellMoment(state);
     const { nodes, pods, waiting, sums } = (state.shown ?? cluster).totals();
-    const parts = [some(nodes, "node"), some(pods, "pod"), `${count(waiting)} pending`, `cpu ${percent(sums.cpu.used, sums.cpu.all)}`, `memory ${percent(sums.memory.used, sums.memory.all)}`];
-    if (sums.gpu.all) parts.push(`gpu ${percent(sums.gpu.used, sums.gpu.all)}`);
+    const parts = [some(nodes, "node"), some(pods, "pod"), `${count(waiting)} pending`];
+    for (const name of /** @type {const} */ (["cpu", "memory", "gpu"])) if (sums[name].all) parts.push(`${name} ${percent(sums[name].used, sums[name].all)}`);
     say(this.facts, parts.map((part) => part.replace(" ", "\u00a0")).join(" · ")); // a line ends between facts
     this.save.setAttribute("href", `api/report?at=${encodeURIComponent(location.hash)}`);
   }

@@ -3,9 +3,17 @@
 /** @typedef {{scale: number, x: number, y: number}} View screen = world × scale + (x, y) */
 
 const FAR = 0.5;
-/** Pixels a unit, for worlds that would fit larger still. */
-export const LARGEST = 64;
-const NEAR = 90;
+/** Most pixels a unit, for small worlds in a window. @param {number} width */
+export function largest(width) {
+  return Math.max(64, width / 36);
+}
+
+const NEAR = 130;
+
+/** Room below a map for its key and buttons, where it can be spared. @param {number} height */
+export function foot(height) {
+  return height > 320 ? 30 : 0;
+}
 
 /**
  * The view that shows everything.
@@ -13,12 +21,13 @@ const NEAR = 90;
  * @returns {View}
  */
 export function fit(world, width, height, margin = 16) {
-  const room = { width: Math.max(width - 2 * margin, 10), height: Math.max(height - 2 * margin, 10) };
-  const scale = Math.min(room.width / world.width, room.height / world.height, LARGEST);
+  const below = foot(height);
+  const room = { width: Math.max(width - 2 * margin, 10), height: Math.max(height - below - 2 * margin, 10) };
+  const scale = Math.min(room.width / world.width, room.height / world.height, largest(width));
   return {
     scale,
     x: (width - world.width * scale) / 2,
-    y: Math.max(margin, (height - world.height * scale) / 2),
+    y: Math.max(margin, (height - below - world.height * scale) / 2),
   };
 }
 

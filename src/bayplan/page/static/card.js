@@ -11,16 +11,14 @@ import { percent } from "./units.js";
 /** @import { Cluster, Resource } from "./cluster.js" */
 /** @import { Scene } from "./draw.js" */
 /** @typedef {{x: number, y: number, wide: number, tall: number}} Box */
-/** @typedef {{band: number, pad: number, size: number, thick: number, labelled: boolean, bars: number, step: number, pods: Box | null}} Plan where things are, from the card's corner */
+/** @typedef {{band: number, pad: number, size: number, thick: number, labelled: boolean, text: number, bars: number, step: number, pods: Box | null}} Plan where things are, from the card's corner */
 /** @typedef {{named: boolean, columns: number, wide: number, tall: number}} Grid of pods: how many beside each other, and the room of one */
 
 export const FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif";
 export const CARD_GAP = 6;
 const PODS_AT = 84;
 const LABELS_AT = 132;
-const LABEL = 30;
 const LARGEST = 26;
-const LINE = 13;
 const NAME = 96;
 const TITLES = { cpu: "cpu", memory: "mem", gpu: "gpu", pods: "pods" };
 
@@ -28,22 +26,23 @@ const TITLES = { cpu: "cpu", memory: "mem", gpu: "gpu", pods: "pods" };
 export function plan(wide, tall, bars) {
   const band = Math.max(4, Math.min(8, tall * 0.06));
   const pad = Math.max(4, Math.min(10, wide * 0.05));
-  const size = Math.max(9, Math.min(13, wide * 0.09));
+  const text = Math.max(11, Math.min(15, wide * 0.031));
+  const size = Math.max(9, Math.min(text + 2, wide * 0.09));
   const labelled = wide >= LABELS_AT;
-  const thick = labelled ? 6 : Math.max(3, Math.min(6, tall * 0.04));
-  const step = labelled ? 12 : thick + 3;
+  const thick = labelled ? text * 0.55 : Math.max(3, Math.min(6, tall * 0.04));
+  const step = labelled ? text + 1 : thick + 3;
   const top = band + pad * 0.6 + size + pad * 0.55;
   const below = top + bars * step + 3;
   const room = tall - pad - below;
   const pods = wide >= PODS_AT && room >= 6 ? { x: pad, y: below, wide: wide - 2 * pad, tall: room } : null;
-  return { band, pad, size, thick, labelled, bars: top, step, pods };
+  return { band, pad, size, thick, labelled, text, bars: top, step, pods };
 }
 
-/** Lines with names where they fit, else the largest squares that do. @param {number} count @param {number} wide @param {number} tall @returns {Grid} */
-export function podGrid(count, wide, tall) {
+/** Lines with names where they fit, else the largest squares that do. @param {number} count @param {number} wide @param {number} tall @param {number} [text] size of letters @returns {Grid} */
+export function podGrid(count, wide, tall, text = 11) {
   for (let columns = 1; columns <= 3; columns++) {
     const line = tall / Math.ceil(count / columns);
-    if (line >= LINE && wide / columns >= NAME) return { named: true, columns, wide: wide / columns, tall: Math.min(line, 18) };
+    if (line >= text + 2 && wide / columns >= NAME) return { named: true, columns, wide: wide / columns, tall: Math.min(line, text * 1.6) };
   }
   let columns = Math.max(1, Math.ceil(Math.sqrt((count * wide) / tall)));
   while (columns < count && (wide / columns) * Math.ceil(count / columns) > tall) columns++;
@@ -67,10 +66,10 @@ export function podAt(scene, slot, x, y) {
   const { cluster, view, layout } = scene;
   const at = layout.where.get(slot);
   if (!at) return -1;
-  const { pods } = plan(CELL.width * view.scale - CARD_GAP, CELL.height * view.scale - CARD_GAP, barsOf(cluster, slot).length);
+  const { pods, text } = plan(CELL.width * view.scale - CARD_GAP, CELL.height * view.scale - CARD_GAP, barsOf(cluster, slot).length);
   const slots = podsInOrder(cluster, slot);
   if (!pods || !slots.length) return -1;
-  const grid = podGrid(slots.length, pods.wide, pods.tall);
+  const grid = podGrid(slots.length, pods.wide, pods.tall, text);
   const column = Math.floor((x - (at.x * view.scale + view.x + pods.x)) / grid.wide);
   const row = Math.floor((y - (at.y * view.scale + view.y + pods.y)) / grid.tall);
   if (column < 0 || row < 0 || column >= grid.columns || (row + 1) * grid.tall > pods.tall + 1) return -1;
@@ -104,23 +103,23 @@ export function card(c, scene, slot, x, y, wide, tall) {
   c.fillStyle = broken ? colours.bad : colours.text;
   c.fillText(clipped(c, cluster.nodes.name[slot], wide - 2 * where.pad), x + where.pad, y + where.band + where.pad * 0.6);
   bars.forEach((name, i) => bar(c, scene, slot, name, where, { x: x + where.pad, y: y + where.bars + i * where.step, wide: wide - 2 * where.pad, tall: where.thick }));
-  if (where.pods) drawPods(c, scene, slot, { ...where.pods, x: x + where.pods.x, y: y + where.pods.y });
+  if (where.pods) drawPods(c, scene, slot, where.text, { ...where.pods, x: x + where.pods.x, y: y + where.pods.y });
 }
 
 /** @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {Resource} name @param {Plan} where @param {Box} at */
-function bar(c, scene, slot, name, { labelled, step }, at) {
+function bar(c, scene, slot, name, { labelled, step, text }, at) {
   const colours = ink(scene.theme);
   const part = share(scene.cluster, slot, name);
   let { x, y, wide } = at;
   if (labelled) {
-    c.font = `10px ${FONT}`;
+    c.font = `${text - 1}px ${FONT}`;
     c.textBaseline = "middle";
     c.fillStyle = colours.dim;
     c.fillText(TITLES[name], x, y + step / 2);
     c.textAlign = "right";
     c.fillText(percent(part, 1), x + wide, y + step / 2);
     c.textAlign = "left";
-    [x, y, wide] = [x + LABEL, y + (step - at.tall) / 2, wide - LABEL - 34];
+    [x, y, wide] = [x + 2.8 * text, y + (step - at.tall) / 2, wide - 6 * text];
   }
   c.fillStyle = colours.empty;
   c.fillRect(x, y, wide, at.tall);
@@ -129,19 +128,19 @@ function bar(c, scene, slot, name, { labelled, step }, at) {
   c.fillRect(x, y, Math.max(1, wide * Math.min(part, 1)), at.tall);
 }
 
-/** One square a pod, in the colour of its owner, and its name where there is room. @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {Box} room */
-function drawPods(c, scene, slot, room) {
+/** One square a pod, in the colour of its owner, and its name where there is room. @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {number} text @param {Box} room */
+function drawPods(c, scene, slot, text, room) {
   const slots = podsInOrder(scene.cluster, slot);
   if (!slots.length) return;
-  const grid = podGrid(slots.length, room.wide, room.tall);
-  const side = grid.named ? 9 : Math.max(1, grid.wide - Math.max(1, grid.wide * 0.14));
+  const grid = podGrid(slots.length, room.wide, room.tall, text);
+  const side = grid.named ? text - 2 : Math.max(1, grid.wide - Math.max(1, grid.wide * 0.14));
   slots.forEach((pod, i) => {
     const left = room.x + (i % grid.columns) * grid.wide;
     const top = room.y + Math.floor(i / grid.columns) * grid.tall;
     if (top + grid.tall > room.y + room.tall + 1) return;
     square(c, scene, pod, left, grid.named ? top + (grid.tall - side) / 2 : top, side);
     if (!grid.named) return;
-    c.font = `${pod === scene.pod ? "600 " : ""}11px ${FONT}`;
+    c.font = `${pod === scene.pod ? "600 " : ""}${text}px ${FONT}`;
     c.textBaseline = "middle";
     c.fillStyle = ink(scene.theme).text;
     c.fillText(clipped(c, scene.cluster.pods.name[pod], grid.wide - side - 10), left + side + 5, top + grid.tall / 2 + 0.5);

@@ -144,9 +144,11 @@ function cells(c, scene, gap) {
   pale.forEach((path, i) => painted(c, path, colouring.colours[i]));
   c.globalAlpha = 1;
   paths.forEach((path, i) => painted(c, path, colouring.colours[i]));
-  c.strokeStyle = colours.dim;
-  c.lineWidth = Math.min(1.5, wide / 10);
-  c.stroke(cordoned);
+  for (const [colour, width] of /** @type {[string, number][]} */ ([[colours.cell, 3], [colours.text, 1.2]])) { // seen on every colour
+    c.strokeStyle = colour;
+    c.lineWidth = Math.min(width, (width * wide) / 14);
+    c.stroke(cordoned);
+  }
   c.globalAlpha = marks ? 0.35 : 1;
   painted(c, bad, colours.bad);
   c.globalAlpha = 1;

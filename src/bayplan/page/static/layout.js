@@ -4,7 +4,7 @@
 // is taken that fills the window with the largest cells. Headings and gaps are meant in pixels, so
 // they are computed again for the scale that was found.
 
-import { LARGEST } from "./camera.js";
+import { largest } from "./camera.js";
 
 /** @typedef {{name: string, slots: number[]}} Group */
 /** @typedef {{name: string, x: number, y: number, width: number, height: number, head: number, columns: number, slots: number[]}} Block */
@@ -23,17 +23,17 @@ const ASPECTS = [0.15, 0.25, 0.4, 0.6, 0.8, 1, 1.4, 2, 3, 5, 9, 16];
  * @returns {Layout}
  */
 export function layout(groups, width, height) {
-  const largest = Math.max(1, ...groups.map((group) => group.slots.length));
-  const side = Math.sqrt(largest) * CELL.height;
+  const most = Math.max(1, ...groups.map((group) => group.slots.length));
+  const side = Math.sqrt(most) * CELL.height;
   const titled = groups.some((group) => group.name);
-  let scale = LARGEST;
+  let scale = largest(width);
   let best = flow(groups, 1, 1, 0, 0);
   for (let turn = 0; turn < 3; turn++) {
     const readable = side * scale > READABLE;
     const head = titled ? Math.min(HEAD_PIXELS / scale, side * (readable ? 0.4 : 0.1)) : 0;
     const gap = Math.min(GAP_PIXELS / scale, side * (readable ? 0.5 : 0.16));
     best = tightest(groups, width / height, head, gap);
-    scale = Math.min(LARGEST, width / best.width, height / best.height);
+    scale = Math.min(largest(width), width / best.width, height / best.height);
   }
   for (const block of best.blocks) {
     block.slots.forEach((slot, i) => best.where.set(slot, cellAt(block, i)));

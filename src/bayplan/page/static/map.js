@@ -1,6 +1,6 @@
 // The map as a part that any view can hold: a canvas that shows a cluster, and its keys.
 
-import { centred, fit, kept, steer, zoom } from "./camera.js";
+import { centred, fit, foot, kept, steer, zoom } from "./camera.js";
 import { CELL, gather, hit, layout, towards } from "./layout.js";
 import { colouring } from "./colouring.js";
 import { podAt } from "./card.js";
@@ -90,7 +90,7 @@ export class MapCanvas {
     if (!plan || key !== this.key || before?.cluster !== cluster) {
       const names = [...slots].sort((a, b) => byName(name[a], name[b]));
       const groups = options.group ? gather(names, (slot) => cluster.label(slot, options.group)) : [{ name: "", slots: names }];
-      plan = layout(groups, width - 32, height - 32);
+      plan = layout(groups, width - 32, height - 32 - foot(height));
       this.key = key;
     }
     this.least = fit(plan, width, height).scale;
@@ -124,10 +124,9 @@ export class MapCanvas {
     }
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     draw(this.context, scene);
-    if (this.near !== isNear(scene)) {
-      this.near = !this.near;
-      this.nearKey.hidden = !this.near;
-    }
+    this.root.classList.toggle("small", !foot(scene.height)); // no room for a key and buttons
+    this.near = isNear(scene) && scene.layout.where.size > 0;
+    this.nearKey.hidden = !this.near;
     if (this.drawn++ === 0) performance.mark("map drawn");
   }
 

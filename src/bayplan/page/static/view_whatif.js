@@ -59,11 +59,11 @@ export class WhatIfView {
     this.waits = h("div", { class: "waits" });
     /** @type {import("./table.js").Column<Line>[]} */
     this.columns = [
-      { title: "Pod", width: 4, narrow: true, key: (line) => line.pod, cell: (line) => this.podName(line.pod, line.known) },
-      { title: "What", width: 1.4, narrow: true, key: (line) => line.what, cell: (line) => line.what },
-      { title: "From", width: 2, key: (line) => line.from, cell: (line) => this.nodeLink(line.from) },
-      { title: "To", width: 2, narrow: true, key: (line) => line.to, cell: (line) => this.nodeLink(line.to) },
-      { title: "Why", width: 5, narrow: true, below: true, key: (line) => line.why, cell: (line) => line.why },
+      { title: "Pod", width: 3.4, narrow: true, key: (line) => line.pod, cell: (line) => this.podName(line.pod, line.known) },
+      { title: "What", width: 1.1, narrow: true, key: (line) => line.what, cell: (line) => line.what },
+      { title: "From", width: 1.5, key: (line) => line.from, cell: (line) => this.nodeLink(line.from) },
+      { title: "To", width: 1.5, narrow: true, key: (line) => line.to, cell: (line) => this.nodeLink(line.to) },
+      { title: "Why", width: 7, narrow: true, below: true, key: (line) => line.why, cell: (line) => line.why },
     ];
     this.table = new VirtualTable("What happens to pods", this.columns, { empty: "No pod is touched." });
     this.result = h("div", { class: "what-result" });
@@ -194,9 +194,10 @@ export class WhatIfView {
     const side = (/** @type {import("./aftermath.js").Side} */ s) => `${some(s.nodes.usable, "usable node")}, ${count(s.running)} running, ${count(s.pending)} pending`;
     const copy = h("button", { type: "button", onclick: () => navigator.clipboard?.writeText(command).then(() => say(copy, "Copied")) }, "Copy");
     put(this.result,
-      h("p", { class: "dim" }, (answer.changes ?? []).join(", then ")),
+      h("p", { class: "dim" }, this.told(answer)),
       h("p", { class: answer.ok ? "good verdict" : "bad verdict" }, answer.ok ? "✓ everything that runs still runs" : "✗ not everything that runs would still run"),
       h("p", null, tally(lines)),
+      answer.anyway?.length ? h("p", { class: "dim" }, `${count(answer.anyway.length)} of those that wait now would start anyway`) : null,
       (answer.notes ?? []).map((note) => h("p", { class: "warn" }, note)),
       command ? h("div", { class: "command" }, h("p", { class: "dim" }, "The same as a command ", copy), h("pre", null, command)) : null);
     put(this.body, h("div", { class: "bar" }, this.controls.labels, this.controls.legend), h("div", { class: "sides two" },
@@ -207,6 +208,12 @@ export class WhatIfView {
     this.table.columns = lines.some((line) => line.why) ? this.columns : this.columns.slice(0, -1);
     this.table.heading();
     this.table.show(lines);
+  }
+
+  /** The changes as the engine understood them, namespaces included. @param {WhatIf} answer */
+  told(answer) {
+    const applied = this.changes.filter((change) => change.startsWith("apply="));
+    return (answer.changes ?? []).map((text) => (text.startsWith("apply ") && applied.length ? titled(applied.shift() ?? "") : text)).join(", then ");
   }
 
   /** The pods without a node afterwards, beside the map; those that the change brings first. */
@@ -247,6 +254,6 @@ export class WhatIfView {
 function tally(lines) {
   const counts = new Map();
   for (const { what } of lines) counts.set(what, (counts.get(what) ?? 0) + 1);
-  const words = /** @type {Record<string, string>} */ ({ moves: "to another node", new: "new on a node", starts: "of the pending start", pending: "get no node", lost: "made again by nobody", blocked: "cannot be evicted" });
+  const words = /** @type {Record<string, string>} */ ({ moves: "moved", new: "new", starts: "started", pending: "without a node", lost: "lost for good", blocked: "that cannot be evicted" });
   return [...counts].map(([what, number]) => `${count(number)} ${words[what] ?? what}`).join(" · ") || "no pod is touched";
 }
