@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bayplan.apiserver import documents, edge
+from bayplan.apiserver import edge, health
 from bayplan.apiserver.serving import Settings, running
 from bayplan.store import Compacted, MemoryStore, SqliteStore, StoreError, history
 from tests.apiserver.api import CONFIGMAPS, Api, configmap
@@ -159,7 +159,7 @@ async def test_what_watchers_share_is_bounded_in_bytes(api, monkeypatch):
 
 
 async def test_readiness_tells_the_truth(api, monkeypatch):
-    monkeypatch.setattr(documents, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.0)
     ready = await api.call("GET", "/readyz")
 
     async def broken():
@@ -191,7 +191,7 @@ class FullDisk:
 
 
 async def test_on_a_full_disk_objects_can_be_deleted_and_nothing_is_created(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.0)
     store = await SqliteStore.open(tmp_path)
     api = await Api.start(store)
     await api.ok("POST", CONFIGMAPS, configmap("x"))

@@ -19,7 +19,9 @@ from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.containers import Containers
 from bayplan.apiserver.dynamic import DynamicAdmission
 from bayplan.apiserver.errors import ApiError, not_found
-from bayplan.apiserver.kinds import Kind, Registry, metrics
+from bayplan.apiserver.kinds import Kind, Registry
+from bayplan.apiserver.kinds import metrics as metrics_kinds
+from bayplan.apiserver.metrics import Metrics
 from bayplan.apiserver.reader import CachedReader
 from bayplan.apiserver.remotes import Remotes
 from bayplan.apiserver.turns import Turns
@@ -65,6 +67,7 @@ class Backend:
         rbac: bool = False,
         disabled_plugins: Iterable[str] = OPTIONAL,
         gates: FeatureGates = DEFAULT_GATES,
+        metrics: Metrics | None = None,
     ) -> None:
         self.store = store
         self.versions = Versions(store, lambda: self.caller)
@@ -87,6 +90,9 @@ class Backend:
         self.encoded_events: deque[Event] = deque(maxlen=1024)
         self.encoded_bytes = 0
         self.watchdog = Watchdog()
+        self.metrics = Metrics() if metrics is None else metrics
+        self.started = self.ending = False
+        """Whether all that is mirrored has been read, and whether the server is about to end."""
         self.watchers: set[Watcher] = set()  # of open watches
         self.opened_watches = 0
         self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go
@@ -105,7 +111,7 @@ class Backend:
     @containers.setter
     def containers(self, containers: Containers | None) -> None:
         self._containers = containers
-        for kind in metrics() if containers is not None else ():
+        for kind in metrics_kinds() if containers is not None else ():
             self.registry.add(kind)
 
     @property

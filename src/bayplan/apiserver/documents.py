@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
-
-import structlog
+from hashlib import sha512
 
 from bayplan import __version__
+from bayplan.apiserver import health
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.discovery import AGGREGATED_TYPE, Discovery
 from bayplan.apiserver.errors import ApiError
 from bayplan.apiserver.http import Connection, plain_text
 from bayplan.apiserver.negotiate import DISCOVERY, accept
-from bayplan.apiserver.request import parse_query
 from bayplan.apiserver.responses import Answer, dump
 from bayplan.apiserver.tokens import Tokens
-from bayplan.store import StoreError
 
-log = structlog.get_logger(__name__)
-CHECK_SECONDS, CHECK_TIMEOUT = 1.0, 3.0
-HEALTH = ("/healthz", "/livez", "/readyz")
 KUBERNETES_VERSION = "v1.36.4"
 
 
@@ -54,14 +48,14 @@ class Documents:
     def __init__(self, backend: Backend, tokens: Tokens) -> None:
         self._backend = backend
         self._tokens = tokens
-        self._asked: tuple[float, asyncio.Future[bool]] | None = None
+        self._health = health.Health(backend)
         self._discovery = Discovery(backend.registry, backend.remotes)
 
     async def answer(self, connection: Connection) -> Answer | None:
         """Return the document of a path, or None if there is none."""
         path = connection.path
-        if path.startswith(HEALTH):
-            return await self._health(connection)
+        if path.startswith(health.PATHS):
+            return await self._health.answer(path, connection.query)
         if path == "/version" or path == "/version/":
             return Answer(200, dump(version_info(), pretty=True))
         if path == "/" or path == "":
@@ -78,38 +72,9 @@ class Documents:
             return self._discover(connection)
         return None
 
-    async def _health(self, connection: Connection) -> Answer | None:
-        base, _, check = connection.path.strip("/").partition("/")
-        if check not in ("", "ping", "etcd") or base not in ("healthz", "livez", "readyz"):
-            return None
-        # The process lives without its store; restarting it would not help.
-        asked = check == "etcd" or (check == "" and base != "livez")
-        healthy = not asked or await self._store_works()
-        if healthy and not (check == "" and "verbose" in parse_query(connection.query)):
-            return plain_text(200, "ok")
-        store = "[+]etcd ok" if healthy else "[-]etcd failed: reason withheld"
-        verdict = "passed" if healthy else "failed"
-        return plain_text(200 if healthy else 500, f"[+]ping ok\n{store}\n{base} check {verdict}\n")
-
-    async def _store_works(self) -> bool:
-        """Ask the store, at most once a second: whoever asks needs no token."""
-        now = asyncio.get_running_loop().time()
-        if self._asked is None or now - self._asked[0] >= CHECK_SECONDS:
-            self._asked = (now, asyncio.ensure_future(self._check_store()))
-        return await asyncio.shield(self._asked[1])
-
-    async def _check_store(self) -> bool:
-        try:
-            async with asyncio.timeout(CHECK_TIMEOUT):
-                await self._backend.store.check()
-        except (StoreError, TimeoutError) as error:
-            log.warning("the store does not work", error=str(error) or type(error).__name__)
-            return False
-        return True
-
     def _index(self, connection: Connection) -> Answer:
         groups = self._backend.registry.group_versions()
-        paths = ["/api", "/apis", *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
+        paths = ["/api", "/apis", *health.PATHS, "/openapi/v2", "/openapi/v3", "/version"]
         for group, versions in groups.items():
             base = f"/apis/{group}" if group else "/api"
             paths += [base, *(f"{base}/{version}" for version in versions)]
@@ -127,8 +92,14 @@ class Documents:
             if group not in self._backend.registry.group_versions():
                 return None
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
-        media = AGGREGATED_TYPE if aggregated else output.content_type
-        return Answer(200, dump(document, output.media), media)
+        body = dump(document, output.media)
+        if not aggregated:
+            return Answer(200, body, output.content_type)
+        etag = f'"{sha512(body).hexdigest().upper()}"'
+        headers = ((b"etag", etag.encode()), (b"vary", b"Accept"), (b"cache-control", b"public"))
+        if connection.headers.get("if-none-match") == etag:
+            return Answer(304, b"", AGGREGATED_TYPE, headers)
+        return Answer(200, body, AGGREGATED_TYPE, headers)
 
     def _openapi(self, connection: Connection) -> Answer | None:
         from bayplan.apiserver import openapi
@@ -150,7 +121,11 @@ class Documents:
     def _metrics(self) -> str:
         revision = self._backend.store.revision
         return (
-            "# HELP bayplan_apiserver_store_revision Newest revision of the store.\n"
-            "# TYPE bayplan_apiserver_store_revision gauge\n"
-            f"bayplan_apiserver_store_revision {revision}\n"
-        ) + self._backend.watchdog.metrics()
+            self._backend.metrics.text()
+            + (
+                "# HELP bayplan_apiserver_store_revision Newest revision of the store.\n"
+                "# TYPE bayplan_apiserver_store_revision gauge\n"
+                f"bayplan_apiserver_store_revision {revision}\n"
+            )
+            + self._backend.watchdog.metrics()
+        )

@@ -7,14 +7,18 @@ once when that happens. Nothing here knows Kubernetes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
 from bayplan import packed
 from bayplan.apiserver.errors import ApiError, bad_request, too_large, too_many_requests
+from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream
 
 Message = MutableMapping[str, Any]
+_PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
+_NOT_KEPT = (b"cache-control", b"no-cache, private")
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
 
 
@@ -45,6 +49,7 @@ class Connection:
         "peer",
         "pretty",
         "query",
+        "request",
         "send",
         "warnings",
     )
@@ -71,6 +76,7 @@ class Connection:
         self._receive = receive
         self.send = send
         self.pretty = False
+        self.request: Request | None = None  # once it is known to be about a resource
         self.warnings: list[str] = []
         self.flow: tuple[tuple[bytes, bytes], ...] = ()  # says by which level it was let in
 
@@ -134,7 +140,7 @@ def _warning(text: str) -> tuple[bytes, bytes]:
 
 
 def _head(connection: Connection, status: int, content_type: bytes) -> list[tuple[bytes, bytes]]:
-    headers = [(b"content-type", content_type), (b"cache-control", b"no-cache, private")]
+    headers = [(b"content-type", content_type), _NOT_KEPT]
     if connection.flow:
         headers += connection.flow
     if connection.warnings:
@@ -150,10 +156,13 @@ async def send_answer(connection: Connection, answer: Answer) -> None:
     """Send a finished response."""
     body = answer.body
     headers = _head(connection, answer.status, answer.content_type)
-    headers.extend(answer.headers)
+    if answer.headers:
+        headers.extend(answer.headers)
+        if any(name == _NOT_KEPT[0] for name, _ in answer.headers):
+            headers.remove(_NOT_KEPT)
     if len(body) > GZIP_FROM and _accepts_gzip(connection):
         body = packed.pack(body)
-        headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+        headers += _PACKED
     headers.append((b"content-length", str(len(body)).encode()))
     await connection.send(
         {"type": "http.response.start", "status": answer.status, "headers": headers}
@@ -163,9 +172,21 @@ async def send_answer(connection: Connection, answer: Answer) -> None:
     await connection.send({"type": "http.response.body", "body": body})
 
 
+async def _packing(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Compress beside the event loop; zlib lets other threads run meanwhile."""
+    packer = zlib.compressobj(1, wbits=31)
+    async for chunk in chunks:
+        if data := await asyncio.to_thread(packer.compress, chunk):
+            yield data
+    yield packer.flush()
+
+
 async def send_stream(connection: Connection, stream: Stream) -> None:
     """Send a response in pieces until its source or its reader ends."""
     headers = [*_head(connection, stream.status, stream.content_type), *stream.headers]
+    if stream.packed and _accepts_gzip(connection):
+        headers += _PACKED
+        stream = stream._replace(chunks=_packing(stream.chunks))
     try:
         await connection.send(
             {"type": "http.response.start", "status": stream.status, "headers": headers}

@@ -43,6 +43,7 @@ class Stream(NamedTuple):
     content_type: bytes = JSON_TYPE
     close: Callable[[], None] = lambda: None
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    packed: bool = False  # whether it is long enough to be compressed
 
 
 def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:

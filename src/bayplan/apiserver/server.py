@@ -53,6 +53,7 @@ from bayplan.apiserver.http import (
     send_stream,
 )
 from bayplan.apiserver.impersonation import impersonate
+from bayplan.apiserver.metrics import Metrics, Words, words_of, words_of_path
 from bayplan.apiserver.negotiate import PROTOBUF, accept, error_media
 from bayplan.apiserver.permission import demand, demand_action
 from bayplan.apiserver.remotes import Remote
@@ -118,6 +119,7 @@ class ApiServer:
         max_writes: int = MAX_WRITES,
         disabled_plugins: Iterable[str] = OPTIONAL,
         gates: FeatureGates = DEFAULT_GATES,
+        metrics: Metrics | None = None,
     ) -> None:
         self.backend = Backend(
             store,
@@ -129,6 +131,7 @@ class ApiServer:
             rbac=rbac,
             disabled_plugins=disabled_plugins,
             gates=gates,
+            metrics=metrics,
         )
         self.tokens = Tokens(self.backend.reader, clock, key=signing_key, issuer=issuer)
         self.authenticator = Authenticator(self.tokens, anonymous=anonymous)
@@ -179,10 +182,12 @@ class ApiServer:
         if self.advertised is not None:
             await bootstrap.write_endpoints(self.backend, *self.advertised)
         await self._dispatcher.start()
+        self.backend.started = True
         await self._aggregator.start()
 
     def end_watches(self) -> None:
         """End all open watches, so that their connections can close."""
+        self.backend.ending = True
         for watcher in list(self.backend.watchers):
             watcher.close()
 
@@ -202,22 +207,45 @@ class ApiServer:
             await _lifespan(receive, send)
             return
         connection = Connection(scope, receive, send)
+        begun = time.perf_counter()
+        result = await self._answered(connection)
+        request = connection.request
+        words = words_of(request) if request is not None else words_of_path(connection.path)
         try:
-            result = await self._handle(connection)
+            if isinstance(result, Stream):
+                await self._stream(connection, result, words)
+            else:
+                await send_answer(connection, result)
+        finally:
+            if words is not None:
+                seconds = time.perf_counter() - begun
+                self.backend.metrics.finished(words, result.status, seconds)
+
+    async def _stream(self, connection: Connection, stream: Stream, words: Words | None) -> None:
+        if words is None or words[0] != "WATCH":
+            await send_stream(connection, stream)
+            return
+        running = self.backend.metrics.running(words)
+        running.value += 1
+        try:
+            await send_stream(connection, stream)
+        finally:
+            running.value -= 1
+
+    async def _answered(self, connection: Connection) -> Answer | Stream:
+        """Return the answer, an error's too."""
+        try:
+            return await self._handle(connection)
         except ApiError as error:
             media = error_media(connection.headers.get("accept"))
-            result = error_answer(error, media=media, pretty=connection.pretty)
+            return error_answer(error, media=media, pretty=connection.pretty)
         except StoreError as error:
             log.warning("the store refuses", error=str(error), path=connection.path)
-            result = error_answer(_store_error(error))
+            return error_answer(_store_error(error))
         except Exception as error:
             self.failures += 1
             log.exception("request failed", method=connection.method, path=connection.path)
-            result = error_answer(internal(type(error).__name__))
-        if isinstance(result, Stream):
-            await send_stream(connection, result)
-        else:
-            await send_answer(connection, result)
+            return error_answer(internal(type(error).__name__))
 
     async def _handle(self, connection: Connection) -> Answer | Stream:
         path = connection.path
@@ -246,6 +274,7 @@ class ApiServer:
             user=user,
             user_agent=connection.headers.get("user-agent", ""),
         )
+        connection.request = request
         request.pretty = connection.pretty = _pretty(query, request.user_agent)
         if not self._always_allow:
             demand(self.backend.authorizer, request)
@@ -313,6 +342,7 @@ class ApiServer:
         place = self._fairness.place(request.user, action, reading=reading)
         connection.flow = place.headers
         await place.seats.take(place.flow or (request.user.name, request.user_agent))
+        self.backend.metrics.enter(reading)
         try:
             header = connection.headers.get("accept")
             binary = header is not None and PROTOBUF in header and writable(request.kind)
@@ -320,6 +350,7 @@ class ApiServer:
             result = await self._dispatcher.run(request)
         finally:
             place.seats.give()
+            self.backend.metrics.leave(reading)
         connection.warnings = request.warnings
         return result
 

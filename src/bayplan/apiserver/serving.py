@@ -28,6 +28,7 @@ from bayplan.apiserver.edge import EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.front_proxy import FrontProxy, publish
 from bayplan.apiserver.kubeconfig import write_kubeconfig
+from bayplan.apiserver.metrics import Metrics, TimedStore
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.streams import MAX_MESSAGE
 from bayplan.apiserver.tokens import ISSUER, load_key
@@ -54,6 +55,9 @@ class Settings(msgspec.Struct, kw_only=True):
     port: int = 0
     store: str = "sqlite"
     etcd_servers: list[str] = []
+    etcd_cafile: Path | None = None
+    etcd_certfile: Path | None = None
+    etcd_keyfile: Path | None = None
     kubeconfig_out: Path | None = None
     token_file: Path | None = None
     tls_certificate: Path | None = None
@@ -94,10 +98,12 @@ async def open_store(settings: Settings) -> Store:
         return MemoryStore()
     if settings.store == "etcd":
         from bayplan.store.etcd import EtcdStore
+        from bayplan.store.etcd_client import tls_context
 
         if not settings.etcd_servers:
             raise ConfigError("--store etcd needs --etcd-servers")
-        return await EtcdStore.open(settings.etcd_servers)
+        secure = tls_context(settings.etcd_cafile, settings.etcd_certfile, settings.etcd_keyfile)
+        return await EtcdStore.open(settings.etcd_servers, tls=secure)
     from bayplan.store.sqlite import SqliteStore
 
     if settings.data is None:
@@ -158,7 +164,9 @@ def _mode(settings: Settings) -> str:
     return chosen or ("AlwaysAllow" if is_loopback(settings.host) else "RBAC")
 
 
-def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
+def build_server(
+    settings: Settings, store: Store, token: str, metrics: Metrics | None = None
+) -> ApiServer:
     """Make the server that the settings describe, on an open store."""
     server = ApiServer(
         store,
@@ -175,6 +183,7 @@ def build_server(settings: Settings, store: Store, token: str) -> ApiServer:
             settings.enable_admission_plugins, settings.disable_admission_plugins
         ),
         gates=settings.gates,
+        metrics=metrics,
     )
     if settings.token_file is not None:
         for extra, user in load_tokens(settings.token_file):
@@ -197,9 +206,10 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         if files is not None and settings.data is None and settings.tls_certificate is None:
             stack.callback(shutil.rmtree, files.key.parent.parent, ignore_errors=True)
         listener = stack.enter_context(listen(settings.host, settings.port, "--bind"))
-        store = await open_store(settings)
+        metrics = Metrics()
+        store = TimedStore(await open_store(settings), metrics)
         stack.push_async_callback(store.close)
-        server = build_server(settings, store, _admin_token(settings))
+        server = build_server(settings, store, _admin_token(settings), metrics)
         server.complete = True
         host, port = listener.getsockname()[:2]
         server.advertised = (LOOPBACK.get(host, host), port)

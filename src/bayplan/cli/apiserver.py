@@ -46,6 +46,9 @@ def _words(given: object) -> list[str]:
     help="Where objects are kept.",
 )
 @click.option("--etcd-servers", default="", help="Comma-separated URLs, with --store etcd.")
+@click.option("--etcd-cafile", type=READABLE, help="Authority that signed etcd's certificate.")
+@click.option("--etcd-certfile", type=READABLE, help="Certificate to show to etcd.")
+@click.option("--etcd-keyfile", type=READABLE, help="The key of --etcd-certfile.")
 @click.option("--token-file", type=READABLE, help='More users: a CSV of token,user,uid,"groups".')
 @click.option("--tls-cert-file", type=READABLE, help="Serve HTTPS with this certificate.")
 @click.option("--tls-private-key-file", type=READABLE, help="The certificate's key.")
@@ -123,6 +126,9 @@ def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **option
         host=bind[0],
         port=bind[1],
         etcd_servers=[url for url in etcd_servers.split(",") if url],
+        etcd_cafile=options["etcd_cafile"],  # type: ignore[arg-type]
+        etcd_certfile=options["etcd_certfile"],  # type: ignore[arg-type]
+        etcd_keyfile=options["etcd_keyfile"],  # type: ignore[arg-type]
         data=options["data"],  # type: ignore[arg-type]
         store=str(options["store"]),
         kubeconfig_out=options["kubeconfig_out"],  # type: ignore[arg-type]

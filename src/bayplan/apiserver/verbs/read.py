@@ -118,10 +118,16 @@ def decode_token(text: str) -> Token:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.json.decode(data, type=Token)
     except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise _bad_token(str(error)) from error
     if token.version != "meta.k8s.io/v1" or not token.start:
-        raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
+        raise _bad_token("incorrect encoded start resourceVersion")
+    if any(part in ("", ".", "..") for part in token.start.split("/")):
+        raise _bad_token(token.start)  # a path that leads elsewhere
     return token
+
+
+def _bad_token(why: str) -> ApiError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 class Page(NamedTuple):
@@ -190,7 +196,7 @@ def _whole_list(codec: Codec, page: Page) -> Answer | Stream:
     head = codec.list_head + msgspec.json.encode(page.metadata()) + b',"items":['
     if len(page.items) <= CHUNK_ITEMS:
         return Answer(200, head + b",".join(map(codec.item, page.items)) + b"]}")
-    return Stream(200, _list_chunks(codec, head, page.items))
+    return Stream(200, _list_chunks(codec, head, page.items), packed=True)
 
 
 async def _protobuf_list(codec: Codec, page: Page) -> Answer | Stream:
@@ -204,7 +210,7 @@ async def _protobuf_list(codec: Codec, page: Page) -> Answer | Stream:
     pieces = list_pieces(kind.api_version, f"{kind.kind}List", page.metadata(), items)
     if len(items) <= CHUNK_ITEMS:
         return Answer(200, b"".join(pieces), PROTOBUF.encode())
-    return Stream(200, _joined(pieces), PROTOBUF.encode())
+    return Stream(200, _joined(pieces), PROTOBUF.encode(), packed=True)
 
 
 async def _joined(pieces: list[bytes]) -> AsyncIterator[bytes]:

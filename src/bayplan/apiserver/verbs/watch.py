@@ -97,6 +97,8 @@ class _Watch:
         self.first: Iterator[bytes] = iter(())  # what is sent before any change
         self.watcher: Watcher | None = None
         self.columns_sent = False
+        kind = request.kind
+        self.events = backend.metrics.events(kind.group, kind.version, kind.resource)
         output = request.output
         # What tells one encoding of an event from another in its cache.
         plain = output.form == WHOLE and output.media == JSON
@@ -154,9 +156,11 @@ class _Watch:
             lines.append(self._line("ADDED", kv))
             size += len(lines[-1])
             if size >= BATCH_BYTES:
+                self.events.value += len(lines)
                 yield b"".join(lines)
                 lines, size = [], 0
         if lines:
+            self.events.value += len(lines)
             yield b"".join(lines)
         if end:
             yield self._bookmark(version, INITIAL_EVENTS_END)
@@ -205,6 +209,7 @@ class _Watch:
     def _batch(self, batch: list[Event]) -> bytes:
         if not self.chosen and batch:
             self.known = batch[-1].kv.mod_revision
+            self.events.value += len(batch)
             return b"".join([self._plain(event) for event in batch])
         lines = []
         for event in batch:
@@ -214,6 +219,7 @@ class _Watch:
             if line:
                 self.known = event.kv.mod_revision
                 lines.append(line)
+        self.events.value += len(lines)
         return b"".join(lines)
 
     def _plain(self, event: Event) -> bytes:
