@@ -6,8 +6,9 @@ before the next one, as an API server would.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bayplan.api import KINDS, Object, Pod, ResourceClaim, convert, to_builtins
@@ -24,6 +25,7 @@ from bayplan.plugins import in_tree_registry
 Body = dict[str, Any]
 _CHANCE = ("shareID", "allocationTimestamp")
 _MADE = re.compile("-extended-resources-.*")
+_ABOUT = ("bound", "pods", "events")
 _STABLE = ("type", "status", "reason", "message")
 """Of a condition what does not depend on the clock."""
 
@@ -125,7 +127,7 @@ def check(oracle: Oracle, gates: FeatureGates, case: Body) -> Difference | None:
     got = ours(case, gates)
     want, lines = got, [""]
     for _ in range(TRIES):
-        want = by_number(oracle.run(case)["steps"])
+        want = by_number(oracle.run(case)["steps"], alike(case, gates))
         lines = differences(want, got)
         if not lines:
             return None
@@ -135,13 +137,60 @@ def check(oracle: Oracle, gates: FeatureGates, case: Body) -> Difference | None:
 def ours(case: Body, gates: FeatureGates) -> Body:
     """What our scheduler does, by the number of the step."""
     changed = gates.with_changes(case["gates"]) if case.get("gates") else gates
-    return by_number(Run(case, changed).run())
+    return by_number(Run(case, changed).run(), alike(case, gates))
 
 
-def by_number(steps: Sequence[Body]) -> Body:
+def alike(case: Body, gates: FeatureGates) -> dict[str, str]:
+    """The pods that are not told apart, each with its group."""
+    return {} if gates.since("1.37") else members_of(case)
+
+
+def members_of(case: Body) -> dict[str, str]:
+    """The waiting pods of groups, each with its group."""
+    return {
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": group["podGroupName"]
+        for pod in case["objects"]["pods"]
+        if (group := pod["spec"].get("schedulingGroup")) and not pod["spec"].get("nodeName")
+    }
+
+
+def nameless(steps: Sequence[Body], groups: Mapping[str, str]) -> list[Body]:
+    """Steps in which the pods of a group, which are alike, are told apart by what they got only."""
+    found = []
+    for told_step in steps if groups else ():
+        step = {part: _copied(value) for part, value in told_step.items()}
+        for group in sorted(set(groups.values())):
+            members = [key for key in groups if groups[key] == group]
+            told = []
+            for key in members:
+                about = {part: step[part].pop(key) for part in _ABOUT if key in step.get(part, ())}
+                if about:
+                    own = key.rpartition("/")[2]
+                    told.append(json.dumps(about, sort_keys=True).replace(own, "<pod>"))
+            if told:
+                step.setdefault("groups", {})[group] = sorted(told)
+        found.append(_unnamed({part: value for part, value in step.items() if value}, groups))
+    return found if groups else list(steps)
+
+
+def _unnamed(step: Body, groups: Mapping[str, str]) -> Body:
+    """A step that names groups where it would name one of their pods, as in victims' events."""
+    text = json.dumps(step)
+    for key, group in groups.items():
+        text = re.sub(rf"\b{re.escape(key.rpartition('/')[2])}\b", f"<pod of {group}>", text)
+    found: Body = json.loads(text)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
+
+
+def by_number(steps: Sequence[Body], groups: Mapping[str, str]) -> Body:
     """Steps in the form in which runs are compared."""
     found: Body = {"count": len(steps)}
-    found.update((f"step {number}", step) for number, step in enumerate(comparable(steps)))
+    told = nameless(comparable(steps), groups)
+    found.update((f"step {number}", step) for number, step in enumerate(told))
     return found
 
 

@@ -14,6 +14,7 @@ from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.gangs import Gang
 from bayplan.framework import CLEAR_NOMINATION, NominatingInfo, NominatingMode, Status
+from bayplan.framework.runtime import binding
 from bayplan.plugins.gang_scheduling import REASON_WAIT
 
 UNSCHEDULABLE = "pod group is unschedulable"
@@ -81,7 +82,8 @@ class Cycle:
     def run_each(self, preempt: Callable[[Decision], None]) -> None:
         """Try every pod; those that need victims get them at once and count as placed."""
         have = len(self.gang.scheduled)
-        self.message, self._refusal = UNSCHEDULABLE, f"{UNSCHEDULABLE}, {REASON_WAIT}"
+        self.message = UNSCHEDULABLE
+        self._refusal = f"{UNSCHEDULABLE}, {REASON_WAIT}, {binding.WAITING}"
         for item in self.gang.items:
             if not self._try(item.pod, preempt):
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from bayplan.api.defaults.registry import apply_defaults
 from bayplan.testing.cases.devices import devices, use_devices
 from bayplan.testing.cases.draw import Body, Draw
@@ -11,6 +13,7 @@ from bayplan.testing.cases.selectors import namespaces
 
 GATES = {"GenericWorkload": True, "OpportunisticBatching": False}
 """Batching breaks ties between equal nodes in another order; see docs/design/conformance.md."""
+GATES_1_36 = {**GATES, "GangScheduling": True}
 _TRAITS = {
     "taints": 0.1,
     "tolerations": 0.2,
@@ -26,8 +29,11 @@ _TRAITS = {
 }
 
 
-def run_case(seed: object) -> Body:
-    """One case; the same seed gives the same case."""
+def run_case(seed: object, *, modern: bool = True) -> Body:
+    """One case; the same seed gives the same case.
+
+    1.36 tries the pods of a group in the order of a Go map, so that they must be alike there.
+    """
     draw = Draw(f"run-{seed}", _TRAITS)
     found = nodes(draw, draw.number(1, 5))
     names = [node["metadata"]["name"] for node in found]
@@ -35,7 +41,7 @@ def run_case(seed: object) -> Body:
     placed = [running(draw, f"p{i}", names) for i in range(draw.number(0, 3 * len(names)))]
     for body in placed:
         body["spec"]["priority"] = draw.pick((0, 0, 5))
-    waiting = [member for group in groups for member in _members(draw, group, names)]
+    waiting = [member for group in groups for member in _members(draw, group, names, modern)]
     waiting += [pod(draw, f"w{i}", names, "default") for i in range(draw.number(0, 3))]
     for number, body in enumerate(draw.some(waiting, least=len(waiting))):
         body["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
@@ -50,7 +56,11 @@ def run_case(seed: object) -> Body:
         for body in waiting:
             if "schedulingGroup" not in body["spec"] and draw.chance(0.7):
                 use_devices(draw, body)
-    return {"id": f"run-{seed}", "family": "run", "objects": objects, "gates": GATES}
+    if not modern:
+        for group in groups:
+            group["spec"] = {"schedulingPolicy": group["spec"]["schedulingPolicy"]}
+    gates = GATES if modern else GATES_1_36
+    return {"id": f"run-{seed}", "family": "run", "objects": objects, "gates": gates}
 
 
 def _group(draw: Draw, name: str) -> Body:
@@ -65,7 +75,7 @@ def _group(draw: Draw, name: str) -> Body:
     return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}, "spec": spec}
 
 
-def _members(draw: Draw, group: Body, names: list[str]) -> list[Body]:
+def _members(draw: Draw, group: Body, names: list[str], modern: bool) -> list[Body]:
     name, spec = group["metadata"]["name"], group["spec"]
     least = spec["schedulingPolicy"].get("gang", {}).get("minCount", 1)
     found = []
@@ -74,4 +84,8 @@ def _members(draw: Draw, group: Body, names: list[str]) -> list[Body]:
         body["spec"]["schedulingGroup"] = {"podGroupName": name}
         body["spec"]["priority"] = spec.get("priority", 0)
         found.append(body)
+    if not modern:
+        for body in found[1:]:
+            body["spec"] = deepcopy(found[0]["spec"])
+            body["metadata"]["labels"] = dict(found[0]["metadata"].get("labels") or {})
     return found
