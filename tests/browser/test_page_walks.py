@@ -8,7 +8,7 @@ import pytest
 from bayplan.inspect import Cluster
 from bayplan.page.sources import Picture
 from bayplan.testing import make_node, make_pod
-from tests.browser.kit import CHROMIUM, PENDING, VIEWS, served
+from tests.browser.kit import CHROMIUM, PENDING, VIEWS, living, served
 from tests.cli.test_up import Up
 
 pytestmark = [
@@ -109,6 +109,7 @@ def test_a_moment_is_kept_in_every_view_until_one_goes_back(tab, story):
     assert "t=62" in page.url
     page.get_by_role("link", name="back to the end").click()
     page.locator(".when").wait_for(state="hidden")
+    page.wait_for_function("() => document.activeElement.tagName === 'H1'")
 
     assert "t=" not in page.url
     assert "#/pod/" in page.url
@@ -146,6 +147,30 @@ def test_another_view_has_its_title_and_its_heading_has_the_focus(tab, small):
     assert "/" in pod
     assert page.title() == "node-0002 · Map · cluster of 6 · bayplan"
     assert page.get_by_label("Find a node or pod").input_value() == ""
+
+
+def test_a_saved_moment_of_a_running_cluster_opens_at_that_moment(tab, chromium, tmp_path):
+    with served(living) as where:
+        here = tab(where)
+        page = here.go("#/time")
+        page.get_by_text("(latest)").wait_for()
+        pod = make_pod("late").req(cpu="1").node("n1").build()
+        where["loop"].call_soon_threadsafe(where["source"].board.put, pod)
+        page.locator(".one .facts").get_by_text("1 pod").wait_for()
+        page.get_by_role("slider", name="Moment").press("Home")
+        page.locator(".one .facts").get_by_text("0 pods").wait_for()
+        page.get_by_role("navigation").get_by_role("link", name="Map").click()
+        page.locator("header .facts").get_by_text("0 pods").wait_for()
+        with page.expect_download() as download:
+            page.get_by_text("Save").click()
+        download.value.save_as(tmp_path / "then.html")
+        page.goto("about:blank")
+    with contextlib.closing(chromium.new_page()) as other:
+        other.goto(f"file://{tmp_path / 'then.html'}")
+        other.locator(".when").get_by_text("back to now").wait_for()
+        other.locator("header .facts").get_by_text("0 pods").wait_for()
+        other.get_by_role("link", name="back to now").click()
+        other.locator("header .facts").get_by_text("1 pod").wait_for()
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ class App {
     this.name = h("span", { class: "cluster-name" });
     this.status = h("span", { class: "status", role: "status" });
     this.at = h("a", { class: "at" });
-    this.present = h("a");
+    this.present = h("a", { onclick: () => { this.moved = true; } }); // it goes when it was used; the focus must not
     this.when = h("span", { class: "when", role: "status", hidden: true }, this.at, " — ", this.present);
     this.moved = false;
     this.facts = h("p", { class: "facts", "aria-label": "Totals" });
