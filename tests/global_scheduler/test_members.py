@@ -186,6 +186,62 @@ async def until_gone(client, resource, name):
             await asyncio.sleep(0.02)
 
 
+def is_running(count):
+    return lambda item: any(
+        member["running"] == count for member in item.get("status", {}).get("members", [])
+    )
+
+
+async def test_a_pod_that_changes_costs_its_own_allocation_only(tmp_path, monkeypatch):
+    calls = []
+    whole = Client.request
+
+    async def counted(self, method, path, *args, **kwargs):
+        if "/allocations/" in path or "/deployments" in path:
+            calls.append((method, path))
+        return await whole(self, method, path, *args, **kwargs)
+
+    async with federation(tmp_path) as (client, _, members):
+        for name in ("one", "two", "three"):
+            body = allocation(name)
+            body["spec"]["template"] = TEMPLATE | {"metadata": {"name": name}}
+            await client.create(ALLOCATIONS, body, "default")
+        for name in ("one", "two", "three"):
+            settled = await until(client, ALLOCATIONS, name, is_running(2))
+        cluster = settled["status"]["groups"][0]["cluster"]
+        there = members[int(cluster[1:])].client
+        pods = msgspec.json.decode(await there.list(PODS, "default"))["items"]
+        mine = next(pod for pod in pods if pod["metadata"]["name"].startswith("three"))
+
+        monkeypatch.setattr(Client, "request", counted)
+        failed = {"status": {"phase": "Failed"}}
+        await there.patch_status(PODS, mine["metadata"]["name"], failed, "default", kind="merge")
+        await until(client, ALLOCATIONS, "three", lambda item: not is_running(2)(item))
+
+        asked = [path for _, path in calls if "/allocations/" in path]
+        assert all("/allocations/three" in path for path in asked)
+        assert ("PATCH", asked[-1] + "/status") in calls
+        assert [] == [path for method, path in calls if method == "POST"]
+
+
+async def test_a_copy_that_somebody_deletes_is_made_again(tmp_path):
+    async with federation(tmp_path) as (client, _, members):
+        await client.create(ALLOCATIONS, allocation("web"), "default")
+        placed = await until(client, ALLOCATIONS, "web", is_running(2))
+        there = members[int(placed["status"]["groups"][0]["cluster"][1:])].client
+        [found] = msgspec.json.decode(await there.list(DEPLOYMENTS, "default"))["items"]
+
+        await there.delete(DEPLOYMENTS, found["metadata"]["name"], "default")
+
+        async with asyncio.timeout(30):
+            while True:
+                now = msgspec.json.decode(await there.list(DEPLOYMENTS, "default"))["items"]
+                uids = {each["metadata"]["uid"] for each in now}
+                if uids - {found["metadata"]["uid"]}:
+                    break
+                await asyncio.sleep(0.05)
+
+
 async def test_a_member_that_goes_offline_receives_nothing_new(tmp_path):
     async with federation(tmp_path) as (client, scheduler, members):
         await wait_for(lambda: online(scheduler) == {"m0", "m1", "m2"})

@@ -174,6 +174,9 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
         self._watching = asyncio.Event()
+        self.broken = asyncio.Event()
+        """Set while no watch is open."""
+        self.broken.set()
         self._graves: OrderedDict[str, int] = OrderedDict()
         self._fresh_list = False
         self._decode_event = msgspec.json.Decoder(_Event[type_]).decode  # type: ignore[valid-type]
@@ -336,11 +339,15 @@ class Informer(Generic[T]):
             field_selector=self._field_selector,
             timeout_seconds=timeout,
         )
-        async for lines in events:
-            self._watching.set()
-            self._outage.over()
-            if lines:
-                self._apply(lines)
+        try:
+            async for lines in events:
+                self._watching.set()
+                self.broken.clear()
+                self._outage.over()
+                if lines:
+                    self._apply(lines)
+        finally:
+            self.broken.set()
 
     def _apply(self, lines: list[bytes]) -> None:
         changes: list[Change[T]] = []

@@ -6,6 +6,9 @@ allocation it belongs to, also in its pod template. The member's own scheduler p
 many are scheduled and running flows back into `status.members`. A finalizer keeps the Allocation
 until the members' copies are deleted; a member that cannot be reached is tried again. Only objects
 with this allocation's label are its copies: a name that another has is said and left alone.
+
+What was seen to be there is not asked for again until a pod of it goes, its member comes back, or
+RESYNC has passed; so a pod that changes costs its own allocation one look at what is known here.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ import structlog
 from bayplan.client import AlreadyExists, Change, Client, ClientError, Informer, NotFound
 from bayplan.client.resources import Resource
 from bayplan.global_scheduler.kinds import ALLOCATIONS, Placeable
-from bayplan.global_scheduler.members import ALLOCATION_LABEL, Member, Members
+from bayplan.global_scheduler.members import ALLOCATION_LABEL, Changes, Member, Members
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +33,8 @@ GROUP_LABEL = "bayplan.dev/group"
 RETRY_EVERY = 2.0
 TAKEN_RETRY = 10.0
 """Seconds until a name that another object has is tried again."""
+RESYNC = 300.0
+"""Seconds without any change after which all copies are looked for again."""
 PLURALS = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "StatefulSet": "statefulsets"}
 
 
@@ -87,9 +92,13 @@ class Dispatcher:
         self._todo: dict[str, None] = {}
         self._work = asyncio.Event()
         self._reported: dict[str, object] = {}
+        self._keys: dict[str, str] = {}
+        """Allocation uid to key."""
+        self._there: dict[str, set[str]] = {}
+        """By key, the copies that were seen to be there."""
         self.informer = Informer(client, ALLOCATIONS, Placeable, optional=True)
         self.informer.add_handler(self._changed)
-        members.on_change(self._look_at_all)
+        members.on_change(self._members_changed)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -100,17 +109,40 @@ class Dispatcher:
     def _changed(self, changes: Sequence[Change[Placeable]]) -> None:
         for change in changes:
             meta = change.new.metadata
-            self._todo[f"{meta.namespace}/{meta.name}"] = None
+            key = f"{meta.namespace}/{meta.name}"
+            self._todo[key] = None
+            if change.type == "DELETED":
+                self._keys.pop(meta.uid, None)
+                self._there.pop(key, None)
+            else:
+                self._keys[meta.uid] = key
         self._work.set()
 
-    def _look_at_all(self) -> None:
-        self._todo.update(dict.fromkeys(self.informer.store))
+    def _members_changed(self, changes: Changes) -> None:
+        """Look at the allocations that are concerned; anew at what may be gone."""
+        for uid in changes.moved | changes.lost:
+            if (key := self._keys.get(uid)) is not None:
+                self._todo[key] = None
+                if uid in changes.lost:
+                    self._there.pop(key, None)
+        for key, item in self.informer.store.items() if changes.reached else ():
+            if changes.reached & {member for member, _ in copies(item)}:
+                self._todo[key] = None
+                self._there.pop(key, None)
         self._work.set()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(RESYNC):
+                await self._work.wait()
+        except TimeoutError:
+            self._there.clear()
+            self._todo.update(dict.fromkeys(self.informer.store))
+        self._work.clear()
 
     async def _work_off(self) -> None:
         while True:
-            await self._work.wait()
-            self._work.clear()
+            await self._wait()
             todo, self._todo = list(self._todo), {}
             for key in todo:
                 item = self.informer.store.get(key)
@@ -133,8 +165,12 @@ class Dispatcher:
             return
         await self._finalize(item, keep=True)
         problems = {}
+        there = self._there.setdefault(key, set())
         for member, manifest in wanted:
-            if problem := await self._create(member, manifest):
+            mark = f"{item.metadata.uid} {member} {manifest['metadata']['name']}"
+            if mark in there:
+                continue
+            if problem := await self._create(member, manifest, there, mark):
                 problems[member] = problem
                 self._again(key, TAKEN_RETRY)
         await self._report(key, item, [member for member, _ in wanted], problems)
@@ -146,8 +182,8 @@ class Dispatcher:
 
         asyncio.get_running_loop().call_later(seconds, later)
 
-    async def _create(self, name: str, manifest: dict[str, Any]) -> str:
-        """Make sure that a copy is there; returns what is in the way."""
+    async def _create(self, name: str, manifest: dict[str, Any], there: set[str], mark: str) -> str:
+        """Make sure that a copy is there, and mark it; returns what is in the way."""
         member = self._members.by_name.get(name)
         if member is None or not member.online:
             return ""
@@ -159,9 +195,11 @@ class Dispatcher:
             with suppress(NotFound):
                 found = await _read(member.client, resource, meta)
                 if _is_copy(found, manifest):
+                    there.add(mark)
                     return ""
             where = f"{meta['namespace']}/{meta['name']}"
             return f"{resource.plural} {where} is there and belongs to another; rename the template"
+        there.add(mark)
         log.info("dispatched", member=name, object=meta["name"])
         return ""
 
@@ -186,6 +224,8 @@ class Dispatcher:
     async def _finalize(self, item: Placeable, *, keep: bool) -> None:
         """Add or remove the finalizer, by a patch that fails if the list changed meanwhile."""
         meta = item.metadata
+        if keep and FINALIZER in meta.finalizers:
+            return
         try:
             raw = await self._client.get(ALLOCATIONS, meta.name, meta.namespace)
         except NotFound:
@@ -228,11 +268,10 @@ def _is_copy(found: _Meta, manifest: dict[str, Any]) -> bool:
 
 def _counts(member: Member, uid: str) -> dict[str, object]:
     found: Counter[str] = Counter()
-    for pod in member.pods.store.values():
-        if pod.metadata.labels.get(ALLOCATION_LABEL) == uid:
-            found["pods"] += 1
-            found["scheduled"] += bool(pod.spec.node_name)
-            found["running"] += pod.status.phase == "Running"
+    for pod in member.by_allocation.get(uid, {}).values():
+        found["pods"] += 1
+        found["scheduled"] += bool(pod.spec.node_name)
+        found["running"] += pod.status.phase == "Running"
     return {
         "online": member.online,
         "pods": found["pods"],

@@ -37,6 +37,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     generation: int = 0
     labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
 
 
 class Placeable(msgspec.Struct, frozen=True):

@@ -4,10 +4,14 @@ A member is a Kubernetes cluster with a kubeconfig. Its ready, schedulable nodes
 type `kubernetes` (vcpus in whole cores, memory in MiB); what its pods request is used, except pods
 that Bayplan itself dispatched, which the ledger counts already. A member that does not answer is
 Offline: it keeps what it has and receives nothing new.
+
+A change costs what changed: the capacity of one member is added up anew, and pods of an allocation
+concern that allocation only. While its watches are open a member is asked rarely whether it is
+ready; when one breaks, at once.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -16,7 +20,7 @@ import structlog
 from bayplan.api import Node, Pod, yaml
 from bayplan.api.quantity import milli, nanos, whole
 from bayplan.api.requests import pod_resources
-from bayplan.client import Client, ClientError, Informer, connect, load_kubeconfig
+from bayplan.client import Change, Client, ClientError, Informer, connect, load_kubeconfig
 from bayplan.client.resources import NODES, PODS
 from bayplan.global_scheduler.fields import Fields, Problem
 from bayplan.global_scheduler.files import expand
@@ -29,6 +33,8 @@ TYPE = "kubernetes"
 ALLOCATION_LABEL = "bayplan.dev/allocation"
 MIB = 1024 * 1024
 CHECK_EVERY = 2.0
+CHECK_WATCHED_EVERY = 30.0
+"""Seconds between two checks of a member whose watches are open."""
 MISSES = 2
 
 
@@ -61,16 +67,42 @@ def read_members(directory: Path) -> tuple[list[MemberConfig], list[Problem]]:
 class Member:
     """One member cluster, watched."""
 
-    def __init__(self, site: Site, client: Client, changed: Callable[[], None]) -> None:
+    def __init__(self, site: Site, client: Client, changes: "Changes") -> None:
         self.site = site
         self.client = client
         self.online = False
-        self._changed = changed
+        self.by_allocation: dict[str, dict[str, Pod]] = {}
+        """Pods that were dispatched, by allocation and key."""
+        self._changes = changes
         self._misses = 0
         self.nodes = Informer(client, NODES, Node)
         self.pods = Informer(client, PODS, Pod)
-        self.nodes.add_handler(lambda changes: changed())
-        self.pods.add_handler(lambda changes: changed())
+        self.nodes.add_handler(lambda _: changes.add(stale={site.id}))
+        self.pods.add_handler(self._pods_changed)
+
+    def _pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
+        stale = False
+        moved, lost = set(), set()
+        for change in changes:
+            meta = change.new.metadata
+            stale = (
+                stale
+                or not _dispatched(change.new)
+                or bool(change.old and not _dispatched(change.old))
+            )
+            for pod in (change.old, change.new):
+                if pod is not None and (uid := pod.metadata.labels.get(ALLOCATION_LABEL)):
+                    moved.add(uid)
+                    self.by_allocation.setdefault(uid, {}).pop(f"{meta.namespace}/{meta.name}", 0)
+            if uid := meta.labels.get(ALLOCATION_LABEL):
+                if change.type == "DELETED":
+                    lost.add(uid)
+                else:
+                    self.by_allocation[uid][f"{meta.namespace}/{meta.name}"] = change.new
+        for uid in moved:
+            if not self.by_allocation[uid]:
+                del self.by_allocation[uid]
+        self._changes.add(stale={self.name} if stale else set(), moved=moved, lost=lost)
 
     @property
     def name(self) -> str:
@@ -95,8 +127,22 @@ class Member:
             if ready != self.online:
                 self.online = ready
                 log.info("member changed", member=self.name, online=ready)
-                self._changed()
+                self._changes.add(stale={self.name}, reached={self.name})
+            await self._until_next_check(ready)
+
+    async def _until_next_check(self, ready: bool) -> None:
+        """Wait long while both watches are open, and no longer than until one breaks."""
+        if not ready or self._misses or self.nodes.broken.is_set() or self.pods.broken.is_set():
             await asyncio.sleep(CHECK_EVERY if ready else CHECK_EVERY / 10)
+            return
+        breaks = [asyncio.ensure_future(i.broken.wait()) for i in (self.nodes, self.pods)]
+        try:
+            await asyncio.wait(
+                breaks, timeout=CHECK_WATCHED_EVERY, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in breaks:
+                task.cancel()
 
     def inventory(self) -> tuple[Site, Host]:
         """The member as a site with one big host."""
@@ -136,24 +182,59 @@ def _dispatched(pod: Pod) -> bool:
     return ALLOCATION_LABEL in pod.metadata.labels
 
 
+class Changes(msgspec.Struct):
+    """What changed in members since it was last looked at."""
+
+    stale: set[str] = msgspec.field(default_factory=set)
+    """Members whose capacity must be added up anew."""
+    reached: set[str] = msgspec.field(default_factory=set)
+    """Members that came, went, or can or cannot be reached now."""
+    moved: set[str] = msgspec.field(default_factory=set)
+    """Allocations whose pods changed."""
+    lost: set[str] = msgspec.field(default_factory=set)
+    """Allocations of which a pod is gone."""
+    some: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+
+    def add(
+        self,
+        stale: Set[str] = frozenset(),
+        reached: Set[str] = frozenset(),
+        moved: Set[str] = frozenset(),
+        lost: Set[str] = frozenset(),
+    ) -> None:
+        self.stale |= stale
+        self.reached |= reached
+        self.moved |= moved
+        self.lost |= lost
+        self.some.set()
+
+    def take(self) -> "Changes":
+        """What there is; nothing is left."""
+        taken = Changes(self.stale, self.reached, self.moved, self.lost)
+        self.stale, self.reached, self.moved, self.lost = set(), set(), set(), set()
+        self.some.clear()
+        return taken
+
+
 class Members:
     """All member clusters; hands out their inventory when something changed."""
 
     def __init__(self, changed: Callable[[Inventory], None]) -> None:
         self.by_name: dict[str, Member] = {}
         self._hand_out_to = changed
-        self._dirty = asyncio.Event()
-        self._listeners: list[Callable[[], None]] = []
+        self._changes = Changes()
+        self._pairs: dict[str, tuple[Site, Host]] = {}
+        self._listeners: list[Callable[[Changes], None]] = []
         self._configs: dict[str, MemberConfig] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running = False
 
     def add(self, site: Site, client: Client) -> Member:
         """Take a cluster in."""
-        member = self.by_name[site.id] = Member(site, client, self._touch)
+        member = self.by_name[site.id] = Member(site, client, self._changes)
         if self._running:
             self._watch(member)
-        self._touch()
+        self._changes.add(stale={site.id}, reached={site.id})
         return member
 
     async def remove(self, name: str) -> None:
@@ -165,7 +246,7 @@ class Members:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await member.client.close()
-        self._touch()
+        self._changes.add(stale={name}, reached={name})
 
     async def take(self, configs: Sequence[MemberConfig]) -> None:
         """Have exactly the members of the file; raises before anything changed when one is bad."""
@@ -185,12 +266,9 @@ class Members:
         for member in self.by_name.values():
             await member.client.close()
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call when pods, nodes or the reachability of a member changed."""
+    def on_change(self, listener: Callable[[Changes], None]) -> None:
+        """Call when dispatched pods or the reachability of a member changed."""
         self._listeners.append(listener)
-
-    def _touch(self) -> None:
-        self._dirty.set()
 
     async def run(self) -> None:
         """Watch all members, also those that come later, until cancelled."""
@@ -212,16 +290,23 @@ class Members:
 
     async def _hand_out(self) -> None:
         while True:
-            await self._dirty.wait()
-            await asyncio.sleep(0.1)
-            self._dirty.clear()
-            self._hand_out_to(self.inventory())
-            for listener in self._listeners:
-                listener()
+            await self._changes.some.wait()
+            await asyncio.sleep(0.1)  # changes come in bunches
+            changes = self._changes.take()
+            if changes.stale:
+                self._hand_out_to(self.inventory(changes.stale))
+            if changes.reached or changes.moved or changes.lost:
+                for listener in self._listeners:
+                    listener(changes)
 
-    def inventory(self) -> Inventory:
-        """All members as sites."""
-        pairs = [member.inventory() for _, member in sorted(self.by_name.items())]
+    def inventory(self, stale: Set[str]) -> Inventory:
+        """All members as sites; only those that are stale are added up anew."""
+        for name in stale:
+            if (member := self.by_name.get(name)) is not None:
+                self._pairs[name] = member.inventory()
+            else:
+                self._pairs.pop(name, None)
+        pairs = [pair for _, pair in sorted(self._pairs.items())]
         return Inventory(
             sites=tuple(site for site, _ in pairs), hosts=tuple(host for _, host in pairs)
         )
