@@ -182,3 +182,18 @@ async def test_a_local_server_takes_over_when_the_apiservice_goes(api, extension
         while (await api.call("GET", TIDES)).status != 404:
             await asyncio.sleep(0.01)
     assert GROUP not in [group["name"] for group in (await api.ok("GET", "/apis"))["groups"]]
+
+
+async def test_what_is_seen_of_a_server_outlives_a_write_of_its_apiservice(api, extension):
+    await put_behind(api, extension)
+    remotes = api.server.backend.remotes
+    before = remotes.get(GROUP, "v1")
+
+    await api.ok("PATCH", ONE, {"metadata": {"labels": {"a": "b"}}})
+    await api.server._aggregator._sync()
+    same = remotes.get(GROUP, "v1")
+    await api.ok("PATCH", ONE, {"spec": {"versionPriority": 11}})
+    await api.server._aggregator._sync()
+
+    assert before is same
+    assert remotes.get(GROUP, "v1") is not before

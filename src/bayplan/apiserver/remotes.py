@@ -42,15 +42,9 @@ class Remote:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Where it is and how it is spoken to."""
-        return self.namespace, self.service_name, self.port, self.bundle, self.insecure
-
-    def take_over(self, known: Remote) -> None:
-        """Keep what was seen of the same server before its APIService was written again."""
-        if known.place != self.place:
-            return
-        self.available, self.reason, self.message = known.available, known.reason, known.message
-        self.resources, self.description = known.resources, known.description
+        """Return all that its APIService says of it."""
+        where = self.namespace, self.service_name, self.port, self.bundle, self.insecure
+        return *where, self.priority
 
     def seen(self, found: Any, description: bytes) -> None:
         """Note that it answered, and with what."""
@@ -120,13 +114,13 @@ class Remotes:
 
     def replace(self, remotes: Iterable[Remote]) -> bool:
         """Know these and no others; say whether that changes what is served."""
-        before, self.known = self.known, {remote.key: remote for remote in remotes}
-        for key, remote in self.known.items():
-            if key in before:
-                remote.take_over(before[key])
-        return [r.priority for r in before.values()] != [
-            r.priority for r in self.known.values()
-        ] or (before.keys() != self.known.keys())
+        before = self.known
+        self.known = {}
+        for remote in remotes:
+            known = before.get(remote.key)
+            # One that is where it was stays the same, with what is being seen of it.
+            self.known[remote.key] = known if known and known.place == remote.place else remote
+        return before != self.known
 
     def get(self, group: str, version: str) -> Remote | None:
         return self.known.get((group, version))
