@@ -12,7 +12,7 @@ KILLS ?= 1000
 REQUESTS ?= 100000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz dst attack kept clean
+.PHONY: help setup demo start test test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz dst attack kept clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,10 +38,13 @@ start: $(RUNTIME) ## start the control plane and run the scenario of mini-kube-s
 	$(BIN)/python examples/minisched_scenario.py
 
 test: $(STAMP) ## run the tests (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not kube" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not kube and not operators" tests
 
 test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler and etcd
 	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -n 2 --dist loadfile -m kube tests
+
+test-operators: $(STAMP) operators ## run programs of others (KWOK, ...) unmodified on our API server
+	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -m operators tests/kube
 
 test-names: $(STAMP) ## collect the tests twice: their names must not change from run to run
 	$(BIN)/python hack/check-test-names
@@ -61,6 +64,9 @@ test-rules: ## try the alert rules with Prometheus' promtool, which is built fir
 
 kube-assets: ## build the real Kubernetes programs into a cache outside the checkout
 	hack/kube-assets
+
+operators: ## build programs of others that make test-operators runs; takes a while (ARGS=kwok for one)
+	hack/operators $(ARGS)
 
 kube-suites: ## build Kubernetes' own test suites (e2e.test, test/cmd) into the same cache
 	hack/kube-suites
