@@ -139,7 +139,12 @@ def _wrong_with_new(kind: Kind, obj: Object) -> list[Cause]:
 
 # Kinds that are stored so that manifests with them can be applied, and that is all: others would
 # have to act on them, who may run beside a lone server.
-LEFT_TO_OTHERS = {("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")}
+LEFT_TO_OTHERS = {
+    ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "ingresses"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("storage.k8s.io", "volumeattachments"),
+}
 
 
 def _unattended(backend: Backend, kind: Kind) -> bool:

@@ -2,7 +2,8 @@
 
 A node whose lease, or whose Ready condition's heartbeat, has not moved for `grace-seconds` is
 marked Unknown. Ready=False and Unknown, pressure conditions and `spec.unschedulable` become taints
-and go again. Pods under a NoExecute taint are deleted when their tolerations are used up. A node
+and go again. The pods of a silent node are no longer ready. Pods under a NoExecute taint are
+deleted when their tolerations are used up. A node
 that has no Ready condition `startup-seconds` after it was made gets Unknown ones. A node made by
 hand that says that it is ready, with neither lease nor heartbeat, is left as its conditions say.
 Options, by key `nodelifecycle`: grace-seconds 50, startup-seconds 60. Zones are not evicted more
@@ -12,19 +13,21 @@ slowly in a disaster.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
 from bayplan.api.node import Taint
 from bayplan.api.pod import Toleration
 from bayplan.api.taints import tolerates
-from bayplan.client import Change
+from bayplan.client import Change, NotFound
 from bayplan.client.resources import LEASES, NODES, PODS
 from bayplan.controllers.objects import (
     Json,
     Object,
     condition,
     is_finished,
+    is_ready,
     seconds_of,
     with_condition,
 )
@@ -40,6 +43,7 @@ PRESSURE = {
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
 OURS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE.values()}
+COMPONENT = "node-controller"
 REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 NEVER = ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
 STOPPED = ("NodeStatusUnknown", "Kubelet stopped posting node status.")
@@ -72,6 +76,9 @@ class NodeLifecycleController:
 
     def _node_changed(self, change: Change[Object]) -> None:
         self._worker.queue.add(change.new.metadata.name)
+        if change.old is not None and is_ready(change.old) and not is_ready(change.new):
+            text = f"Node {change.new.metadata.name} status is now: NodeNotReady"
+            self._kit.events.record(NODES, change.new.metadata, "NodeNotReady", text, COMPONENT)
         if change.old is not None and _evicting(change.old) and not _evicting(change.new):
             for pod in self._pods.by("node", change.new.metadata.name):
                 self._since.pop(pod.metadata.uid, None)
@@ -95,9 +102,25 @@ class NodeLifecycleController:
             if condition(node.status, "Ready").get("status") != "Unknown":
                 await self._mark_unknown(node)
                 return None  # its taints follow when the change arrives
+            await self._mark_pods(node)
             left = None
         await self._set_taints(node)
         return left
+
+    async def _mark_pods(self, node: Object) -> None:
+        """Say of the pods of a node from which nothing is heard that they are not ready."""
+        for pod in self._pods.by("node", node.metadata.name):
+            if is_ready(pod):
+                said = {"type": "Ready", "status": "False", "lastTransitionTime": self._kit.now()}
+                body = {"status": {"conditions": [said]}}
+                with suppress(NotFound):
+                    await self._kit.patch(
+                        PODS, pod.key, body, kind="strategic", subresource="status"
+                    )
+                text = "Node is not ready"
+                self._kit.events.record(
+                    PODS, pod.metadata, "NodeNotReady", text, COMPONENT, warning=True
+                )
 
     def _seconds_left(self, node: Object) -> float | None:
         """Return how long the node may stay silent; None if it was made ready by hand."""
@@ -160,6 +183,9 @@ class NodeLifecycleController:
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastTransitionTime": self._kit.now(),
         }
+        text = f"Marking for deletion Pod {key}"
+        eviction = "taint-eviction-controller"
+        self._kit.events.record(PODS, pod.metadata, "TaintManagerEviction", text, eviction)
         body = {"status": {"conditions": [target]}}
         await self._kit.patch(PODS, key, body, kind="strategic", subresource="status")
         await self._kit.delete(PODS, key, uid=pod.metadata.uid)

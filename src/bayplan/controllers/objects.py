@@ -153,8 +153,9 @@ def with_condition(
     return [*others, new]
 
 
-def is_ready(pod: Object) -> bool:
-    return condition(pod.status, "Ready").get("status") == "True"
+def is_ready(obj: Object) -> bool:
+    """Tell whether a pod or a node says that it is ready."""
+    return condition(obj.status, "Ready").get("status") == "True"
 
 
 def is_finished(pod: Object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,23 @@ from bayplan.controllers.runtime import (
 COMPONENTS = {
     "ReplicationController": "replication-controller",
     "Job": "job-controller",
+}
+
+
+class Words(NamedTuple):
+    """What events say of a pod {0} of an owner {1}, and of an error {2}."""
+
+    created: str = "Created pod: {0}"
+    not_created: str = "Error creating: {2}"
+    deleted: str = "Deleted pod: {0}"
+
+
+WORDS = {
+    "StatefulSet": Words(
+        created="create Pod {0} in StatefulSet {1} successful",
+        not_created="create Pod {0} in StatefulSet {1} failed error: {2}",
+        deleted="delete Pod {0} in StatefulSet {1} successful",
+    )
 }
 # No vowels and no look-alikes, so that a hash is never a word.
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -69,6 +87,7 @@ class PodControl:
         self._kit = kit
         self._resource = resource
         self._component = COMPONENTS.get(resource.kind, f"{resource.kind.lower()}-controller")
+        self._words = WORDS.get(resource.kind, Words())
         self._wake = queue.add_soon
         self.owners = kit.cache(resource)
         self.pods = kit.cache(PODS)
@@ -139,12 +158,13 @@ class PodControl:
         except AlreadyExists:
             raise
         except ApiError as error:
-            text = f"Error creating: {error.message}"
+            name = body["metadata"].get("name", "")
+            text = self._words.not_created.format(name, about.name, error.message)
             self._kit.events.record(
                 self._resource, about, "FailedCreate", text, component, warning=True
             )
             raise
-        text = f"Created pod: {made['metadata']['name']}"
+        text = self._words.created.format(made["metadata"]["name"], about.name)
         self._kit.events.record(self._resource, about, "SuccessfulCreate", text, component)
         return made
 
@@ -152,7 +172,7 @@ class PodControl:
         """Delete a pod and, with its owner given, tell about it."""
         await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid)
         if owner is not None:
-            text = f"Deleted pod: {pod.metadata.name}"
+            text = self._words.deleted.format(pod.metadata.name, owner.metadata.name)
             self._kit.events.record(
                 self._resource, owner.metadata, "SuccessfulDelete", text, self._component
             )

@@ -26,6 +26,7 @@ from bayplan.controllers.revisions import HASH_LABEL as REVISION_LABEL
 from bayplan.controllers.revisions import Revisions
 from bayplan.controllers.runtime import Kit, Worker
 
+COMPONENT = "statefulset-controller"
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
@@ -160,6 +161,11 @@ class StatefulSetController:
             # it outlived an earlier pod of this ordinal
             with suppress(AlreadyExists):
                 await self._kit.create(PERSISTENT_VOLUME_CLAIMS, body, owner.metadata.namespace)
+                place = f"Pod {owner.metadata.name}-{ordinal} in StatefulSet {owner.metadata.name}"
+                text = f"create Claim {metadata['name']} {place} success"
+                self._kit.events.record(
+                    STATEFUL_SETS, owner.metadata, "SuccessfulCreate", text, COMPONENT
+                )
 
     async def _write_status(self, owner: Object, pods: dict[int, Object], update: str) -> None:
         live = [pod for pod in pods.values() if not is_finished(pod)]

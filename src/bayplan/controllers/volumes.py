@@ -46,6 +46,7 @@ class VolumeBinder:
         self._classes = kit.classes(STORAGE_CLASSES)
         self._nodes = kit.cache(NODES)
         self._volumes.add_index("claim", _claim_index)
+        self._told: dict[str, str] = {}  # why a claim waits, by its uid
         caches = (self._claims, self._volumes, self._nodes)
         self._claim_worker = Worker(kit, "persistentvolume-binder", self._sync_claim, caches)
         self._volume_worker = Worker(kit, "persistentvolume-binder", self._sync_volume, caches)
@@ -62,6 +63,7 @@ class VolumeBinder:
     def _claim_changed(self, change: Change[Object]) -> None:
         self._claim_worker.queue.add(change.new.key)
         if change.type == "DELETED":
+            self._told.pop(change.new.metadata.uid, None)
             for volume in self._volumes.by("claim", change.new.key):
                 self._volume_worker.queue.add(volume.key)
 
@@ -121,12 +123,29 @@ class VolumeBinder:
             storage_class.volume_binding_mode == "WaitForFirstConsumer"
         )
         if waits and not node:
+            text = "waiting for first consumer to be created before binding"
+            self._tell(claim, "WaitForFirstConsumer", text)
             return
         volume = None if waits else self._match(claim, class_name)
         if volume is not None:
             await self._bind(claim, volume)
         elif storage_class is not None and storage_class.provisioner != NO_PROVISIONER:
             await self._provision(claim, storage_class, node or "")
+        elif class_name and storage_class is None:
+            text = f'storageclass.storage.k8s.io "{class_name}" not found'
+            self._tell(claim, "ProvisioningFailed", text, warning=True)
+        else:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            self._tell(claim, "FailedBinding", text)
+
+    def _tell(self, claim: Object, reason: str, text: str, *, warning: bool = False) -> None:
+        """Tell why a claim waits, each reason once however often it is looked at."""
+        if self._told.get(claim.metadata.uid) != reason:
+            self._told[claim.metadata.uid] = reason
+            about, component = claim.metadata, "persistentvolume-controller"
+            self._kit.events.record(
+                PERSISTENT_VOLUME_CLAIMS, about, reason, text, component, warning=warning
+            )
 
     def _default_class(self) -> str:
         """Return the newest of the classes that claims get which name none."""
@@ -204,6 +223,7 @@ class VolumeBinder:
         # made before, and about to be seen
         with suppress(AlreadyExists):
             await self._kit.create(PERSISTENT_VOLUMES, {**body, "spec": spec})
+            self._tell(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     def _topology(self, storage_class: StorageClass, node: str) -> list[Json]:
         """Return where a new volume can be reached: from the node's zone, or as the class says."""

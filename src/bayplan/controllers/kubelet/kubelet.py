@@ -26,7 +26,15 @@ from bayplan.controllers.kubelet.nodes import Nodes, host_address
 from bayplan.controllers.kubelet.pod import PodRun
 from bayplan.controllers.kubelet.programs import FOREVER
 from bayplan.controllers.kubelet.statuses import pod_status
-from bayplan.controllers.objects import Json, Object, condition, is_finished, seconds_of, timestamp
+from bayplan.controllers.objects import (
+    Json,
+    Object,
+    condition,
+    is_finished,
+    is_ready,
+    seconds_of,
+    timestamp,
+)
 from bayplan.controllers.runtime import Kit, Worker, node_index
 
 SIMULATED = "bayplan.dev/simulated"
@@ -94,6 +102,10 @@ class Kubelet:
             change.type != "DELETED" and self._mine(change.new) and not self._mine(change.old)
         )
         if appeared or (change.old is not None and self._failed(change.old)):
+            self._wake_pods(name)
+        if change.old is not None and is_ready(change.new) and not is_ready(change.old):
+            for run in self.runs_on(name):  # what was said of its pods meanwhile is over
+                run.written = {}
             self._wake_pods(name)
         self._node_worker.queue.add(name)
 
@@ -241,10 +253,12 @@ class Kubelet:
             container.reason = "ImagePullBackOff" if late else "ErrImagePull"
             what = f'failed to pull image "{image}": it was told to fail'
             container.message = f'Back-off pulling image "{image}"' if late else what
-            reason = "BackOff" if late else "Failed"
-            self._kit.events.record(
-                PODS, run.pod.metadata, reason, container.message, "kubelet", warning=True
-            )
+            if late:
+                run.tell("Normal", "BackOff", container.message)
+            else:
+                run.tell("Normal", "Pulling", f'Pulling image "{image}"')
+                run.tell("Warning", "Failed", f"F{what[1:]}")
+            run.tell("Warning", "Failed", f"Error: {container.reason}")
         await self._write(run, node)
         return FOREVER if late else PULL_BACK_OFF
 

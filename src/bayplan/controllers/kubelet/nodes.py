@@ -147,6 +147,9 @@ class Nodes:
             rows.append(("Ready", "True", "KubeletReady", text))
         else:
             rows.append(("Ready", "False", "KubeletNotReady", "the node was told not to be ready"))
+        if ready and condition(node.status, "Ready").get("status") in ("False", "Unknown"):
+            said = f"Node {node.metadata.name} status is now: NodeReady"
+            self._kit.events.record(NODES, node.metadata, "NodeReady", said, "kubelet")
         for type_, value, reason, message in rows:
             status = {"conditions": conditions}
             conditions = with_condition(status, type_, value, reason, message, now)

@@ -37,7 +37,7 @@ class PodRun:
         self.since: dict[str, tuple[str, str]] = {}  # condition to its value and moment
         self._stop = told.seconds("stop-seconds")
         self._stop = stop if self._stop is None else self._stop
-        self._tell = tell
+        self.tell = tell
         self._stopping = 0.0
         self._stops: dict[str, float] = {}
         self.failed = ""  # why the pod failed as a whole
@@ -142,7 +142,7 @@ class PodRun:
         when = container.wait_to_restart(now, f"{meta.name}_{meta.namespace}({meta.uid})")
         if container.state == "waiting" and before == "ended":
             text = f"Back-off restarting failed container {container.name} in pod {meta.name}"
-            self._tell("Warning", "BackOff", f"{text}_{meta.namespace}({meta.uid})")
+            self.tell("Warning", "BackOff", f"{text}_{meta.namespace}({meta.uid})")
         if when > now + ROUNDING:
             return when
         container.restart()
@@ -154,9 +154,9 @@ class PodRun:
         job = owner is not None and owner.kind == "Job"
         container.start(now, self.inputs, self.told, self.hosts, job)
         image = container.spec.get("image", "")
-        self._tell("Normal", "Pulled", f'Container image "{image}" already present on machine')
-        self._tell("Normal", "Created", f"Container created: {container.name}")
-        self._tell("Normal", "Started", f"Container started: {container.name}")
+        self.tell("Normal", "Pulled", f'Container image "{image}" already present on machine')
+        self.tell("Normal", "Created", f"Container created: {container.name}")
+        self.tell("Normal", "Started", f"Container started: {container.name}")
         due = container.advance(now + ROUNDING)
         return now if container.state == "ended" else due
 
@@ -172,15 +172,15 @@ class PodRun:
 
     def _unhealthy(self, container: Container, probe: str, now: float) -> None:
         title = probe.capitalize()
-        self._tell("Warning", "Unhealthy", f"{title} probe failed")
+        self.tell("Warning", "Unhealthy", f"{title} probe failed")
         text = f"Container {container.name} failed {probe} probe, will be restarted"
-        self._tell("Normal", "Killing", text)
+        self.tell("Normal", "Killing", text)
         container.kill(now)
 
     def _exceed(self, now: float) -> None:
         self.failed = "DeadlineExceeded"
         self.text = "Pod was active on the node longer than the specified deadline"
-        self._tell("Normal", "DeadlineExceeded", self.text)
+        self.tell("Normal", "DeadlineExceeded", self.text)
         for container in self.containers:
             container.kill(now)
 
@@ -194,7 +194,7 @@ class PodRun:
         self._stopping = now + grace
         for container in self.containers:
             if container.state == "running":
-                self._tell("Normal", "Killing", f"Stopping container {container.name}")
+                self.tell("Normal", "Killing", f"Stopping container {container.name}")
                 self._stops[container.name] = now + self._hook(container, now)
 
     def _hook(self, container: Container, now: float) -> float:
