@@ -395,6 +395,25 @@ async def test_a_part_of_a_volume_that_cannot_be_named_keeps_the_pod_waiting() -
 
 
 @virtual
+async def test_a_web_server_answers_only_where_it_listens() -> None:
+    async with cluster() as made:
+        for name, probe in (
+            ("own", {"httpGet": {"path": "/", "port": 80}}),
+            ("none", {"httpGet": {"path": "/", "port": 81}}),
+            ("socket", {"tcpSocket": {"port": 81}}),
+            ("named", {"httpGet": {"path": "/", "port": "web"}}),
+            ("declared", {"httpGet": {"path": "/", "port": 8080}}),
+        ):
+            one = {"name": "c", "image": "e2e/agnhost:2.5", "args": ["test-webserver"]}
+            ports = [{"name": "web", "containerPort": 8080}]
+            await pod(made, name, containers=[{**one, "ports": ports, "readinessProbe": probe}])
+        await made.settle(40)
+
+        names = ("own", "none", "socket", "named", "declared")
+        assert [True, False, False, True, True] == [await ready(made, name) for name in names]
+
+
+@virtual
 async def test_a_web_server_shows_its_folders_and_the_pages_that_it_has() -> None:
     async with cluster() as made:
         wanted = {"root": "/", "page": "/index.html", "other": "/missing.html"}

@@ -15,6 +15,7 @@ from bayplan.controllers.kubelet.programs import FOREVER
 from bayplan.controllers.kubelet.syntax import NotUnderstoodError
 from bayplan.controllers.objects import Json
 
+WEB = 80
 PROBES = {"startup": "startupProbe", "readiness": "readinessProbe", "liveness": "livenessProbe"}
 
 
@@ -72,13 +73,14 @@ def probes_of(
         if spec is None and told.text(name):
             spec = {"periodSeconds": 1, "failureThreshold": 1}
         if spec is not None:
-            ask = _answers(name, spec, told, started, files, variables, root)
+            ask = _answers(name, container, spec, told, started, files, variables, root)
             found[name] = Probe(spec, started, ask)
     return found
 
 
 def _answers(
     name: str,
+    container: Json,
     spec: Json,
     told: Told,
     started: float,
@@ -98,10 +100,19 @@ def _answers(
         except NotUnderstoodError:
             return None
         return lambda now: _run(command, variables, files, now, limit)
+    if root and not _listens(container, spec):
+        return lambda now: False
     if root and (page := spec.get("httpGet")):
         path = f"{root.rstrip('/')}/{str(page.get('path', '')).lstrip('/')}"
         return lambda now: files.exists(path)  # of a folder, both servers show what it holds
     return None
+
+
+def _listens(container: Json, spec: Json) -> bool:
+    """Tell whether a web server listens where it is asked: at 80, or where its ports say."""
+    asked = (spec.get("httpGet") or spec.get("tcpSocket") or {}).get("port", WEB)
+    ports = container.get("ports") or ()
+    return asked == WEB or any(asked in (p.get("name"), p.get("containerPort")) for p in ports)
 
 
 def _run(
