@@ -234,3 +234,19 @@ def test_helm_installs_upgrades_and_rolls_back(cluster, api, tmp_path):
     ]
     helm("uninstall", "b")
     assert 404 == api.ask("GET", f"/api/v1/{DEFAULT}/configmaps/boat")[0]
+
+
+@pytest.mark.skipif(not has("kubectl"), reason="not built")
+def test_kubectl_explains_every_field(cluster):
+    """Two levels of several kinds: no field without words, as `kubectl explain` prints them."""
+    assert ASSETS is not None
+    for path in ("pod", "pod.spec.containers", "deployment.spec", "node.status", "cronjob.spec"):
+        done = subprocess.run(
+            [str(ASSETS / "kubectl"), f"--kubeconfig={cluster.kubeconfig}", "explain", path],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "<no description>" not in done.stdout
+        assert "<empty>" not in done.stdout
+        assert "FIELDS:" in done.stdout

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from bayplan.api.schema import struct, type_for
 from bayplan.apiserver import crd, openapi
 from bayplan.apiserver.kinds import Registry
+from bayplan.apiserver.openapi import words
 from bayplan.apiserver.protobuf import fields
 from tests.apiserver.crd.test_objects import definition
 
@@ -132,4 +134,77 @@ def test_what_all_kinds_share_is_described(registry):
     assert "List of services." == items["description"]
     assert all("description" in schema for schema in meta.values())
     reference = definitions["io.k8s.api.core.v1.ObjectReference"]["properties"]
-    assert "description" not in reference["kind"]
+    assert "Kind of the object." == reference["kind"]["description"]
+
+
+MOST_USED = [
+    ("v1", "Pod"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("v1", "Node"),
+    ("v1", "Namespace"),
+    ("v1", "PersistentVolume"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "ServiceAccount"),
+    ("v1", "Event"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("batch/v1", "Job"),
+    ("batch/v1", "CronJob"),
+    ("networking.k8s.io/v1", "Ingress"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("storage.k8s.io/v1", "StorageClass"),
+]
+
+
+def structs(type_, found):
+    """Collect a type and all that it holds."""
+    while type_.kind in ("list", "map"):
+        type_ = type_.elem
+    if type_.kind == "struct" and type_.name not in found:
+        found[type_.name] = type_
+        for field in type_.fields.values():
+            structs(field.type, found)
+    return found
+
+
+@pytest.mark.parametrize(("version", "kind"), MOST_USED)
+def test_every_field_of_the_most_used_kinds_is_described(version, kind):
+    type_ = type_for(version, kind)
+    missing = [
+        f"{name}.{field}"
+        for name, each in structs(type_, {}).items()
+        for field in each.fields
+        if each.fields[field].published and not words.of_type(name, each.fields).get(field)
+    ]
+
+    assert [] == missing
+    assert words.of_type(type_.name, type_.fields)[words.ITSELF]
+
+
+def test_every_word_is_about_a_field_that_there_is():
+    table = words._table()
+    known = {name: struct(name).fields for name in table if name != words.EVERYWHERE}
+    used = {field for fields in known.values() for field in fields}
+    wrong = [
+        f"{name}.{field}"
+        for name, fields in known.items()
+        for field in table[name]
+        if field not in fields and field != words.ITSELF and not shared(table, name, field)
+    ]
+
+    assert [] == wrong
+    assert set() == set(table[words.EVERYWHERE]) - used
+
+
+def shared(table, name, field):
+    """Whether a section names several types and another of them has the field."""
+    same = [other for other in table if table[other].get(field) == table[name][field]]
+    return any(
+        field in struct(other).fields for other in same if other not in (name, words.EVERYWHERE)
+    )

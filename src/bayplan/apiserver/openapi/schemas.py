@@ -1,4 +1,4 @@
-"""OpenAPI schemas of the API types, made from the schema table; few fields have descriptions.
+"""OpenAPI schemas of the API types, made from the schema table, with our own descriptions.
 
 `Writer` collects the schemas that a set of kinds needs, in the v3 form (`#/components/schemas/`)
 or the v2 form (`#/definitions/`). Names are those of the real server, because clients look types
@@ -94,6 +94,8 @@ class Writer:
         if required:
             schema["required"] = required
         texts = words.of_type(type_.name, type_.fields)
+        if words.ITSELF in texts:
+            schema["description"] = texts[words.ITSELF]
         schema["properties"] = {
             name: _described(self._field(field), texts.get(name, ""))
             for name, field in type_.fields.items()

@@ -1,11 +1,14 @@
-"""Short descriptions for the OpenAPI documents: of what all kinds share, and of query parameters.
+"""Short descriptions for the OpenAPI documents, of types, their fields and query parameters.
 
-`kubectl explain` shows them. Fields that are not here have no description.
+`kubectl explain` shows them. Those of types and fields are in `words.txt`, which has all fields of
+the most used kinds; other kinds have words only for what all kinds share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
+from importlib import resources
 
 TYPE_META = {
     "apiVersion": "APIVersion defines the version of the schema in which this object is written.",
@@ -13,39 +16,8 @@ TYPE_META = {
 }
 OBJECT = {**TYPE_META, "metadata": "Standard object's metadata: its name, labels and owners."}
 LIST = {**TYPE_META, "metadata": "Standard list metadata: its version and where to go on."}
-_FIELDS: Mapping[str, Mapping[str, str]] = {
-    "meta.v1.ObjectMeta": {
-        "annotations": "Annotations hold any text that tools keep with the object; not selectable.",
-        "creationTimestamp": "CreationTimestamp is a timestamp of when the server stored it first.",
-        "deletionGracePeriodSeconds": "Seconds that the object may take to end by itself.",
-        "deletionTimestamp": "The moment after which the object is to be gone; set by the server.",
-        "finalizers": "Whoever stands here must be done before the object is removed.",
-        "generateName": "A prefix from which the server makes a unique name if there is none.",
-        "generation": "A number that grows whenever the wanted state changes.",
-        "labels": "Labels are keys and values by which objects are selected.",
-        "managedFields": "Which manager set which fields, kept for server-side apply.",
-        "name": "Name is unique within a namespace and cannot change.",
-        "namespace": "Namespace is the space within which the name is unique.",
-        "ownerReferences": "The objects that this one depends on; when all are gone, it goes.",
-        "resourceVersion": "The version of the stored object, to find out whether it changed.",
-        "selfLink": "No longer filled in.",
-        "uid": "UID tells this object from all others of all times.",
-    },
-    "meta.v1.ListMeta": {
-        "continue": "A token with which to ask for the next part of the list.",
-        "remainingItemCount": "How many objects follow after this part.",
-        "resourceVersion": "The version of the store that the list shows.",
-        "selfLink": "No longer filled in.",
-    },
-    "meta.v1.OwnerReference": {
-        "apiVersion": "API version of the owner.",
-        "blockOwnerDeletion": "Whether a foreground deletion of the owner waits for this object.",
-        "controller": "Whether the owner is the controller that manages this object.",
-        "kind": "Kind of the owner.",
-        "name": "Name of the owner.",
-        "uid": "UID of the owner.",
-    },
-}
+EVERYWHERE = "*"  # the section of names that mean the same in every type of the table
+ITSELF = "="  # stands for the type in its own section
 PARAMETERS = {
     "allowWatchBookmarks": "Send bookmarks, which tell the newest version without a change.",
     "continue": "The token of the part before, to go on with a list.",
@@ -70,10 +42,29 @@ PARAMETERS = {
 }
 
 
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    """Read the sections by type; one that names several types counts for each."""
+    found: dict[str, dict[str, str]] = {}
+    names: list[str] = []
+    text = resources.files(__package__).joinpath("words.txt").read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith("["):
+            names = line.strip("[]").split()
+            for name in names:
+                found.setdefault(name, {})
+        elif line and not line.startswith("#"):
+            field, _, words = line.partition(" ")
+            for name in names:
+                found[name][field] = words
+    return found
+
+
 def of_type(name: str, fields: Collection[str]) -> Mapping[str, str]:
-    """Return the descriptions of the fields of a type."""
-    if name in _FIELDS:
-        return _FIELDS[name]
-    if not OBJECT.keys() <= set(fields):
-        return {}
-    return LIST if name.endswith("List") else OBJECT
+    """Return the descriptions of the fields of a type, and of the type itself as `ITSELF`."""
+    table = _table()
+    shared: Mapping[str, str] = {}
+    if OBJECT.keys() <= set(fields):
+        shared = LIST if name.endswith("List") else OBJECT
+    own = table.get(name)
+    return shared if own is None else {**table[EVERYWHERE], **shared, **own}
