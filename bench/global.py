@@ -1,6 +1,8 @@
 """Measures the global scheduler: decisions, durable HTTP allocations, several schedulers on etcd.
 
     python bench/global.py decide [--sites 1000,10000,100000]
+    python bench/global.py hosts
+    python bench/global.py reload
     python bench/global.py http   [--sites 10000] [--requests 3000]
     python bench/global.py etcd   [--schedulers 4] [--requests 400]
     python bench/global.py wide   [--schedulers 4]
@@ -14,6 +16,7 @@ import asyncio
 import json
 import multiprocessing
 import random
+import resource
 import statistics
 import tempfile
 import time
@@ -25,6 +28,7 @@ import msgspec
 from bayplan.global_scheduler.inventory import EipPool, Flavor, Host, Inventory, Site, VolumePool
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.sources import Charges
 from bayplan.global_scheduler.stack import (
     Allocation,
     FlavorChoice,
@@ -41,8 +45,8 @@ REGIONS = 100
 FLAVORS = 50
 
 
-def inventory(sites: int, seed: int = 1) -> Inventory:
-    """Sites spread over 100 regions, with uneven use, 50 flavors each."""
+def inventory(sites: int, seed: int = 1, hosts: int = 0) -> Inventory:
+    """Sites spread over 100 regions, with uneven use, 50 flavors each; real hosts if asked for."""
     rng = random.Random(seed)
     places = [(f"region-{n % REGIONS}", f"az-{n // REGIONS}") for n in range(sites)]
     regions = sorted({region for region, _ in places})
@@ -52,8 +56,17 @@ def inventory(sites: int, seed: int = 1) -> Inventory:
             for n, (region, zone) in enumerate(places)
         ),
         hosts=tuple(
-            Host(r, z, "gp", 4000, 16000, rng.randrange(2000), rng.randrange(8000))
-            for r, z in places
+            Host(
+                *place,
+                "gp",
+                4000 // (hosts or 1),
+                16000 // (hosts or 1),
+                rng.randrange(2000) // (hosts or 1),
+                rng.randrange(8000) // (hosts or 1),
+                name="h",
+                count=hosts,
+            )
+            for place in places
         ),
         flavors=tuple(
             Flavor(region, f"f{n}", 1 + n % 16, 2 + 4 * (n % 16), "gp")
@@ -139,6 +152,54 @@ def decide(sites: int, count: int = 2000, slices: int = 20) -> list[dict[str, ob
         }
         for name, way in ways.items()
     ]
+
+
+def hosts(sites: int, each: int, count: int = 300) -> dict[str, object]:
+    """Decisions over sites that list real hosts, and the memory of the process."""
+    table = SiteTable(inventory(sites, hosts=each))
+    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    start = time.process_time()
+    for allocation in requests(count):
+        found = placer.decide(table, allocation)
+        for placement in () if isinstance(found, NoSite) else found:
+            table.apply(placement.charges)
+    cpu = time.process_time() - start
+    return {
+        "bench": "hosts",
+        "sites": sites,
+        "hosts": sites * each,
+        "cpu_us_per_allocation": round(cpu / count * 1e6),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def reload(sites: int, records: int) -> dict[str, object]:
+    """One host of one site changes while many allocations are placed: how long nobody is served."""
+    from bayplan.global_scheduler.ledger import Group, Record, Selected
+    from bayplan.global_scheduler.service import Allocations
+    from bayplan.store import MemoryStore
+
+    before = inventory(sites)
+    service = Allocations(
+        MemoryStore(), before, Placer(DEFAULT_POLICY, in_tree_registry()), clock=time.time
+    )
+    [asked] = requests(1)
+    for number in range(records):
+        site = service.table.sites[number % sites]
+        at = Selected(site.id, site.region, site.zone)
+        takes = {service.table.pools["gp"].sources[number % sites]: (1, 2)}
+        group = Group("g", (), at, Charges(takes))
+        service.ledger.apply(Record(str(number), asked, (group,), 0.0))
+    host = msgspec.structs.replace(before.hosts[7], used_vcpus=before.hosts[7].used_vcpus + 1)
+    after = msgspec.structs.replace(before, hosts=(*before.hosts[:7], host, *before.hosts[8:]))
+    figures: dict[str, object] = {"bench": "reload", "sites": sites, "records": records}
+    start = time.process_time()
+    service.replace_inventory(after)
+    figures["changed_host_ms"] = round((time.process_time() - start) * 1000, 1)
+    start = time.process_time()
+    service.ledger.replace_table(SiteTable(after))
+    figures["new_table_ms"] = round((time.process_time() - start) * 1000, 1)
+    return figures
 
 
 def _body(allocation: Allocation) -> bytes:
@@ -336,7 +397,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="?", choices=["decide", "http", "etcd", "wide", "all"], default="all"
+        "what",
+        nargs="?",
+        choices=["decide", "hosts", "reload", "http", "etcd", "wide", "all"],
+        default="all",
     )
     parser.add_argument("--sites", default="1000,10000,100000")
     parser.add_argument("--requests", type=int, default=3000)
@@ -347,6 +411,10 @@ def main() -> None:
         for size in sizes:
             for row in decide(size):
                 print(json.dumps(row), flush=True)
+    if options.what in ("hosts", "all"):
+        print(json.dumps(hosts(10_000, 100)), flush=True)
+    if options.what in ("reload", "all"):
+        print(json.dumps(reload(1000, 100_000)))
     if options.what in ("http", "all"):
         size = 10_000 if options.what == "all" else sizes[0]
         print(json.dumps(http(size, options.requests)))

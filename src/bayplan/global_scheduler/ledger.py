@@ -22,6 +22,7 @@ from contextlib import suppress
 
 import msgspec
 
+from bayplan.global_scheduler.inventory import Inventory
 from bayplan.global_scheduler.quotas import usage
 from bayplan.global_scheduler.sources import Charges, OldCharges, fence_of
 from bayplan.global_scheduler.stack import Allocation
@@ -298,6 +299,14 @@ class Ledger:
             table.close(site)
         for record in self.records.values():
             charge_record(table, record)
+
+    def adjust_table(self, old: Inventory, new: Inventory) -> bool:
+        """Go on with an inventory that differs little; False: it needs a new table."""
+        if not self.table.adjust(old, new):
+            return False
+        for site in self.closed:
+            self.table.close(site)
+        return True
 
     def fences_of(self, record: Record) -> set[str]:
         """The keys that must not have moved when this record is written."""

@@ -11,7 +11,8 @@ What it does not do: decide, or remember allocations (`placer`, `ledger`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -38,6 +39,7 @@ LabelKey = frozenset[tuple[str, str]]
 Slot = tuple[tuple[IntArray, ...], "int | IntArray"]
 """Where a source's amounts stand: the columns, and the rows that share it."""
 
+T = TypeVar("T")
 NO_POOL = -1
 TOUCHES_KEPT = 10_000
 _NO_ROWS = (f"{EIPS}/", f"{SPOT}/")
@@ -140,6 +142,42 @@ class SiteTable:
         if len(self.touched) >= TOUCHES_KEPT:
             self._new_epoch()
         self.touched.append(at)
+
+    def adjust(self, old: Inventory, new: Inventory) -> bool:
+        """Go on with a new inventory if only amounts of hosts and statuses differ; else False.
+
+        What was placed stays charged, so this costs what changed, not what is placed.
+        """
+        same = ("flavors", "eip_pools", "volume_pools", "volume_types", "quotas")
+        if any(getattr(old, name) != getattr(new, name) for name in same):
+            return False
+        sites, hosts = _changed(old.sites, new.sites), _changed(old.hosts, new.hosts)
+        if sites is None or hosts is None:
+            return False
+        known = all(self.sites[self._row[a.id]] == a == _like(b, a, "status") for a, b in sites)
+        amounts = ("vcpus", "memory", "used_vcpus", "used_memory")
+        if not known or any(a.count or a != _like(b, a, *amounts) for a, b in hosts):
+            return False
+        sources = [self._source_of(host) for host, _ in hosts]
+        if any(source in self._rooms or source not in self._slots for source in sources):
+            return False
+        for _, site in sites:
+            self.sites[self._row[site.id]] = site
+            self.open[self._row[site.id]] = site.open
+        for source, (before, after) in zip(sources, hosts, strict=True):
+            pool = self.pools[after.types]
+            columns = (pool.vcpus, pool.memory, pool.free_vcpus, pool.free_memory)
+            rows = self._slots[source][1]
+            more = zip(columns, _amounts([after]), _amounts([before]), strict=True)
+            for column, now, then in more:
+                column[rows] += now - then
+        self._new_epoch()
+        return True
+
+    def _source_of(self, host: Host) -> str:
+        if host.site in self._row:
+            return source_id(OWN, host.site, host.types)
+        return source_id(HOSTS, host.region, host.zone, host.types)
 
     def rows_of_region(self, region: str) -> IntArray:
         """The rows of a region, in order."""
@@ -369,6 +407,19 @@ class SiteTable:
             del counts[row]
             if not counts:
                 del self.stacks[key]
+
+
+def _changed(old: Sequence[T], new: Sequence[T]) -> list[tuple[T, T]] | None:
+    """The entries that differ, before and after; None when some came or went."""
+    if len(old) != len(new):
+        return None
+    return [(a, b) for a, b in zip(old, new, strict=True) if a is not b and a != b]
+
+
+def _like(entry: T, other: T, *names: str) -> T:
+    """An entry with these fields as another has them."""
+    values = {name: getattr(other, name) for name in names}
+    return msgspec.structs.replace(entry, **values)  # type: ignore[type-var]
 
 
 def _group(codes: CodeArray) -> dict[int, IntArray]:
