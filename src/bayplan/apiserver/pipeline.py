@@ -3,8 +3,8 @@
     create:  defaults → admit → metadata → prepare → validate → canonicalize → admission.validate
     update:  the same, with the stored object at hand
 
-The parts are `bayplan.api.defaults`, `bayplan.apiserver.validation`, `.admission`, `.apply`
-(managedFields) and `.crd`. This module only calls them and turns refusals into `ApiError`s.
+The parts are the kind's strategy (`.strategies`), `.validation`, `.admission` and `.apply`
+(managedFields). This module only calls them and turns refusals into `ApiError`s.
 """
 
 from __future__ import annotations
@@ -12,30 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec
 
-from bayplan.api.defaults import apply_defaults
-from bayplan.apiserver import crd, escalation, validation
+from bayplan.apiserver import escalation, validation
 from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes, Reader
 from bayplan.apiserver.aside import aside, beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.definitions import establish, is_definition
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
+from bayplan.apiserver.strategies import strategy_of
 from bayplan.apiserver.validation.errors import Cause
-from bayplan.apiserver.version_kinds import drop_hidden
 
 P = ParamSpec("P")
 
 
 def default(kind: Kind, obj: Object) -> None:
     """Write the kind's defaults into the object."""
-    if kind.custom:
-        crd.default(kind, obj)
-    elif is_definition(kind):
-        crd.definitions.default(obj)
-    else:
-        apply_defaults(kind.group, kind.version, kind.resource, obj)
+    strategy_of(kind).default(kind, obj)
 
 
 def attributes(
@@ -96,16 +89,10 @@ def _refused(error: AdmissionError) -> ApiError:
 
 async def before_create(backend: Backend, request: Request, obj: Object) -> None:
     """Prepare and validate a new object that has been defaulted and admitted."""
-    kind = request.kind
+    kind, strategy = request.kind, strategy_of(request.kind)
     escalation.check(backend.authorizer, request, obj, None)
     fill_metadata(backend, request, obj)
-    if kind.custom:
-        crd.prepare_for_create(kind, obj)
-    elif is_definition(kind):
-        crd.definitions.prepare_for_create(obj)
-    else:
-        validation.prepare_for_create(kind.group, kind.resource, obj)
-        drop_hidden(kind, obj, None)
+    strategy.prepare_for_create(kind, obj)
     if kind.resource == "certificatesigningrequests" and not kind.custom:
         _name_requester(request, obj)
     if _unattended(backend, kind):
@@ -115,26 +102,21 @@ async def before_create(backend: Backend, request: Request, obj: Object) -> None
         raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_create(kind.group, kind.resource, obj)
     validation.canonicalize(kind.group, kind.resource, obj)
-    if is_definition(kind):
-        establish(backend, obj)
+    strategy.accept(backend, obj, "")
 
 
 async def _judged(
     request: Request, work: Callable[P, list[Cause]], *given: P.args, **named: P.kwargs
 ) -> list[Cause]:
     """Validate; users' rules run beside the loop, however small the object is."""
-    if getattr(request.kind, "rules", None) is not None or is_definition(request.kind):
+    if strategy_of(request.kind).is_costly(request.kind):
         return await beside(work, *given, **named)
     return await aside(request, work, *given, **named)
 
 
 def _wrong_with_new(kind: Kind, obj: Object) -> list[Cause]:
-    causes = [*validation.validate_create(kind.group, kind.resource, obj)]
-    if kind.custom:
-        return [*causes, *crd.validate_create(kind, obj)]
-    if is_definition(kind):
-        return [*causes, *crd.definitions.validate_create(obj)]
-    return causes
+    causes = validation.validate_create(kind.group, kind.resource, obj)
+    return [*causes, *strategy_of(kind).validate_create(kind, obj)]
 
 
 # Kinds that are stored so that manifests with them can be applied, and that is all: others would
@@ -208,40 +190,27 @@ def keep_system_metadata(obj: Object, old: Object) -> None:
 async def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
     """Default, admit, prepare and validate a changed object."""
     kind, subresource = request.kind, request.subresource
-    await aside(request, default, kind, obj)
+    strategy = strategy_of(kind)
+    await aside(request, strategy.default, kind, obj)
     attrs = attributes(request, UPDATE, obj, old, request.name)
     await admit(backend, request, attrs)
     keep_system_metadata(obj, old)
     escalation.check(backend.authorizer, request, obj, old)
-    await aside(request, _prepare_for_update, kind, obj, old, subresource, backend.now())
+    now = backend.now()
+    await aside(request, strategy.prepare_for_update, kind, obj, old, subresource, now)
     causes = await _judged(request, _wrong_with_change, kind, obj, old, subresource)
     if causes:
         raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
     request.warnings += validation.warnings_on_update(kind.group, kind.resource, obj, old)
     await aside(request, validation.canonicalize, kind.group, kind.resource, obj)
-    if is_definition(kind) and not subresource:
-        establish(backend, obj)
+    strategy.accept(backend, obj, subresource)
     await admit_valid(backend, request, attrs)
     settle(backend, attrs)
 
 
 def _wrong_with_change(kind: Kind, obj: Object, old: Object, subresource: str) -> list[Cause]:
-    causes = [*validation.validate_update(kind.group, kind.resource, obj, old, subresource)]
-    if kind.custom:
-        return [*causes, *crd.validate_update(kind, obj, old, subresource)]
-    if is_definition(kind):
-        return [*causes, *crd.definitions.validate_update(obj, old, subresource)]
-    return causes
-
-
-def _prepare_for_update(kind: Kind, obj: Object, old: Object, subresource: str, now: str) -> None:
-    if kind.custom:
-        crd.prepare_for_update(kind, obj, old, subresource)
-    elif is_definition(kind):
-        crd.definitions.prepare_for_update(obj, old, subresource)
-    else:
-        drop_hidden(kind, obj, old)
-        validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource, now)
+    causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
+    return [*causes, *strategy_of(kind).validate_update(kind, obj, old, subresource)]
 
 
 async def before_delete(backend: Backend, request: Request, old: Object) -> None:
