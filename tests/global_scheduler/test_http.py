@@ -199,7 +199,12 @@ async def test_health_metrics_document_and_page(client):
     metrics = (await client.get("/metrics")).text
     assert 'global_scheduler_requests_total{code="201",method="POST"} 1.0' in metrics
     assert "/v1/allocations" in (await client.get("/openapi.json")).json()["paths"]
-    assert "Place a stack" in (await client.get("/")).text
+    page = await client.get("/")
+    assert "sites_app.js" in page.text
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "clusterOf" in (await client.get("/static/sites.js")).text
+    assert 404 == (await client.get("/static/index.html")).status_code
+    assert 404 == (await client.get("/static/..%2Fapp.py")).status_code
     assert 405 == (await client.put("/v1/allocations")).status_code
     assert 404 == (await client.get("/nothing")).status_code
 

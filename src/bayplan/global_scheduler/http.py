@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bayplan import origin
 from bayplan.errors import BayplanError
 from bayplan.extender.body import BodyError, read_body
-from bayplan.global_scheduler import answers, openapi
+from bayplan.global_scheduler import answers, openapi, page
 from bayplan.global_scheduler.draining import drain
 from bayplan.global_scheduler.fields import Fields, Json, Problem
 from bayplan.global_scheduler.question import read_question
@@ -104,7 +104,7 @@ class Api:
                 Route("/metrics", self._guarded(self.show_metrics)),
                 Route("/healthz", _healthy),
                 Route("/openapi.json", _document),
-                Route("/", _page),
+                *page.routes(),
             ],
             exception_handlers={HTTPException: _refused},
         )
@@ -371,7 +371,3 @@ async def _healthy(request: Request) -> Response:
 
 async def _document(request: Request) -> Response:
     return JSONResponse(openapi.document())
-
-
-async def _page(request: Request) -> Response:
-    return HTMLResponse(openapi.PAGE)

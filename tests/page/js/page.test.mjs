@@ -21,6 +21,7 @@ import { stateOf } from "../../../src/bayplan/page/static/panel.js";
 import { causeOf, causes, places, Rates, sizes } from "../../../src/bayplan/page/static/queueing.js";
 import { formatRoute, parseRoute } from "../../../src/bayplan/page/static/router.js";
 import { matches, parse } from "../../../src/bayplan/page/static/selector.js";
+import { clusterOf, requestOf } from "../../../src/bayplan/page/static/sites.js";
 import { Store } from "../../../src/bayplan/page/static/store.js";
 import * as units from "../../../src/bayplan/page/static/units.js";
 import { unpack } from "../../../src/bayplan/page/static/wire.js";
@@ -396,4 +397,25 @@ test("where nodes are coloured by owner, pods have the colours of the key", () =
   assert.equal(found.keys[0].label, "web");
   assert.equal(found.ofOwner("web"), found.keys[0].colour);
   assert.equal(colouring(cluster, [0], "pool", "light").ofOwner, undefined);
+});
+
+test("sites are nodes, groups of allocations pods, and what is free is the scheduler's word", () => {
+  const site = (id, status, free) => ({
+    site_id: id, region: "r1", availability_zone: "az1", status, machines: { a: { vcpus: { total: 10, free }, memory: { total: 20, free: 5 } }, b: { vcpus: { total: 6, free: 6 }, memory: { total: 0, free: 0 } } }, storage: {}, eips: null,
+  });
+  const held = { id: "one", state: "committed", resource_groups: [{ name: "web", resources: [], selected: { node_id: "s2" } }] };
+  const cluster = clusterOf([site("s1", "Normal", 4), site("s2", "Drained", 10), site("s3", "Offline", 10)], [held], 5);
+  assert.equal(cluster.label(1, "region"), "r1");
+  assert.deepEqual([cluster.nodes.columns.cpu[0], cluster.used.cpu[0]], [16_000, 6_000]);
+  assert.deepEqual([...cluster.nodes.columns.flags.slice(0, 3)], [1, 3, 0]);
+  assert.deepEqual(cluster.podsOn(1).map((slot) => cluster.pods.name[slot]), ["one"]);
+  assert.deepEqual(groupKeys(cluster), ["region", "zone"]);
+});
+
+test("the form is a request as the API takes it", () => {
+  const body = requestOf({ name: "web", flavor: "a, b", count: 2, replicas: 3, strategy: "discrete", regions: ["r1"] });
+  assert.deepEqual(body, { allocation: {
+    resource_group: { name: "web", resources: [{ name: "web", flavors: [{ flavor_id: "a" }, { flavor_id: "b" }], count: 2 }] },
+    selector: { regions: [{ region: "r1" }], strategy: { location_strategy: "discrete" } }, replicas: 3,
+  } });
 });

@@ -13,11 +13,12 @@ const ZONE = "topology.kubernetes.io/zone";
 const MOST_KEYS = 14;
 
 export class MapControls {
-  /** @param {(change: Record<string, string | undefined>) => void} go to an address with changes */
-  constructor(go) {
+  /** @param {(change: Record<string, string | undefined>) => void} go to an address with changes @param {[string, string][]} [colours] what can be coloured by */
+  constructor(go, colours = COLOURS) {
+    this.colours = colours;
     this.group = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => go({ group: this.group.value || "-" }) }));
     this.colour = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => go({ colour: this.colour.value }) },
-      COLOURS.map(([value, label]) => h("option", { value }, label))));
+      colours.map(([value, label]) => h("option", { value }, label))));
     this.labels = [h("label", null, "Group ", this.group), h("label", null, "Colour ", this.colour)];
     this.legend = h("div", { class: "legend", role: "group", "aria-label": "Key" });
     this.offered = this.told = "?";
@@ -32,7 +33,7 @@ export class MapControls {
       this.offered = options.join();
       put(this.group, h("option", { value: "" }, "nothing"), options.map((key) => h("option", { value: key }, key.replace("topology.kubernetes.io/", ""))));
     }
-    const colour = COLOURS.some(([name]) => name === query.colour) ? query.colour : "cpu";
+    const colour = this.colours.some(([name]) => name === query.colour) ? query.colour : "cpu";
     this.group.value = group;
     this.colour.value = colour;
     return { group, colour };

@@ -33,7 +33,7 @@ function byName(a, b) {
 }
 
 export class MapCanvas {
-  /** @param {{label: string, select: (slot: number, pod?: number) => void}} hooks */
+  /** @param {{label: string, select: (slot: number, pod?: number) => void, key?: string, noun?: string, describe?: (slot: number) => string}} hooks `key`: what a square on a card is; `noun`: what a cell is; `describe`: one in a sentence */
   constructor(hooks) {
     this.hooks = hooks;
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img" }));
@@ -43,7 +43,7 @@ export class MapCanvas {
       this.button("+", "Zoom in", () => this.zoomBy(1.6)), this.button("−", "Zoom out", () => this.zoomBy(1 / 1.6)),
       this.button("⤢", "Show everything", () => this.reset()));
     this.nearKey = h("div", { class: "near-key legend", hidden: true, role: "group", "aria-label": "Key to cards" },
-      ...[["bar-key", "requested"], ["pod-key", "pod, coloured by owner"], ["pod-key going", "terminating"]].map(([kind, label]) =>
+      ...[["bar-key", "requested"], ["pod-key", hooks.key ?? "pod, coloured by owner"], ["pod-key going", "terminating"]].map(([kind, label]) =>
         h("span", { class: "mark" }, h("i", { class: kind, "aria-hidden": "true" }), label)));
     this.root = h("div", { class: "map" }, this.canvas, this.tip, this.nearKey, this.buttons, this.live);
     /** @type {Scene | null} */
@@ -101,7 +101,7 @@ export class MapCanvas {
       selected: options.selected, hover: before?.hover ?? -1, pod: options.pod ?? -1,
       shown: options.shown, moves: options.moves ?? [], marked: options.marked,
     };
-    this.canvas.setAttribute("aria-label", `${this.hooks.label}: ${some(slots.length, "node")}. Arrow keys choose a node, plus and minus zoom, 0 shows everything.`);
+    this.canvas.setAttribute("aria-label", `${this.hooks.label}: ${some(slots.length, this.hooks.noun ?? "node")}. Arrow keys choose one, plus and minus zoom, 0 shows everything.`);
     this.redraw();
   }
 
@@ -218,6 +218,7 @@ export class MapCanvas {
 
   /** A node in a sentence. @param {number} slot */
   describe(slot) {
+    if (this.hooks.describe) return this.hooks.describe(slot);
     const { cluster } = /** @type {Scene} */ (this.scene);
     const { columns, name } = cluster.nodes;
     const used = cluster.used;

@@ -14,13 +14,13 @@ import { age, count, cpu, memory, percent } from "./units.js";
 const FORMAT = { cpu, memory, gpu: count, pods: count };
 const TITLE = { cpu: "CPU", memory: "Memory", gpu: "GPU", pods: "Pods" };
 
-/** A bar with a label and numbers. @param {string} title @param {number} used @param {number} all @param {(value: number) => string} format */
-function meter(title, used, all, format) {
+/** A bar with a label and numbers. @param {string} title @param {number} used @param {number} all @param {(value: number) => string} format @param {string} [more] in full, where the label is short */
+export function meter(title, used, all, format, more = title) {
   const share = all ? Math.min(1, used / all) : 0;
   const inner = h("div", { class: used > all ? "over" : "" });
   inner.style.width = `${share * 100}%`;
   return h("div", { class: "meter" },
-    h("span", null, title), h("div", { class: "track", "aria-hidden": "true" }, inner),
+    h("span", { title: more }, title), h("div", { class: "track", "aria-hidden": "true" }, inner),
     h("span", { class: "number" }, `${format(used)} / ${format(all)}`),
     h("span", { class: "number dim" }, percent(used, all)));
 }

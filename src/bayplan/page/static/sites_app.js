@@ -1,0 +1,231 @@
+// The page of the global scheduler: a map of its sites, what is held where, and a form to place more.
+
+import { MapControls } from "./controls.js";
+import { busy, h, keep, notice, put, say } from "./dom.js";
+import { MapCanvas } from "./map.js";
+import { meter } from "./panel.js";
+import { formatRoute, parseRoute } from "./router.js";
+import { clusterOf, requestOf, stock } from "./sites.js";
+import { VirtualTable } from "./table.js";
+import { clock, count, percent, some } from "./units.js";
+
+/** @import { Held, Site } from "./sites.js" */
+/** @import { Cluster } from "./cluster.js" */
+/** @typedef {{held: Held, group: Held["resource_groups"][number]}} Line */
+
+const EVERY = 3000;
+/** Thousands of sites take long to tell: the server is left alone for so many times as long. */
+const SHARE = 20;
+/** @type {[string, string][]} */
+const COLOURS = [["cpu", "vCPUs in use"], ["memory", "Memory in use"], ["free", "Free space"], ["owner", "Group of most allocations"], ["state", "State"]];
+
+/** @param {string} label @param {HTMLElement} field */
+function named(label, field) {
+  return h("label", null, `${label} `, field);
+}
+
+class Sites {
+  constructor() {
+    /** @type {Site[]} */
+    this.sites = [];
+    /** @type {Held[]} */
+    this.held = [];
+    /** @type {Cluster | null} */
+    this.cluster = null;
+    this.seen = "";
+    this.token = /** @type {HTMLInputElement} */ (h("input", { type: "password", autocomplete: "off", size: "10", onchange: () => this.refresh() }));
+    this.status = h("span", { class: "status", role: "status" }, "loading");
+    this.facts = h("p", { class: "facts", "aria-label": "Totals" });
+    this.theme = h("button", { type: "button", class: "quiet", "aria-label": "Other colours", onclick: () => this.turn() }, "◐");
+    this.map = new MapCanvas({ label: "Map of the sites", select: (slot) => this.go({ site: slot >= 0 ? this.sites[slot].site_id : undefined }), key: "allocation, coloured by its group", noun: "site", describe: (slot) => this.sentence(slot) });
+    this.controls = new MapControls((change) => this.go(change), COLOURS);
+    this.aside = h("aside", { class: "side" });
+    this.panel = h("section", { class: "panel", "aria-label": "Site" });
+    this.form = this.fields();
+    this.answer = h("div", { class: "answer", id: "answer", role: "status" });
+    this.placing = h("section", { class: "panel", "aria-label": "Place" }, this.form, this.answer);
+    /** @type {VirtualTable<Line>} */
+    this.table = new VirtualTable("Allocations", [
+      { title: "Group", width: 2, narrow: true, key: (i) => i.group.name, cell: (i) => i.group.name },
+      { title: "Machines", width: 3, key: (i) => machines(i), cell: (i) => machines(i) },
+      { title: "Site", width: 2, narrow: true, key: (i) => i.group.selected.node_id, cell: (i) => h("a", { href: this.link({ site: i.group.selected.node_id }) }, i.group.selected.node_id) },
+      { title: "State", width: 1.5, narrow: true, key: (i) => i.held.state, cell: (i) => i.held.state },
+      { title: "Last", width: 3, below: true, narrow: true, key: (i) => last(i.held), cell: (i) => last(i.held) },
+      { title: "Id", width: 4, key: (i) => i.held.id, cell: (i) => i.held.id },
+    ], { sort: 0, empty: "Nothing is held yet." });
+    this.stage = h("div", { class: "stage" }, busy("Loading the sites", "All of them, with what is free."));
+    this.main = h("main", { id: "main", tabindex: "-1" }, h("div", { class: "view" }, h("h1", { class: "hidden" }, "Sites"),
+      h("div", { class: "bar" }, this.controls.labels, this.controls.legend),
+      h("div", { class: "split" }, h("div", { class: "sites-main" }, this.stage, h("div", { class: "held" }, this.table.root)), this.aside)));
+    put(document.body, h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => { event.preventDefault(); this.main.focus(); } }, "Skip to the view"),
+      h("header", null, h("a", { class: "brand", href: "#/map" }, "bayplan"), h("span", { class: "cluster-name" }, "global scheduler"), this.status, this.facts,
+        h("a", { class: "quiet", href: "openapi.json" }, "API"), h("form", { onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, named("token", this.token)), this.theme), this.main);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    /** @type {"light" | "dark"} */
+    this.colours = dark.matches ? "dark" : "light";
+    addEventListener("hashchange", () => this.show());
+    this.follow();
+  }
+
+  /** Look again every few seconds, while somebody looks. */
+  async follow() {
+    const begin = performance.now();
+    if (document.visibilityState === "visible") await this.refresh();
+    setTimeout(() => this.follow(), Math.max(EVERY, SHARE * (performance.now() - begin)));
+  }
+
+  /** @param {Record<string, string | undefined>} change */
+  link(change) {
+    return formatRoute("map", "", { ...parseRoute(location.hash).query, ...change });
+  }
+
+  /** @param {Record<string, string | undefined>} change */
+  go(change) {
+    location.hash = this.link(change);
+  }
+
+  turn() {
+    this.colours = this.colours === "dark" ? "light" : "dark";
+    this.show();
+  }
+
+  /** @param {string} path @param {unknown} [body] @returns {Promise<{status: number, body: any, text: string}>} */
+  async ask(path, body) {
+    /** @type {Record<string, string>} */
+    const headers = this.token.value ? { authorization: `Bearer ${this.token.value}` } : {};
+    if (body !== undefined) headers["content-type"] = "application/json";
+    const found = await fetch(path, body === undefined ? { headers } : { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
+    const text = await found.text();
+    return { status: found.status, body: parsed(text), text };
+  }
+
+  async refresh() {
+    try {
+      const [sites, held] = await Promise.all([this.ask("v1/sites"), this.ask("v1/allocations")]);
+      if (sites.status !== 200) throw new Error(sites.body?.error_message ?? `the server answered ${sites.status}`);
+      say(this.status, "live");
+      this.status.className = "status live";
+      if (this.seen === sites.text + held.text) return;
+      this.seen = sites.text + held.text;
+      [this.sites, this.held] = [sites.body.sites, held.body?.allocations ?? []];
+      this.cluster = clusterOf(this.sites, this.held, Date.now() / 1000);
+      this.show();
+    } catch (problem) {
+      say(this.status, "connection lost, trying again");
+      this.status.className = "status lost";
+      if (!this.cluster) put(this.stage, notice("The sites could not be loaded", /** @type {Error} */ (problem).message));
+    }
+  }
+
+  show() {
+    document.documentElement.dataset.theme = this.colours;
+    const { cluster } = this;
+    if (!cluster) return;
+    const { query } = parseRoute(location.hash);
+    const { sums, ready } = cluster.totals();
+    document.title = [query.site, "Sites", "bayplan"].filter(Boolean).join(" · ");
+    say(this.facts, `${some(this.sites.length, "site")} · ${count(ready)} usable · ${some(this.held.length, "allocation")} · vcpus ${percent(sums.cpu.used, sums.cpu.all)} · memory ${percent(sums.memory.used, sums.memory.all)}`);
+    const chosen = this.controls.choices(cluster, { group: "region", ...query });
+    if (!this.sites.length) put(this.stage, notice("No sites", "The inventory lists none yet; they appear here as they come."));
+    else if (this.stage.firstChild !== this.map.root) put(this.stage, this.map.root);
+    const selected = query.site ? cluster.nodeSlot(query.site) : -1;
+    this.map.show(cluster, { ...chosen, theme: this.colours, selected, shown: null });
+    if (this.map.scene) this.controls.key(cluster, this.map.scene.colouring);
+    if (selected >= 0) this.describe(this.sites[selected]);
+    const beside = selected >= 0 ? this.panel : this.placing;
+    if (this.aside.firstChild !== beside) put(this.aside, beside);
+    this.table.show(this.held.flatMap((held) => held.resource_groups.map((group) => ({ held, group }))).filter(({ group }) => !query.site || group.selected.node_id === query.site));
+  }
+
+  /** @param {number} slot */
+  sentence(slot) {
+    const site = this.sites[slot];
+    const part = (/** @type {"vcpus" | "memory"} */ what) => {
+      const { total, free } = stock(site, what);
+      return `${what} ${count(total - free)} of ${count(total)} (${percent(total - free, total)})`;
+    };
+    return `${site.site_id} · ${site.status} · ${part("vcpus")} · ${part("memory")} · ${some(this.cluster?.podsOn(slot).length ?? 0, "allocation")}`;
+  }
+
+  /** @param {Site} site */
+  describe(site) {
+    const stocks = [
+      ...Object.entries(site.machines).flatMap(([kind, machine]) => [meter("vCPUs", machine.vcpus.total - machine.vcpus.free, machine.vcpus.total, count, kind), meter("Memory", machine.memory.total - machine.memory.free, machine.memory.total, count, kind)]),
+      ...Object.entries(site.storage).map(([kind, { total, free }]) => meter(kind, total - free, total, count)),
+      site.eips ? meter("EIPs", site.eips.total - site.eips.free, site.eips.total, count, site.eips.pool) : null,
+    ];
+    keep(this.panel, h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, site.site_id), h("a", { class: "quiet", href: this.link({ site: undefined }), "aria-label": "Close the site" }, "✕")),
+      h("p", { class: "chips" }, h("span", { class: `chip ${site.status === "Normal" ? "good" : "warn"}` }, site.status), h("span", { class: "dim" }, `${site.region} · ${site.availability_zone}`)),
+      stocks);
+  }
+
+  /** The form, and the same as JSON. */
+  fields() {
+    const text = (/** @type {string} */ value) => /** @type {HTMLInputElement} */ (h("input", { type: "text", value, spellcheck: false }));
+    const number = () => /** @type {HTMLInputElement} */ (h("input", { type: "number", value: "1", min: "1" }));
+    const [name, flavor, regions, machineCount, replicas] = [text("web"), text("c6.large.2"), text(""), number(), number()];
+    regions.placeholder = "any";
+    const strategy = /** @type {HTMLSelectElement} */ (h("select", null, h("option", { value: "centralize" }, "one site"), h("option", { value: "discrete" }, "apart")));
+    const dry = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "dry", checked: true }));
+    const raw = /** @type {HTMLTextAreaElement} */ (h("textarea", { id: "body", rows: "10", spellcheck: false, "aria-label": "Request body", class: "wide" }));
+    const body = () => JSON.stringify(requestOf({ name: name.value, flavor: flavor.value, count: Number(machineCount.value), replicas: Number(replicas.value), strategy: strategy.value, regions: regions.value.split(",").map((item) => item.trim()).filter(Boolean) }), null, 1);
+    const write = () => { raw.value = body(); };
+    const form = h("form", { class: "place", oninput: (/** @type {Event} */ event) => event.target !== raw && write(), onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.place(raw.value, dry.checked); } },
+      h("h2", null, "Place"), named("Group", name), named("Flavors", flavor), named("Machines", machineCount), named("Replicas", replicas), named("Replicas on", strategy), named("Regions", regions),
+      h("details", null, h("summary", null, "As JSON"), raw), h("p", null, h("label", null, dry, " dry run"), " ", h("button", { type: "submit" }, "Place")));
+    write();
+    return form;
+  }
+
+  /** @param {string} body @param {boolean} dry */
+  async place(body, dry) {
+    put(this.answer, busy("Placing", dry ? "Nothing is kept." : ""));
+    try {
+      const found = await this.ask(`v1/allocations?explain=true${dry ? "&dry_run=true" : ""}`, body);
+      put(this.answer, told(found.status, found.body, (site) => this.link({ site })));
+      if (!dry) this.refresh();
+    } catch {
+      put(this.answer, notice("No answer", "The server does not answer; is the global scheduler still running?"));
+    }
+  }
+}
+
+/** @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** @param {Line} line */
+function machines({ group }) {
+  return group.resources.map((item) => `${item.count} × ${item.flavor_id}`).join(", ");
+}
+
+/** @param {Held} held */
+function last(held) {
+  const entry = held.history?.at(-1);
+  return entry ? `${clock(entry.at)} ${entry.what}` : "";
+}
+
+/** What became of a request: where it is, or the funnel and what is nearest. @param {number} status @param {any} body @param {(site: string) => string} link */
+function told(status, body, link) {
+  const why = body?.explain;
+  const site = (/** @type {string} */ name) => h("a", { href: link(name) }, name);
+  return h("div", null,
+    status < 300
+      ? [h("p", { class: "good verdict" }, status === 201 ? "✓ placed" : "✓ would be placed"), ...body.allocation.resource_groups.map((/** @type {any} */ group) => h("p", null, `${group.name}: `, site(group.selected.node_id)))]
+      : [h("p", { class: "bad verdict" }, `✗ ${body?.error_message ?? status}`), ...(body?.details ?? []).map((/** @type {any} */ item) => h("p", { class: "bad" }, `${item.field}: ${item.problem}`))],
+    why ? h("section", { "aria-label": "Why" }, h("h2", null, `Sites left (of ${count(why.sites)})`),
+      h("ul", { class: "funnel" }, why.funnel.map((/** @type {any} */ stage) => {
+        const bar = h("div", { class: `funnel-bar${stage.left ? " fits" : ""}`, "aria-hidden": "true" });
+        bar.style.width = `${Math.max(0.5, (100 * stage.left) / Math.max(why.sites, 1))}%`;
+        return h("li", null, h("p", null, h("b", { class: "number" }, count(stage.left)), ` ${stage.filter}`), bar, Object.entries(stage.reasons).map(([reason, sites]) => h("p", { class: "dim" }, `${count(Number(sites))} ${reason}`)));
+      })),
+      why.nearest && status >= 300 ? h("p", null, "nearest: ", site(why.nearest.site), why.nearest.missing.map((/** @type {any} */ item) => h("span", { class: "dim" }, ` · ${item.what}: ${count(item.needed)} needed, ${count(item.free)} free`))) : null,
+      (why.relaxations ?? []).map((/** @type {any} */ item) => h("p", null, `would fit: ${item.change} → `, site(item.site)))) : null);
+}
+
+new Sites();
