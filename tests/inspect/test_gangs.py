@@ -54,6 +54,11 @@ def test_every_pod_of_a_gang_that_does_not_fit_is_told_what_its_scheduler_says(v
         answer = asked.why(name)
         assert world.condition(name).message == answer.message
         assert sum(row.nodes for row in answer.funnel) == answer.nodes == 1
+    if version == "1.36":  # as tests/kube/test_why_gangs.py heard it
+        assert asked.why("p0").message == (
+            "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+            "one or more plugins asked to wait and no plugin rejected pod"
+        )
     notes = asked.why("p0").notes
     assert 'gang "default/g": 3 pods, 3 needed at once, 0 have a node, 2 find one now' == notes[0]
     assert notes[1].startswith("default/p2 finds none: 0/1 nodes are available")

@@ -166,3 +166,21 @@ def test_an_unknown_namespace_is_no_answer():
     with pytest.raises(BayplanError, match=r'namespace "shopp" is not in this cluster.*shop'):
         cluster.why_pending("shopp")
     assert 0 == cluster.why_pending("shop").count
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(clusters(), st.lists(pods("w", namespace="default"), min_size=1, max_size=4))
+def test_without_details_the_groups_are_the_same(drawn, waiting):
+    waiting = [
+        replace(pod, metadata=replace(pod.metadata, name=f"w{n}", uid=f"w{n}"))
+        for n, pod in enumerate(waiting)
+    ]
+    found = [*drawn.nodes, *drawn.pods, *drawn.services, *drawn.namespaces, *waiting]
+    cluster = Cluster.from_objects([to_builtins(item) for item in found])
+
+    brief, whole = cluster.why_pending(details=False), cluster.why_pending()
+
+    assert whole.groups == brief.groups
+    assert [(a.pod, a.state, a.message, a.identical) for a in whole.pods] == [
+        (a.pod, a.state, a.message, a.identical) for a in brief.pods
+    ]

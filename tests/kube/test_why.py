@@ -100,6 +100,7 @@ class Hand:
         self.world = world
         self._nodes = {body["metadata"]["name"]: body for body in nodes()}
         self._placed = {body["metadata"]["name"]: body for body in placed()}
+        self._stored = {body["metadata"]["name"]: body for _, body in volumes(NAMESPACE)}
 
     async def make(self, fix):
         for body in () if fix.commands else fix.objects:
@@ -109,7 +110,25 @@ class Hand:
                 await self.world.create(MADE_WITH_NODES[body["kind"]], body)
         for command in fix.commands:
             await asyncio.to_thread(self._run, command)
+        await self.provision()
         await self.bind_volumes()
+
+    async def provision(self):
+        """What a provisioner does: make volumes for new claims of a class that is bound at once."""
+        for claim in await self._listed(PERSISTENT_VOLUME_CLAIMS):
+            name, spec = claim["metadata"]["name"], claim["spec"]
+            kind = self._stored.get(spec.get("storageClassName", ""))
+            if name in self._stored or kind is None or kind["volumeBindingMode"] != "Immediate":
+                continue
+            made = {
+                "capacity": spec["resources"]["requests"],
+                "accessModes": spec["accessModes"],
+                "storageClassName": spec["storageClassName"],
+                "claimRef": {"name": name, "namespace": NAMESPACE},
+                "csi": {"driver": kind["provisioner"], "volumeHandle": name},
+            }
+            body = {"metadata": {"name": f"for-{name}"}, "spec": made}
+            await self.world.create(PERSISTENT_VOLUMES, body)
 
     async def bind_volumes(self):
         """What the volume controller does: bind claims to the volumes that were made for them."""
@@ -210,6 +229,9 @@ class Hand:
                 name = item["metadata"]["name"]
                 if name.startswith(("for-", "new-node")):
                     await self._remove(resource, name)
+        for item in await self._listed(PERSISTENT_VOLUME_CLAIMS):
+            if item["metadata"]["name"] not in self._stored:
+                await self._remove(PERSISTENT_VOLUME_CLAIMS, item["metadata"]["name"])
         for resource, body in volumes(NAMESPACE):
             if body["metadata"]["name"] in ("unbound", "waiting", "devices"):
                 await self._renew(resource, body)
@@ -222,8 +244,8 @@ def _taints(item):
 
 
 MADE_WITH_NODES = {"ResourceSlice": RESOURCE_SLICES}
-FIXABLE = sorted(families(0).keys() - {"claim-missing"})
-"""Families that a change can help; a claim that is like no other needs somebody to say its size."""
+FIXABLE = sorted(families(0))
+"""Families that a change can help."""
 
 
 async def test_every_suggested_change_makes_the_real_scheduler_bind_the_pod(world):

@@ -65,7 +65,7 @@ def command(
 def _pending(cluster: Cluster, namespace: str, output: str) -> None:
     from bayplan.inspect.why.render import render_pending
 
-    found = cluster.why_pending(namespace)
+    found = cluster.why_pending(namespace, details=output in ("json", "yaml"))
     show(found, output, lambda: "\n".join(render_pending(found, wide=output == "wide")))
 
 

@@ -307,11 +307,11 @@ class Cluster:
 
         return why_pod(self, self.pod(pod, namespace) if isinstance(pod, str) else pod)
 
-    def why_pending(self, namespace: str = "") -> Pending:
-        """Why every pending pod waits, grouped by cause."""
+    def why_pending(self, namespace: str = "", *, details: bool = True) -> Pending:
+        """Why every pending pod waits, grouped by cause; the groups need no details of pods."""
         from bayplan.inspect.why import why_pending
 
-        return why_pending(self, namespace)
+        return why_pending(self, namespace, details=details)
 
     def what_if(self, *changes: str | AnyChange, settings: Settings | None = None) -> WhatIf:
         """What would follow from changes such as `"drain=node-1"`; nothing changes."""

@@ -20,7 +20,7 @@ from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.amounts import plural
 from bayplan.inspect.cluster import Cluster
-from bayplan.inspect.commands import json_patch, where
+from bayplan.inspect.commands import where
 from bayplan.inspect.gangs import group_of, try_group
 from bayplan.inspect.trial import Trial
 from bayplan.inspect.whatif.shapes import named
@@ -28,7 +28,7 @@ from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.fixes import SHOWN, TRIED, candidates
 from bayplan.inspect.why.moving import new_node_steps
-from bayplan.inspect.why.step import CLUSTER, Step, set_to
+from bayplan.inspect.why.step import CLUSTER, Step
 from bayplan.plugins.gang_scheduling import group_key, members_of, min_count
 
 MOST_NODES = 64
@@ -97,6 +97,12 @@ class Tried:
     @property
     def message(self) -> str:
         return self.found.told(self.number)[0]
+
+    def all_messages(self) -> set[str]:
+        """What each pod of the group is told."""
+        if self.cycle.placed:
+            return set()
+        return {self.found.told(number)[0] for number in range(len(self.gang.items))}
 
     @property
     def nominated(self) -> str:
@@ -213,15 +219,17 @@ def _more_nodes(cluster: Cluster, pod: Pod, one: Step) -> list[tuple[Fix, Step]]
 
 
 def _lower(group: PodGroup, count: int) -> Step:
-    """Ask for fewer pods at once; a group's policy cannot be changed, so it is made again."""
+    """Ask for fewer pods at once.
+
+    A group's policy cannot be changed, and a group stays while it has pods: both are made again.
+    """
     policy = group.spec.scheduling_policy
     assert policy.gang is not None
     fewer = replace(policy, gang=replace(policy.gang, min_count=count))
     changed = replace(group, spec=replace(group.spec, scheduling_policy=fewer))
-    patch = json_patch([set_to(count, "spec", "schedulingPolicy", "gang", "minCount")])
     command = (
-        f"kubectl get podgroup {where(group)} -o json | kubectl patch --local -f - -o json {patch} "
-        "| kubectl replace --force -f -"
+        f"# a group keeps its policy, and stays while it has pods: delete podgroup {where(group)} "
+        f"with its pods and create them again with minCount {count}"
     )
     text = f'lower minCount of the pod group "{group.name}" from {policy.gang.min_count} to {count}'
     return Step(text, 35, "minCount", put=(changed,), commands=(command,))

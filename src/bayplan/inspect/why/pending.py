@@ -35,12 +35,17 @@ Members = dict[str, list[tuple[Pod, Answer]]]
 """Pods with their answers, by cause."""
 
 
-def why_pending(cluster: Cluster, namespace: str = "", *, with_fixes: bool = True) -> Pending:
-    """Why every pending pod waits; only those of one namespace if it is given."""
+def why_pending(
+    cluster: Cluster, namespace: str = "", *, with_fixes: bool = True, details: bool = True
+) -> Pending:
+    """Why every pending pod waits; only those of one namespace if it is given.
+
+    Without `details` the groups are the same, and the answers of single pods are brief.
+    """
     if namespace:
         cluster.check_namespace(namespace)
     pods = [pod for pod in cluster.pending() if not namespace or pod.namespace == namespace]
-    answers = _alone(cluster, pods)
+    answers = _alone(cluster, pods, brief=not details)
     members: Members = {}
     found: list[Group] = []
     rivals = _rivals(cluster, pods, answers)
@@ -69,7 +74,7 @@ def why_pending(cluster: Cluster, namespace: str = "", *, with_fixes: bool = Tru
     )
 
 
-def _alone(cluster: Cluster, pods: list[Pod]) -> list[Answer]:
+def _alone(cluster: Cluster, pods: list[Pod], *, brief: bool) -> list[Answer]:
     """Each pod's answer as if it were the only one that waits."""
     known: dict[Hashable, Answer] = {}
     groups: Groups = {}
@@ -78,7 +83,7 @@ def _alone(cluster: Cluster, pods: list[Pod]) -> list[Answer]:
         template, alike = _keys(cluster, pod)
         answer = known.get(template) or known.get(alike)
         if answer is None:
-            answer = why_pod(cluster, pod, with_fixes=False, groups=groups)
+            answer = why_pod(cluster, pod, with_fixes=False, groups=groups, brief=brief)
             known[template] = answer
             if answer.state != "fits":  # where it would go hangs on labels too
                 known[alike] = answer
@@ -98,7 +103,8 @@ def _rivals(cluster: Cluster, pods: list[Pod], answers: list[Answer]) -> list[Po
         if pod.uid not in asked:
             key = _keys(cluster, pod)[0]
             if key not in known:
-                known[key] = why_pod(cluster, pod, with_fixes=False).state in PLACEABLE
+                state = why_pod(cluster, pod, with_fixes=False, brief=True).state
+                known[key] = state in PLACEABLE
             if not known[key]:
                 continue
         elif pod.uid not in mine:

@@ -38,6 +38,10 @@ SILENT = (
     "its scheduler has not said anything about it: it may not have tried yet, may be "
     "stopped, or the pod waits for a permit plugin or for its binding"
 )
+OTHER_ORDER = (
+    "the scheduler took the pods of the group in another order: we say this of another of them, "
+    "and which comes first hangs on when it first saw each"
+)
 ALONE = (
     "it belongs to a pod group, but is decided alone here; if your scheduler has pod groups, "
     "give --feature-gates GenericWorkload=true,GangScheduling=true"
@@ -45,9 +49,17 @@ ALONE = (
 
 
 def why_pod(
-    cluster: Cluster, pod: Pod, *, with_fixes: bool = True, groups: Groups | None = None
+    cluster: Cluster,
+    pod: Pod,
+    *,
+    with_fixes: bool = True,
+    groups: Groups | None = None,
+    brief: bool = False,
 ) -> Answer:
-    """Why a pod is where it is; `groups` are those that this question has tried already."""
+    """Why a pod is where it is; `groups` are those that this question has tried already.
+
+    `brief` leaves out facts, near nodes and preemption of a pod that waits: it takes half as long.
+    """
     base = Answer(
         pod=pod.key,
         state="",
@@ -72,10 +84,12 @@ def why_pod(
     notes = outlived(cluster, pod) if exists else [item.text for item in refused(cluster, pod)]
     base = replace(base, notes=tuple(notes))
     with member(cluster, pod):
-        return _waiting(cluster, pod, base, with_fixes, {} if groups is None else groups)
+        return _waiting(cluster, pod, base, with_fixes, {} if groups is None else groups, brief)
 
 
-def _waiting(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool, groups: Groups) -> Answer:
+def _waiting(
+    cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool, groups: Groups, brief: bool
+) -> Answer:
     decision = cluster.decide(pod)
     case = Case(cluster, pod, decision)
     gate = run_pre_enqueue(decision.profile, pod)
@@ -91,6 +105,14 @@ def _waiting(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool, groups:
         base = replace(base, notes=(*base.notes, ALONE))
     if decision.placed:
         return _fits(cluster, pod, base, decision)
+    if brief and decision.victims is None:
+        rows = tuple(
+            FunnelRow(status.plugin or _narrowing(case), status.all_reasons, len(rows))
+            for status, rows in case.groups
+        )
+        text = f"no node of {case.table.count:,} fits"
+        answer = replace(base, state="pending", summary=text, funnel=rows)
+        return compare(cluster, pod, replace(answer, message=decision.message))
     return _pending(case, base, with_fixes)
 
 
@@ -137,7 +159,10 @@ def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes
     if with_fixes and state == "pending":
         found = group_fixes(cluster, pod, tried)
         answer = replace(answer, fixes=tuple(fix for fix, _ in found))
-    return compare(cluster, pod, answer)
+    answer = compare(cluster, pod, answer)
+    if answer.identical is False and answer.observed in tried.all_messages():
+        answer = replace(answer, difference=OTHER_ORDER)
+    return answer
 
 
 def compare(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
