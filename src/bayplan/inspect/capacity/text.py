@@ -18,7 +18,7 @@ def render(found: Capacity) -> list[str]:
 
 
 def _head(found: Capacity) -> Iterator[str]:
-    kept = f", and any one {found.keep_free} could still be lost" if found.keep_free else ""
+    kept = f" with the room kept to lose any one {found.keep_free}" if found.keep_free else ""
     mix = " + ".join(f"{item.share} {item.template}" for item in found.fits)
     if len(found.fits) == 1 and found.fits[0].share == 1:
         more = "at least " if found.limited else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from bayplan.inspect.amounts import decided_as, listed
+from bayplan.inspect.amounts import decided_as, listed, plural
 from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
 from bayplan.inspect.why.owner import OwnerAnswer
@@ -134,11 +134,12 @@ def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
     """All pending pods by cause, on one screen."""
     if not found.count:
         return ["No pod is pending."]
-    lines = [f"{found.count:,} pods pending on {found.nodes:,} nodes"]
+    lines = [f"{plural(found.count, 'pod')} pending on {plural(found.nodes, 'node')}"]
     if found.observed:
         lines.append(
             f"= of {found.observed:,} your scheduler has spoken of, "
-            f"{found.identical:,} answers are identical to its own"
+            f"{plural(found.identical, 'answer')} {'is' if found.identical == 1 else 'are'} "
+            "identical to its own"
         )
     shown = found.groups if wide else found.groups[:8]
     for group in shown:
