@@ -11,7 +11,9 @@ from bayplan.testing import make_node, make_pod
 def changing_table(seed, steps):
     """A table in which nodes and pods come and go; told after each step."""
     draw, infos, placed = random.Random(seed), PodInfos(), []
-    table = NodeTable(Limits(alike=0, changes=2))  # numbers without rows are forgotten at once
+    table = NodeTable(
+        Limits(alike=0, changes=2, journal=3)
+    )  # numbers without rows are forgotten at once
     for step in range(steps):
         kind = draw.choice(("node", "node", "pod", "pod", "pod", "gone", "left"))
         if kind == "node":
@@ -60,5 +62,24 @@ def test_one_row_of_each_kind_is_told():
         table.add_node(make_node(f"n{number}").capacity(size).build())
     table.kinds.sync()
     kinds, rows = table.kinds.in_use()
-    assert [0, 1] == kinds.tolist()
-    assert kinds.tolist() == table.kinds.of[rows].tolist()
+    assert [0, 1] == kinds.tolist() == table.kinds.of[rows].tolist()
+    assert [0, 1] == [table.kinds.of.item(table.kinds.row_of(kind)) for kind in (0, 1)]
+
+
+def test_whoever_follows_the_births_knows_every_kind_that_rows_have():
+    for seed in range(20):
+        known, stamp, era = set(), None, -1
+        for table, draw in changing_table(seed, 60):
+            if draw.random() < 0.3:
+                continue
+            kinds = table.kinds
+            kinds.sync()
+            if kinds.era != era:
+                known, stamp, era = set(), None, kinds.era
+            born = None if stamp is None else kinds.births.since(stamp)
+            alive = kinds.in_use()[0].tolist() if born is None else born
+            rows = {kind: kinds.row_of(kind) for kind in alive}
+            assert all(row < 0 or kinds.of.item(row) == kind for kind, row in rows.items())
+            known |= {kind for kind, row in rows.items() if row >= 0}
+            stamp = kinds.births.generation
+            assert set(kinds.of.tolist()) <= known

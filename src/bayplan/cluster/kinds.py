@@ -15,6 +15,7 @@ import numpy as np
 
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.column import Column, Rows, rows_of
+from bayplan.cluster.journal import Journal
 
 if TYPE_CHECKING:
     from bayplan.cluster.table import NodeTable
@@ -27,7 +28,18 @@ _FEW = 4
 class RowKinds:
     """Follows the table's journal; call `sync` before reading."""
 
-    __slots__ = ("_behind", "_generation", "_in_use", "_known", "_table", "column", "era")
+    __slots__ = (
+        "_behind",
+        "_generation",
+        "_in_use",
+        "_known",
+        "_row_of",
+        "_table",
+        "_users",
+        "births",
+        "column",
+        "era",
+    )
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -38,6 +50,12 @@ class RowKinds:
         self.column = Column(table.limits.changes, np.zeros(0, dtype=np.int64))
         """The kind of each row; its version is the clock of all that is kept by kind."""
         self._in_use: tuple[int, tuple[IntArray, IntArray]] | None = None
+        self.births = Journal(table.limits.journal)
+        """Kinds that a row came to have while none had them."""
+        self._users: list[int] = []
+        """How many rows each kind has."""
+        self._row_of: list[int] = []
+        """A row of each kind, when it was given one last."""
         self._behind: tuple[int, int, Rows | None, IntArray | None] = (-1, -1, None, None)
         """Two versions, the rows that changed between, and their kinds now."""
 
@@ -59,21 +77,50 @@ class RowKinds:
         if journal.generation == seen:
             return
         rows = None if seen is None else journal.since(seen)
+        size = len(self.of)
         self.column.resize(count)
         if rows is None:
             self.column.replace(self._numbers(range(count)))
-        elif len(rows) <= _FEW:
+            self._count()
+        elif len(rows) <= _FEW and count >= size:
             for row in rows:
                 if row < count:
-                    self.column.set_row(row, self._kind(self._table.sums_at(row)))
+                    self._give(row, self._kind(self._table.sums_at(row)), row >= size)
+                    size = max(size, row + 1)
         else:
             there = [row for row in dict.fromkeys(rows) if row < count]
             if there:
                 places = np.array(there, dtype=np.int64)
                 self.column.set_rows(places, self._numbers(there))
+            self._count()
         self._generation = journal.generation
         if len(self._known) > 2 * count + self._table.limits.alike:
             self._renumber()
+
+    def _give(self, row: int, kind: int, new: bool) -> None:
+        """A row is of a kind now; a new row was of none before."""
+        users = self._users
+        if not new:
+            old = self.of.item(row)
+            if old == kind:
+                return
+            users[old] -= 1
+        self.column.set_row(row, kind)
+        users[kind] += 1
+        self._row_of[kind] = row
+        if users[kind] == 1:
+            self.births.note(kind)
+
+    def _count(self) -> None:
+        """Count the rows of each kind anew."""
+        before = self._users
+        self._users = np.bincount(self.of, minlength=self.size).tolist()
+        self._row_of = [-1] * self.size
+        for kind, row in zip(*(found.tolist() for found in self.in_use()), strict=True):
+            self._row_of[kind] = row
+        for kind, (now, then) in enumerate(zip(self._users, before, strict=True)):
+            if now and not then:
+                self.births.note(kind)
 
     def changed(self, version: int) -> Rows | None:
         """The rows of which the kind changed after a version of the column; None: any may have.
@@ -107,6 +154,15 @@ class RowKinds:
             known = self._in_use = (version, (kinds, row_of[kinds]))
         return known[1]
 
+    def row_of(self, kind: int) -> int:
+        """A row of a kind; -1 if there is none."""
+        if not self._users[kind]:
+            return -1
+        of, row = self.of, self._row_of[kind]
+        if not 0 <= row < len(of) or of.item(row) != kind:
+            row = self._row_of[kind] = int(np.flatnonzero(of == kind)[0])
+        return row
+
     def _renumber(self) -> None:
         """Forget kinds without rows."""
         used, places = np.unique(self.of, return_inverse=True)
@@ -114,6 +170,9 @@ class RowKinds:
         self._known = {sums_of[kind]: number for number, kind in enumerate(used.tolist())}
         self.era += 1
         self.column.put(places.astype(np.int64, copy=False))
+        self._users = [0] * self.size
+        self._count()
+        self.births.restart()
 
     def _numbers(self, rows: Sequence[int]) -> IntArray:
         lines = self._table.sums_of(np.array(rows, dtype=np.int64))
@@ -123,5 +182,9 @@ class RowKinds:
         return np.array(kinds, dtype=np.int64)
 
     def _kind(self, sums: bytes) -> int:
-        known = self._known
-        return known.setdefault(sums, len(known))
+        kind = self._known.get(sums)
+        if kind is None:
+            kind = self._known[sums] = len(self._known)
+            self._users.append(0)
+            self._row_of.append(-1)
+        return kind

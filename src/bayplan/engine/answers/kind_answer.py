@@ -19,7 +19,7 @@ from bayplan.framework.contract.points import MAX_SCORE, MIN_SCORE
 
 
 class KindAnswer(Answer):
-    """Hangs on the kind of a row; its stamps are versions of the kinds."""
+    """Hangs on the kind of a row; its stamps are births of kinds: all alive then have values."""
 
     usage = True
 
@@ -29,7 +29,7 @@ class KindAnswer(Answer):
         self.fails: KindColumn = KindColumn(self._kinds, np.int32, some=False)
         self.raw: KindColumn = KindColumn(self._kinds, np.int16, some=True)
         self._stamp: int | None = None
-        """How far `fails` has followed the kinds; None: void."""
+        """How far `fails` has followed the births; None: void."""
         self._score_stamp: int | None = None
         """How far `raw` has."""
 
@@ -40,8 +40,8 @@ class KindAnswer(Answer):
 
     def refresh(self, info: PodInfo) -> None:
         """Bring `fails` up to date; raises AttemptFailed."""
-        stamp, version = self._stamp, self._kinds.column.version
-        if stamp == version:
+        stamp, born = self._stamp, self._kinds.births.generation
+        if stamp == born:
             return
         self._stamp = None
         self.state.info = info
@@ -50,12 +50,12 @@ class KindAnswer(Answer):
             self._ask_pre_filter(self.state, info)
         if self.filters and not self.skips_filter and not self.rejects:
             self._learn(self.fails, stamp, self._numbers_of, info)
-        self._stamp = None if self.errs else version
+        self._stamp = None if self.errs else born
 
     def refresh_scores(self, info: PodInfo, feasible: BoolArray) -> None:
         """Bring `raw` up to date; raises AttemptFailed."""
-        stamp, version = self._score_stamp, self._kinds.column.version
-        if stamp == version or (stamp is not None and self.skips_score):
+        stamp, born = self._score_stamp, self._kinds.births.generation
+        if stamp == born or (stamp is not None and self.skips_score):
             return  # that there are no scores no row can change
         self._score_stamp = None
         self.state.info = info
@@ -65,7 +65,7 @@ class KindAnswer(Answer):
             self._ask_pre_score(self.state, info, feasible)
         if not self.skips_score:
             self._learn(self.raw, stamp, self._checked_scores_of, info)
-        self._score_stamp = version
+        self._score_stamp = born
 
     def _learn(
         self,

@@ -93,7 +93,7 @@ class KindColumn:
         self.era, self.known, self.some = self._kinds.era, 0, self._always
 
     def missing(self, stamp: int | None) -> list[int]:
-        """One row of each kind that has no value, of rows that changed after a version or of all.
+        """One row of each kind without a value, if those alive at a birth had one; None: of any.
 
         There is room for all kinds afterwards.
         """
@@ -101,24 +101,16 @@ class KindColumn:
         if self.era != kinds.era:
             self._begin()
             stamp = None
-        if self.known == kinds.size:
-            return []
         if len(self.said.array) < kinds.size:
             self._grow(kinds.size)
         values = self.said.array
-        rows = None if stamp is None else kinds.changed(stamp)
-        if isinstance(rows, int):
-            return [rows] if values.item(kinds.of.item(rows)) == UNKNOWN else []
-        if rows is None:
+        born = None if stamp is None else kinds.births.since(stamp)
+        if born is None:
             used, rows = kinds.in_use()
-        else:
-            used = kinds.at(rows)
-        found = values.take(used)
-        if not len(used) or found.min() > UNKNOWN:
-            return []
-        unknown = found == UNKNOWN
-        wanted = zip(used[unknown].tolist(), rows[unknown].tolist(), strict=True)
-        return list(dict(wanted).values())
+            found: list[int] = rows.compress(values.take(used) == UNKNOWN).tolist()
+            return found
+        wanted = [kind for kind in dict.fromkeys(born) if values.item(kind) == UNKNOWN]
+        return [row for row in map(kinds.row_of, wanted) if row >= 0]
 
     def _grow(self, size: int) -> None:
         old = self.said.array
