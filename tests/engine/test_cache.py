@@ -3,6 +3,7 @@
 import pytest
 
 from bayplan.api.labels import parse_selector
+from bayplan.cluster.limits import Limits
 from bayplan.engine.cache import Cache, CacheError
 from bayplan.framework import PodQuery, QueryPart
 from bayplan.testing import make_node, make_pod
@@ -112,3 +113,14 @@ def test_a_label_that_comes_with_the_binding_touches_only_what_selects_on_it(cac
     cache.remove_pod(pod.build())
     assert (1, 0) == (counts.matching(web).total, counts.matching(zone).total)
     cache.validate()
+
+
+def test_what_was_forgotten_of_a_pod_does_not_change_the_order_of_pods():
+    cache = Cache(Limits(signatures=1))
+    cache.add_node(make_node("a").build())
+    pods = [make_pod(name).req(cpu="1").label(app=name).node("a").build() for name in "xyz"]
+    for pod in pods:
+        cache.put(pod)
+    cache.put(pods[0])  # the same again
+
+    assert ["x", "y", "z"] == [info.pod.name for info in cache.table.pods[0]]

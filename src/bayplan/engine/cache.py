@@ -171,14 +171,11 @@ class Cache:
         self.revision += 1
         self._assumed.discard(known.uid)
         fresh = self.infos.make(pod)
-        same = (
-            fresh.traits is known.traits
-            and fresh.node_name == known.node_name
-            and fresh.terminating == known.terminating
-        )
-        if same and fresh.signature == known.signature:
+        there = fresh.node_name == known.node_name and fresh.terminating == known.terminating
+        if there and fresh.signature == known.signature:
             known.pod = pod
-        elif same:  # API servers label pods with their node's zone when they are bound
+        elif there and fresh.traits is known.traits:
+            # API servers label pods with their node's zone when they are bound.
             self.table.relabel_pod(known, fresh)
             self._pods[known.uid] = fresh
         else:

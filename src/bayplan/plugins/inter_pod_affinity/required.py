@@ -86,6 +86,7 @@ class RequiredState:
         "_before",
         "_first",
         "_itself",
+        "_live",
         "_matcher",
         "_namespaces",
         "_told",
@@ -131,6 +132,8 @@ class RequiredState:
             for term in info.traits.required_anti_affinity
         ]
         self._first = self._first_of_its_kind()
+        self._live = True
+        """Whether the counts are the table's: when these change a new state is made."""
         self._before = before._first if before is not None and same else None
         """Whether the pod was the first of its kind last time; None: not to be compared."""
 
@@ -177,6 +180,7 @@ class RequiredState:
         copy = RequiredState.__new__(RequiredState)
         copy._matcher, copy._itself, copy.traits = self._matcher, self._itself, self.traits
         copy._told = copy._before = None
+        copy._live = False
         copy._first = self._first
         copy._namespaces = self._namespaces
         copy.existing = {key: domains.clone() for key, domains in self.existing.items()}
@@ -223,7 +227,7 @@ class RequiredState:
             return Verdict.all_pass(nodes)
         stamp = (
             nodes.table.nodes_revision,
-            self._first_of_its_kind(),
+            self._first if self._live else self._first_of_its_kind(),
             *((domains.key, (domains.counts > 0).tobytes()) for domains in self.affinity),
             *((key, lookup.tobytes()) for key, lookup in rejecting.items()),
         )

@@ -32,6 +32,8 @@ REASON_LABEL = f"{REASON} (missing required label)"
 
 OUTCOMES = (unresolvable(REASON_LABEL), unschedulable(REASON))
 _NO_LABEL, _SKEWED = 1, 2
+_FEW = 32
+"""Up to so many domains are quicker one by one than as an array."""
 
 
 class HardState:
@@ -123,24 +125,28 @@ class HardState:
         if nodes is not nodes.table:
             return self._verdict(nodes, lookups)
         # Counts change with every pod; which domains are too full seldom does.
-        stamp = (nodes.table.nodes_revision, *(lookup.tobytes() for lookup in lookups))
+        stamp = (nodes.table.nodes_revision, *lookups)
         if self._told is None or self._told[0] != stamp:
             self._told = (stamp, self._verdict(nodes, lookups))
         return self._told[1]
 
-    def _lookup(self, place: int) -> npt.NDArray[np.uint8]:
+    def _lookup(self, place: int) -> bytes:
         """The outcome of each domain, the last being "no label"."""
         item, counts = self.constraints[place], self.counts[place]
         limit = item.max_skew - item.matches_self + self.least(place)
+        if len(counts) <= _FEW:
+            outcomes = [_SKEWED if count > limit else 0 for count in counts.tolist()]
+            return bytes([*outcomes, _NO_LABEL])
         lookup = np.zeros(len(counts) + 1, dtype=np.uint8)  # (domains + 1,)
         lookup[:-1][counts > limit] = _SKEWED
         lookup[-1] = _NO_LABEL
-        return lookup
+        return lookup.tobytes()
 
-    def _verdict(self, nodes: Nodes, lookups: list[npt.NDArray[np.uint8]]) -> Verdict:
+    def _verdict(self, nodes: Nodes, lookups: list[bytes]) -> Verdict:
         which: npt.NDArray[np.uint8] | None = None
         for item, lookup in zip(self.constraints, lookups, strict=True):
-            mine = lookup.take(nodes.label_codes(item.key))  # (N,): -1 is the last
+            outcomes = np.frombuffer(lookup, dtype=np.uint8)
+            mine = outcomes.take(nodes.label_codes(item.key))  # (N,): -1 is the last
             which = mine if which is None else np.where(which == 0, mine, which)
         assert which is not None
         return Verdict.by_outcome(which, OUTCOMES)
