@@ -97,13 +97,18 @@ def too_full(
     for row in memory.pending():
         if not within[row]:
             continue
-        nominated = cache.nominator.pods_for(cache.table.name_of(row))
-        status = None
-        if any(n.priority >= pod.priority and n.uid != pod.metadata.uid for n in nominated):
-            status = run_filters_with_nominated(
-                profile, judgement.state, pod, cache.table.info(row), nominated
-            )
-            if status is not None and not status.rejected:
-                raise AttemptFailed(status)
-        memory.keep(row, status)
+        memory.keep(row, with_nominated(cache, profile, judgement, row))
     return memory.rejected(), memory if kept else None
+
+
+def with_nominated(cache: Cache, profile: Profile, judgement: Judgement, row: int) -> Status | None:
+    """How a node rejects a pod with the pods nominated to it; raises AttemptFailed."""
+    pod = judgement.info.pod
+    nominated = cache.nominator.pods_for(cache.table.name_of(row))
+    if not any(n.priority >= pod.priority and n.uid != pod.metadata.uid for n in nominated):
+        return None
+    info = cache.table.info(row)
+    status = run_filters_with_nominated(profile, judgement.state, pod, info, nominated)
+    if status is not None and not status.rejected:
+        raise AttemptFailed(status)
+    return status

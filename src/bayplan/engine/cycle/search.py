@@ -17,7 +17,7 @@ from bayplan.engine.answers.share import ScoreMoment, Share
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, sample
 from bayplan.engine.cycle.extending import extender_scores, filter_with_extenders
-from bayplan.engine.cycle.promised import too_full
+from bayplan.engine.cycle.promised import too_full, with_nominated
 from bayplan.framework import (
     BoolArray,
     Code,
@@ -117,8 +117,8 @@ class Search:
     def _raise_error(self) -> None:
         """Raise the first error that a search meets, as nodes are asked one after the other.
 
-        A node that an earlier filter rejects is not asked further; the search ends when enough
-        nodes are found.
+        A node that an earlier filter rejects is not asked further, nor one that the pods nominated
+        to it leave no room on; the search ends when enough nodes are found.
         """
         numbers = self._first_fails()
         if numbers is None:
@@ -127,8 +127,15 @@ class Search:
         if self._within is not None:
             rows = rows[self._within[rows]]
         statuses, left = self._shared.outcomes.statuses, self._wanted(len(rows))
-        for number in numbers[rows].tolist():
+        cache = self._shared.cache
+        promised = {cache.table.row_of(name) for name in cache.nominator.nodes()}
+        for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
             status = statuses[number]
+            if row in promised:
+                full = with_nominated(cache, self._profile, self._judgement, row)
+                if full is not None:
+                    self.own = {**self.own, row: full}
+                    continue
             if number and not status.code.rejected:
                 raise AttemptFailed(wrap_filter(status.plugin, status))
             left -= not number

@@ -114,6 +114,7 @@ FAMILIES: dict[str, Traits] = {
         "consumable": 0.3,
     },
     "deviceresource": {**_DEVICES, "device resource": 0.9, "allocated claims": 0.3},
+    "promiseddevices": {**_DEVICES, "device taints": 0.2, "nominated": 1.0, "priority": 0.5},
     "taintrules": {**_DEVICES, "device taints": 0.2, "taint rules": 1.0, "rules gate": 0.5},
 }
 
