@@ -132,7 +132,8 @@ def _starts(found: WhatIf) -> Iterator[str]:
             yield from _more(len(groups))
     if found.anyway:
         yield ""
-        yield f"Placed in any case: {_pods(len(found.anyway))} that are pending now"
+        verb = "is" if len(found.anyway) == 1 else "are"
+        yield f"Placed in any case: {_pods(len(found.anyway))} that {verb} pending now"
     if found.still_pending:
         yield ""
         yield f"Pending before and after: {_pods(found.still_pending)}"
