@@ -74,6 +74,20 @@ async def test_a_node_that_falls_silent_and_comes_back_is_told_of() -> None:
 
 
 @virtual
+async def test_a_pod_that_comes_to_a_silent_node_has_all_of_its_time() -> None:
+    async with cluster(nodes=0, options=TOLD) as made:
+        await made.node("silent", simulated="false")
+        await made.settle(1000)
+        body = {"metadata": {"name": "late"}, "spec": pod_spec(nodeName="silent")}
+        await made.create(PODS, body)
+        await made.settle(280)
+        assert "deletionTimestamp" not in (await made.get(PODS, "late"))["metadata"]
+        await made.settle(40)
+
+        assert "deletionTimestamp" in (await made.get(PODS, "late"))["metadata"]
+
+
+@virtual
 async def test_stateful_sets_tell_of_pods_and_claims() -> None:
     async with cluster(options=TOLD) as made:
         await made.create(STORAGE_CLASSES, {"metadata": {"name": "now"}, "provisioner": "p"})

@@ -203,6 +203,8 @@ class NodeLifecycleController:
             limits = [t.toleration_seconds for t in used if t.toleration_seconds is not None]
             if limits:
                 since = seconds_of(given.get("timeAdded")) or self._first_seen(pod, given)
+                # One that came when the node had it already has all of its time.
+                since = max(since, seconds_of(pod.metadata.creation_timestamp))
                 until = since + max(min(limits), 0) - self._kit.clock()
                 left = until if left is None else min(left, until)
         return left
