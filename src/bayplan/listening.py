@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from bayplan.errors import CannotListen
+from bayplan.errors import CannotListen, ConfigError
 
 BACKLOG = 1024
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def listen(host: str, port: int, flag: str) -> socket.socket:
@@ -22,3 +23,12 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
+
+
+def listen_for_page(host: str, port: int) -> socket.socket:
+    """Listen for a page's readers, who are on this machine."""
+    if host not in LOOPBACK:
+        raise ConfigError(
+            f'serving the page on "{host}": only loopback addresses; use 127.0.0.1 and a tunnel'
+        )
+    return listen(host, port, "address for the page")

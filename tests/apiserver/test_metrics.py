@@ -185,3 +185,12 @@ async def test_forged_continue_tokens_are_refused(api, start):
 
     assert (400, "BadRequest") == (answer.status, answer.body["reason"])
     assert answer.body["message"].startswith("invalid continue token: continue key is not valid: ")
+
+
+async def test_a_timed_store_is_still_read_without_a_coroutine():
+    timed = TimedStore(MemoryStore(), Metrics())
+    written = await timed.put("a/b", b"1")
+
+    assert written == timed.get_now("a/b")
+    assert 1 == timed.count_now("a/")
+    await timed.close()

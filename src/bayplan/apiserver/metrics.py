@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bayplan.apiserver.negotiate import APPLY_PATCH
 from bayplan.apiserver.request import Request
@@ -198,6 +199,9 @@ class TimedStore:
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)  # FastReads, of stores that have them
 
     @property
     def revision(self) -> int:

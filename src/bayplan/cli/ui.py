@@ -122,6 +122,7 @@ async def _serve(
     from bayplan.cli.stopping import stop_on_signals
     from bayplan.client import connect, load_kubeconfig
     from bayplan.inspect import Settings
+    from bayplan.listening import listen_for_page
     from bayplan.page.serving import serving
     from bayplan.page.watching import watching
 
@@ -133,7 +134,8 @@ async def _serve(
             client = connect(connection)
             stack.push_async_callback(client.close)
             source = await stack.enter_async_context(watching(client, connection.server, settings))
-        url = await stack.enter_async_context(serving(source, host=host, port=port, where=where))
+        listener = listen_for_page(host, port)
+        url = await stack.enter_async_context(serving(source, listener=listener, where=where))
         stop_on_signals(stopped)
         click.echo(f"the page is at {url}")
         click.echo("Ctrl-C stops it.", err=True)

@@ -9,6 +9,7 @@ Changed configuration and plugin files are taken over while it runs.
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -137,6 +138,7 @@ async def _up(
 ) -> None:
     from bayplan.cli.fresh import FreshDirectory
     from bayplan.cli.stopping import stop_on_signals
+    from bayplan.listening import listen_for_page
     from bayplan.scheduler.cluster import local_cluster
     from bayplan.scheduler.extensions import load_registry
     from bayplan.scheduler.flags import parse
@@ -156,8 +158,9 @@ async def _up(
             stop_on_signals(stopped)
             remark = await _nodes(cluster, nodes)
             click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
-            async with _page(cluster, ui_bind) as page:
-                click.echo(f"cluster is ready at {cluster.running.url}")
+            listener = listen_for_page(*bind_address(ui_bind)) if ui_bind else None
+            click.echo(f"cluster is ready at {cluster.running.url}")
+            async with _page(cluster, listener) as page:
                 data.keep()
                 _greet(cluster, page)
                 reloading = asyncio.create_task(_reload_on_change(cluster, options))
@@ -218,21 +221,20 @@ async def _reload_on_change(cluster: LocalCluster, options: Options) -> None:
 
 
 @asynccontextmanager
-async def _page(cluster: LocalCluster, address: str) -> AsyncIterator[str]:
+async def _page(cluster: LocalCluster, listener: socket.socket | None) -> AsyncIterator[str]:
     """Serve the page of this cluster; its scheduler's queue is at hand."""
-    if not address:
+    if listener is None:
         yield ""
         return
     from bayplan.inspect import Settings
     from bayplan.page.serving import serving
     from bayplan.page.watching import queue_places, watching
 
-    host, port = bind_address(address)
     core = cluster.scheduler.core
     settings = Settings(core.config, core.gates)
     async with watching(cluster.client, "bayplan up", settings, asks_scheduler=True) as source:
         refresh = queue_places(source.board, core.place_of)
-        async with serving(source, host=host, port=port, refresh=refresh) as url:
+        async with serving(source, listener=listener, refresh=refresh) as url:
             yield url
 
 

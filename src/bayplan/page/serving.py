@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from bayplan.errors import ConfigError
-from bayplan.listening import listen
+from bayplan.listening import listen_for_page
 from bayplan.page.app import PageApp
 from bayplan.page.guard import Guard, new_token
 from bayplan.page.questions import Questions
@@ -19,25 +18,21 @@ from bayplan.page.saving import Saving
 from bayplan.page.sources import Source
 from bayplan.page.stream import Stream
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
 
 @asynccontextmanager
 async def serving(
     source: Source,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    listener: socket.socket | None = None,
     refresh: Callable[[], None] | None = None,
     where: str | None = "",
 ) -> AsyncIterator[str]:
-    """Serve the page; yields the address with its token. `where`: see Questions."""
-    if host not in LOOPBACK:
-        raise ConfigError(
-            f'serving the page on "{host}": only loopback addresses; use 127.0.0.1 and a tunnel'
-        )
-    listener = listen(host, port, "address for the page")
-    number = listener.getsockname()[1]
+    """Serve the page; yields the address with its token. `where`: see Questions.
+
+    `listener` is closed at the end; without one any free port of 127.0.0.1 is taken.
+    """
+    listener = listener or listen_for_page("127.0.0.1", 0)
+    host, number = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     stream = Stream(source.board, refresh) if source.live else None
     token = new_token()

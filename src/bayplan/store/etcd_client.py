@@ -49,6 +49,13 @@ def tls_context(
     return context
 
 
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """End a stream's connection at once: over TLS a farewell would outlive the loop."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None:
+        transport.abort()
+
+
 class Refused(StoreError):
     """etcd understood and said no; the text is its own."""
 
@@ -113,15 +120,18 @@ class EtcdClient:
                 timeout=self._watch_timeout,
             ) as response:
                 rest = b""
-                async for chunk in response.content.iter_any():
-                    *lines, rest = (
-                        (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
-                    )
-                    for line in lines:
-                        answer = decoder.decode(line)
-                        if answer.result is None:
-                            raise Unavailable(f"watching etcd: {answer.error}")
-                        yield answer.result
+                try:
+                    async for chunk in response.content.iter_any():
+                        *lines, rest = (
+                            (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+                        )
+                        for line in lines:
+                            answer = decoder.decode(line)
+                            if answer.result is None:
+                                raise Unavailable(f"watching etcd: {answer.error}")
+                            yield answer.result
+                finally:
+                    _abort(response)
         except (aiohttp.ClientError, OSError) as error:
             self._at += 1
             raise Unavailable(f"watching etcd: {error}") from error
