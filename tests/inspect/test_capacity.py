@@ -100,6 +100,7 @@ def test_the_count_stops_at_the_limit():
         ("web", 'template "web" is not known; write deployment/web'),
         ("deployment/web", 'deployment "web" is not in namespace "default"'),
         ("cpu=lots", "cpu"),
+        ("cpu=-1", 'cpu: "-1" is below 0; write deployment/web'),
         ("0xcpu=1", "must be from 1 to 1000"),
         ("nowhere.yaml", "No such file"),
     ],

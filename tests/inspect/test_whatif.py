@@ -475,6 +475,9 @@ def test_carried_out_for_real_it_ends_the_same(places, drained):
         ("scale", "deployment/web=many", '"many" is not a number of replicas'),
         ("scale", "web=3", "write deployment/web=30"),
         ("add", "0xnode-1", "must be from 1 to 10000"),
+        ("priority", "pod/a=99999999999", '"99999999999" is not from -2147483648 to 1000000000'),
+        ("priority", "pod/a=-2147483649", '"-2147483649" is not from'),
+        ("priority", "pod/a=--1", '"--1" is not from'),
         ("explode", "x", '"explode" is not a change; use drain, cordon'),
     ],
 )
@@ -491,6 +494,8 @@ def test_a_bad_change_says_how_it_is_written(verb, text, problem):
         ("add=2xm5.huge", 'node or instance type "m5.huge" is not in'),
         ("add=2xcpu=4", "memory must be given"),
         ("add=2xcpu=4,memory=lots", "memory"),
+        ("add=cpu=-4,memory=8Gi", 'cpu: "-4" is below 0; write as in cpu=8,memory=32Gi'),
+        ("add=node-1,memory=-8Gi", 'memory: "-8Gi" is below 0; write'),
         ("scale=deployment/web=2", 'deployment "web" is not in namespace "default"'),
         ("apply=/nowhere/at/all", "does not exist"),
         ("delete=pod/nobody", 'pod "nobody" is not in namespace'),

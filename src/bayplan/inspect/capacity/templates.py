@@ -65,7 +65,8 @@ def _given(text: str, namespace: str) -> Pod:
         try:
             if not sign:
                 raise InspectError(f'template "{text}": "{item}" is not RESOURCE=AMOUNT')
-            parse(value)
+            if parse(value).nanos < 0:
+                raise InspectError(f'template "{text}": {key}: "{value}" is below 0; {FORMS}')
         except QuantityError as problem:
             raise InspectError(f'template "{text}": {key}: {problem}') from problem
         requests[key.strip()] = value

@@ -161,6 +161,9 @@ AnyChange = (
     Drain | Cordon | Uncordon | Remove | Add | Apply | Delete | Scale | Priority | Request | Patch
 )
 
+LOWEST, HIGHEST = -(2**31), 1_000_000_000
+"""What the value of a priority class of a user may be."""
+_WHOLE = re.compile(r"-?[0-9]{1,10}\Z")
 _ADD = re.compile(r"^\s*(?:(\d+)\s*x\s*)?(?:like\s+(?:node\s+)?)?(\S.*?)\s*$")
 _EXAMPLES = {
     "add": "3xnode-1, 3xm5.large or 3xcpu=8,memory=32Gi,zone=b",
@@ -229,6 +232,11 @@ def _assigned(verb: str, value: str) -> Scale | Priority:
         raise BadChange(f"--{verb} {value}: no value is given; write --{verb} {_EXAMPLES[verb]}")
     named = _named(verb, target)
     if verb == "priority":
+        if given.lstrip("-").isdigit() and not _is_priority(given):
+            raise BadChange(
+                f'--priority {value}: "{given}" is not from {LOWEST} to {HIGHEST}; '
+                "for a system's priority name its class, as system-cluster-critical"
+            )
         return Priority(**named, priority=given)
     if not given.isdigit() or int(given) > 1_000_000:
         raise BadChange(f'--scale {value}: "{given}" is not a number of replicas')
@@ -251,6 +259,11 @@ def _patch(value: str) -> Patch:
     except (msgspec.DecodeError, jsonpatch.InvalidJsonPatch) as problem:
         raise BadChange(f"--patch {value}: {problem}; write {_EXAMPLES['patch']}") from problem
     return Patch(**_named("patch", target), patch=ops)
+
+
+def _is_priority(text: str) -> bool:
+    """Whether a class of a user may have this number; system classes have higher ones."""
+    return bool(_WHOLE.match(text)) and LOWEST <= int(text) <= HIGHEST
 
 
 def _is_amount(text: str) -> bool:

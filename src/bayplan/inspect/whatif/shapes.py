@@ -85,9 +85,13 @@ def _changed(node: Node, text: str) -> Node:
             taints.append(_taint(value))
         else:
             try:
-                parse(value)
+                negative = parse(value).nanos < 0
             except QuantityError as problem:
                 raise BadChange(f"--add …{text}: {key}: {problem}") from problem
+            if negative:
+                raise BadChange(
+                    f'--add …{text}: {key}: "{value}" is below 0; write as in cpu=8,memory=32Gi'
+                )
             amounts[key] = value
     return replace(
         node,
