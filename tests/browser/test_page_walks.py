@@ -6,7 +6,7 @@ import re
 import pytest
 
 from bayplan.inspect import Cluster
-from bayplan.page.sources import Picture
+from bayplan.page.sources import Living, Picture
 from bayplan.testing import make_node, make_pod
 from tests.browser.kit import CHROMIUM, PENDING, VIEWS, living, served
 from tests.cli.test_up import Up
@@ -53,6 +53,43 @@ def test_what_would_help_is_tried_with_its_command(tab, small):
     assert "starts" in row.inner_text()
     assert told.startswith("bayplan whatif --patch 'node/node-0001=")
     assert "kubectl" not in told
+
+
+def test_an_answer_is_asked_anew_when_the_scheduler_says_something_else(tab):
+    nodes = [make_node(f"n{number}").capacity(BIG).build() for number in range(2)]
+    seen = []
+
+    async def read():
+        return Cluster.from_objects(seen[-1])
+
+    def say(source, *there):
+        head = f"0/{len(there)} nodes are available: {len(there)}"
+        text = (
+            f"{head} Insufficient cpu. preemption: {head} Preemption is not helpful for scheduling."
+        )
+        word = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": text,
+        }
+        seen.append([*there, make_pod("large").req(cpu="9").with_status(conditions=[word]).build()])
+        for item in seen[-1]:
+            source.board.put(item)
+
+    def alone():
+        source = Living("living", read)
+        say(source, nodes[0])
+        source.board.begin()
+        return source
+
+    with served(alone) as where:
+        page = tab(where).go("#/pod/default/large")
+        page.get_by_text("no node of 1 fits").wait_for()
+        where["loop"].call_soon_threadsafe(say, where["source"], *nodes)
+        page.get_by_text("no node of 2 fits").wait_for()
+
+        page.get_by_text("word for word").wait_for()
 
 
 def pod_tip(page, canvas):

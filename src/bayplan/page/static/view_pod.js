@@ -59,11 +59,10 @@ export class PodView {
     this.moment = cluster.moment;
     this.facts(cluster, path);
     const wanted = `api/why?${new URLSearchParams({ pod: path, run: query.run ?? "", t: query.t ?? "" })}`;
-    const slot = cluster.podSlot(path);
-    const placed = slot < 0 ? "gone" : `${cluster.pods.columns.node[slot]} ${cluster.pods.columns.place[slot] === 0}`;
-    if (this.asked === wanted + placed) return;
-    this.asked = wanted + placed;
-    this.answer(wanted, wanted + placed);
+    const mark = wanted + standing(cluster, path);
+    if (this.asked === mark) return;
+    this.asked = mark;
+    this.answer(wanted, mark);
   }
 
   /** What is known without asking. @param {Cluster} cluster @param {string} key */
@@ -137,6 +136,14 @@ export class PodView {
   close() {
     this.table?.close();
   }
+}
+
+/** What an answer is about: when it changes, the answer is of before. The scheduler's word is part of it, as the answer is proven by it. @param {Cluster} cluster @param {string} key */
+function standing(cluster, key) {
+  const slot = cluster.podSlot(key);
+  if (slot < 0) return "gone";
+  const { columns, message } = cluster.pods;
+  return `${columns.node[slot]} ${columns.place[slot] === 0} ${message.get(slot) ?? ""}`;
 }
 
 /** @param {string} title @param {...(Node | null)} body */
