@@ -165,7 +165,8 @@ function written(cluster, asked) {
   const key = new URLSearchParams(asked.slice(asked.indexOf("?"))).get("pod") ?? "";
   const slot = cluster.podSlot(key);
   const message = slot < 0 ? "" : cluster.pods.message.get(slot);
-  const command = `bayplan why ${key}`;
+  const [namespace, name] = key.split("/");
+  const command = `bayplan why ${name} -n ${namespace}`;
   return h("div", null,
     message ? section("What its scheduler said", h("p", null, message)) : h("p", { class: "summary" }, slot < 0 ? "The report does not hold this pod." : "Nothing is written on this pod."),
     h("p", { class: "dim" }, "This is a saved report; it holds the answer about a pod only if it was saved from that pod’s view. To ask again: ", h("code", null, command)));
