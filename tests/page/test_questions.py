@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import shlex
+import subprocess
 from urllib.parse import quote
 
 import pytest
@@ -13,10 +14,11 @@ from click.testing import CliRunner
 
 from bayplan.api import encode, yaml
 from bayplan.cli.whatif import command as whatif
+from bayplan.config import API_VERSION, KIND, from_data, load_file
 from bayplan.errors import BayplanError
 from bayplan.inspect import Cluster
 from bayplan.page.modules import STATIC
-from bayplan.page.questions import Asked, Questions
+from bayplan.page.questions import Asked, Questions, command
 from bayplan.page.report import report
 from bayplan.page.rows import (
     BOUND,
@@ -93,7 +95,7 @@ async def test_the_scheduler_is_changed_by_version_and_configuration():
     assert [start["pod"] for start in older["answer"]["starts"]] == ["default/data"]
     assert older["command"] == "bayplan whatif --emulated-version 1.36"
     assert [start["pod"] for start in roomy["answer"]["starts"]] == ["default/large"]
-    assert roomy["command"] == "bayplan whatif --config scheduler.yaml"
+    assert roomy["command"].endswith("\nbayplan whatif --config scheduler.yaml")
 
 
 def held():
@@ -135,6 +137,19 @@ async def test_the_command_of_what_would_help_asks_the_same_what_if(tmp_path):
         assert json.loads(done.stdout)["starts"] == list(tried["answer"]["starts"]), fix["change"]
 
     assert len(fixes) >= 4
+
+
+@pytest.mark.parametrize("head", ["", f"apiVersion: {API_VERSION}\nkind: {KIND}\n"])
+def test_the_command_writes_the_files_that_it_names(tmp_path, head):
+    config = f"{head}profiles:\n- schedulerName: default-scheduler"
+    notes = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes}\n#\nEND\nEND_"
+    writes, _, asks = command([f"config={config}", f"apply={notes}"]).rpartition("\n")
+    subprocess.run(["sh", "-ec", writes], cwd=tmp_path, check=True)
+    written = load_file(tmp_path / "scheduler.yaml").config
+
+    assert written == from_data({"apiVersion": API_VERSION, "kind": KIND, **yaml.load(config)})
+    assert (tmp_path / "manifests-2.yaml").read_text() == f"{notes}\n"
+    assert asks == "bayplan whatif --config scheduler.yaml --apply manifests-2.yaml"
 
 
 async def test_manifests_are_applied_and_written_before_the_command():

@@ -41,6 +41,8 @@ APPLY = "apply"
 SCHEDULER = ("version", "config")
 """What changes the scheduler instead of the cluster: `version=1.36`, `config=TEXT`."""
 CONFIG_FILE = "scheduler.yaml"
+HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+"""What the page lets a configuration leave out; a file needs it."""
 
 T = TypeVar("T")
 
@@ -200,7 +202,7 @@ def changed_scheduler(settings: Settings, version: str = "", config: str = "") -
         document = yaml.load(config)
         if not isinstance(document, dict):
             raise ConfigError("the configuration must be a KubeSchedulerConfiguration in YAML")
-        found = from_data({"apiVersion": API_VERSION, "kind": KIND, **document}, gates)
+        found = from_data({**HEAD, **document}, gates)
         return replace(settings, config=found, gates=gates, source=CONFIG_FILE)
     plain = settings.config == default_config(settings.gates)
     found = default_config(gates) if plain else settings.config
@@ -208,7 +210,7 @@ def changed_scheduler(settings: Settings, version: str = "", config: str = "") -
 
 
 def command(changes: list[str], where: str = "") -> str:
-    """Return the same question as a command; manifests are written to files before it."""
+    """Return the same question as a command; texts are written to files before it."""
     flags = {"version": "emulated-version"}
     words = [where] if where else []
     files: list[str] = []
@@ -216,9 +218,26 @@ def command(changes: list[str], where: str = "") -> str:
         verb, _, value = change.partition("=")
         if verb == APPLY:
             name = f"manifests-{len(files) + 1}.yaml"
-            files.append(f"cat > {name} <<'END'\n{value}\nEND\n")
+            files.append(_written(name, value))
             value = name
         elif verb == "config":
+            files.append(_written(CONFIG_FILE, _whole(value)))
             value = CONFIG_FILE
         words.append(f"--{flags.get(verb, verb)} {shlex.quote(value)}")
     return f"{''.join(files)}bayplan whatif {' '.join(words)}"
+
+
+def _written(name: str, text: str) -> str:
+    """Return what writes a file in a shell; no line of the text ends it early."""
+    end = "END"
+    while end in text:
+        end += "_"
+    return f"cat > {name} <<'{end}'\n{text}\n{end}\n"
+
+
+def _whole(config: str) -> str:
+    """Return a configuration as a file has it: as it was given, if nothing is missing."""
+    document = yaml.load(config)
+    if not isinstance(document, dict) or document.keys() >= HEAD.keys():
+        return config
+    return yaml.dump({**HEAD, **document}).rstrip("\n")
