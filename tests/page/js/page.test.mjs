@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { aftermath } from "../../../src/bayplan/page/static/aftermath.js";
 import { centred, fit, kept, largest, zoom } from "../../../src/bayplan/page/static/camera.js";
 import { Cluster } from "../../../src/bayplan/page/static/cluster.js";
-import { colouring, ownerName } from "../../../src/bayplan/page/static/colouring.js";
+import { colouring, ownerName, share } from "../../../src/bayplan/page/static/colouring.js";
 import { plan, podAt, podGrid } from "../../../src/bayplan/page/static/card.js";
 import { filtered, groupKeys, search } from "../../../src/bayplan/page/static/groups.js";
 import { ticks } from "../../../src/bayplan/page/static/chart.js";
@@ -191,6 +191,12 @@ test("colours tell shares and names", () => {
   }
   assert.equal(ownerName("ReplicaSet/web-7d9f8b6c5"), "web");
   assert.equal(ownerName("StatefulSet/db"), "db");
+});
+
+test("a node that has nothing has no share of it", () => {
+  const cluster = new Cluster(wire([node("empty", { cpu: 0 }), node("gone", { cpu: 0, flags: 4 })], [pod("left", { node: 2 })]));
+  assert.deepEqual([0, 1].map((slot) => units.percent(share(cluster, slot, "cpu"), 1)), ["–", "–"]);
+  assert.deepEqual([0, 1].map(colouring(cluster, [0, 1], "cpu", "light").of), [0, STEPS - 1]);
 });
 
 test("causes are equal whatever the numbers", () => {

@@ -32,10 +32,10 @@ const POOLS = ["karpenter.sh/nodepool", "cloud.google.com/gke-nodepool", "eks.am
   "kubernetes.azure.com/agentpool", "agentpool", "doks.digitalocean.com/node-pool", "node.kubernetes.io/pool",
   "pool", "node-pool", "nodepool", "node.kubernetes.io/instance-type"];
 
-/** @param {Cluster} cluster @param {number} slot @param {Resource} name */
+/** What is requested of what there is: of nothing it is no number, or more than any. @param {Cluster} cluster @param {number} slot @param {Resource} name */
 export function share(cluster, slot, name) {
   const all = cluster.nodes.columns[name][slot];
-  return all ? cluster.used[name][slot] / all : cluster.used[name][slot] ? 2 : NaN;
+  return all ? cluster.used[name][slot] / all : cluster.used[name][slot] ? Infinity : NaN;
 }
 
 /** The label that names pools in this cluster, or "". @param {Cluster} cluster @param {number[]} slots */

@@ -36,9 +36,9 @@ export function some(value, word) {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
-/** A share in whole percent; a trace is not nothing. @param {number} part @param {number} whole */
+/** A share in whole percent; a trace is not nothing, and of nothing there is no share. @param {number} part @param {number} whole */
 export function percent(part, whole) {
-  if (!whole) return "–";
+  if (!whole || !Number.isFinite(part)) return "–";
   const share = (100 * part) / whole;
   if (share > 0 && share < 1) return "<1%";
   return `${Math.round(share)}%`;
