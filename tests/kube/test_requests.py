@@ -21,7 +21,8 @@ def test_both_servers_answer_alike(suite, tmp_path):
         recorded = record(steps, real.server, TOKEN, insecure=True)
     tokens = tmp_path / "tokens.csv"
     tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
-    arguments = ("--anonymous-auth=false", f"--token-file={tokens}")
+    version = "--emulated-version=1.36"  # that of the real server
+    arguments = ("--anonymous-auth=false", f"--token-file={tokens}", version)
     with start_embedded(tmp_path, *arguments) as ours:
         results = check(recorded, ours.server, TOKEN, insecure=True)
 
