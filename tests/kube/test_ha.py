@@ -176,7 +176,7 @@ async def _disturb(pair, users, rng):
 async def test_nothing_is_lost_while_each_part_dies_in_turn(pair, users):
     rng = random.Random(4)
     for n in range(2):
-        await users.create(NODES, node(f"n{n}", cpu="100", pods=10_000))
+        await users.create(NODES, node(f"n{n}", cpu="100", pods="10000"))
     load = asyncio.create_task(users.make_pods())
 
     for _ in range(ROUNDS):

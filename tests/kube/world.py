@@ -47,9 +47,9 @@ PATIENCE = 30.0
 _CLEANED = (NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES)
 
 
-def node(name: str, *, cpu: str = "4", zone: str = "", **spec: Any) -> Json:
+def node(name: str, *, cpu: str = "4", pods: str = "110", zone: str = "", **spec: Any) -> Json:
     """A node."""
-    room = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+    room = {"cpu": cpu, "memory": "16Gi", "pods": pods}
     labels = {HOST: name, **({ZONE: zone} if zone else {})}
     return {
         "metadata": {"name": name, "labels": labels},
