@@ -191,6 +191,24 @@ def test_a_changed_file_is_taken_over_and_a_bad_one_refused(cluster, tmp_path):
     assert process.stop() == 0
 
 
+def test_another_lease_needs_another_process(cluster, tmp_path):
+    """A new name under the old Lease would let two schedulers place the same pods."""
+    path = tmp_path / "c.json"
+    words = [*bayplan_command("scheduler"), "--config", config(cluster, path, "mine")]
+    process = cluster.start([*words, "--secure-port=0"], "lease.log")
+    make_pod(cluster, "lease-1", "mine")
+    eventually(lambda: node_of(cluster, "lease-1"))
+    make_pod(cluster, "lease-2", "theirs")
+
+    config(cluster, path, "theirs", leaderElection={"resourceName": "theirs"})
+    eventually(lambda: "leaderElection cannot change while" in process.last_words())
+    make_pod(cluster, "lease-3", "mine")
+    eventually(lambda: node_of(cluster, "lease-3"))
+
+    assert node_of(cluster, "lease-2") == ""
+    assert process.stop() == 0
+
+
 def test_a_plugin_file_is_used_and_one_that_raises_fails_its_pods_only(cluster, tmp_path):
     (tmp_path / "mine.py").write_text(
         "class Mine:\n"

@@ -31,6 +31,13 @@ from bayplan.config.load import ConfigMapReader, Loaded, load
 from bayplan.errors import ConfigError
 from bayplan.scheduler.flags import Values
 
+# What a process takes once, when it starts: the Lease that it holds and its connections.
+FIXED = {
+    "leader_election": "leaderElection",
+    "client_connection": "clientConnection",
+    "delay_cache_until_active": "delayCacheUntilActive",
+}
+
 ELECTION_FLAGS = {
     "leader-elect-lease-duration": "lease_duration",
     "leader-elect-renew-deadline": "renew_deadline",
@@ -60,6 +67,23 @@ class Options(msgspec.Struct, frozen=True):
         files = [Path(self.config_file)] if self.config_file else []
         files += [Path(item) for item in self.values.items("plugins") if item.endswith(".py")]
         return files
+
+    def reload(self) -> Options:
+        """Read everything anew; raise ConfigError if that would need another process.
+
+        A new scheduler name under the old Lease, say, would let two schedulers place the same pods.
+        """
+        new = load_options(self.values)
+        changed = [
+            name
+            for field, name in FIXED.items()
+            if getattr(new.config, field) != getattr(self.config, field)
+        ]
+        if changed:
+            raise ConfigError(
+                f"{' and '.join(changed)} cannot change while the scheduler runs; restart it"
+            )
+        return new
 
 
 def load_options(values: Values) -> Options:

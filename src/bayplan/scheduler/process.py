@@ -35,7 +35,7 @@ from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch
 from bayplan.scheduler.live import LiveScheduler
-from bayplan.scheduler.options import Options, load_options
+from bayplan.scheduler.options import Options
 from bayplan.scheduler.resources import resources_page
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class SchedulerProcess:
             await self._reload.wait()
             self._reload.clear()
             try:
-                options = load_options(self._options.values)
+                options = self._options.reload()
                 registry = load_registry(options.values.items("plugins"), again=True)
                 extenders = self._extenders.of(options.config)
                 await live.quiet()
