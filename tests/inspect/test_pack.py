@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
+from bayplan import extras
 from bayplan.cli import pack as pack_command
 from bayplan.framework import unschedulable
 from bayplan.inspect import Cluster, InspectError, load_settings
@@ -224,13 +225,19 @@ def test_the_command_prints_commands_and_changes_nothing(tmp_path):
     assert 3 == run.output.count("kubectl create --raw")
 
 
-def test_without_the_solver_the_command_tells_how_to_get_it(monkeypatch, tmp_path):
-    from bayplan.pack import solver
-
+@pytest.mark.parametrize(
+    ("checkout", "remedy"),
+    [("pyproject.toml", "make setup"), ("elsewhere", "pip install 'bayplan[optimize]'")],
+)
+def test_without_the_solver_the_command_tells_how_to_get_it(
+    monkeypatch, tmp_path, checkout, remedy
+):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(solver.importlib, "import_module", missing)
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setattr(extras, "CHECKOUT", tmp_path / checkout)
+    monkeypatch.setattr(extras.importlib, "import_module", missing)
     run = CliRunner().invoke(pack_command.command, ["--from", str(tmp_path)])
 
-    assert "pip install 'bayplan[optimize]'" in str(run.exception)
+    assert f"this needs ortools, which is not installed; run: {remedy}" == str(run.exception)

@@ -3,6 +3,10 @@
 import asyncio
 import json
 
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
 from bayplan.api import Condition
 from bayplan.client import AsgiTransport, Client
 from bayplan.clock import run_virtual
@@ -17,6 +21,7 @@ from bayplan.engine.loop.actions import (
 from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted
 from bayplan.framework import ApiCall
 from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.observe.spans import Spans
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.performer import BINDERS, Performer
 from bayplan.testing.builders import make_pod
@@ -45,14 +50,14 @@ class Api:
         await send({"type": "http.response.body", "body": text.encode() if code > 399 else b"{}"})
 
 
-def perform(api, *batches, metrics=None):
+def perform(api, *batches, metrics=None, spans=None):
     reports = []
 
     async def main():
         client = Client(AsgiTransport(api))
         recorder = EventRecorder(client, hostname="h")
         made = metrics or SchedulerMetrics(process=False)
-        performer = Performer(client, recorder, made, reports.append)
+        performer = Performer(client, recorder, made, reports.append, spans)
         tasks = [asyncio.create_task(performer.run()), asyncio.create_task(recorder.run())]
         for batch in batches:
             performer.perform(list(batch))
@@ -172,8 +177,8 @@ def test_events_and_metrics():
     api, metrics = Api(), SchedulerMetrics(process=False)
     event = RecordEvent(pod("a"), "Normal", "Scheduled", "Binding", "done", "default-scheduler")
     observed = [
-        Observe("default-scheduler", "scheduled", attempts=2, sli_seconds=0.5),
-        Observe("default-scheduler", "preempted", victims=3),
+        Observe(pod("a"), "default-scheduler", "scheduled", attempts=2, sli_seconds=0.5),
+        Observe(pod("a"), "default-scheduler", "preempted", victims=3),
     ]
 
     perform(api, [event, *observed], metrics=metrics)
@@ -183,3 +188,27 @@ def test_events_and_metrics():
     assert 'attempts_total{profile="default-scheduler",result="scheduled"} 1.0' in text
     assert "scheduler_preemption_victims_sum 3.0" in text
     assert 'result="preempted"' not in text
+
+
+def test_attempts_and_bindings_are_told_as_spans():
+    seen = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(seen))
+    api = Api({path("b", "/binding"): 409})
+    actions = [
+        Bind(pod("a"), "node-1"),
+        Bind(pod("b"), "node-1"),
+        Observe(pod("c"), "default-scheduler", "unschedulable"),
+        Observe(pod("c"), "default-scheduler", "preempted", victims=3),
+    ]
+
+    perform(api, actions, spans=Spans(provider))
+
+    facts = [(span.name, dict(span.attributes)) for span in seen.get_finished_spans()]
+    told = {(name, fact["k8s.pod.name"], fact["bayplan.result"]) for name, fact in facts}
+    assert {
+        ("bind pod", "a", "success"),
+        ("bind pod", "b", "error"),
+        ("schedule pod", "c", "unschedulable"),
+    } == told
+    assert 3 == len(facts)

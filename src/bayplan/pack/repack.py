@@ -30,6 +30,7 @@ import numpy as np
 from bayplan.api import Pod
 from bayplan.cluster.info import PodInfo
 from bayplan.errors import ConfigError
+from bayplan.extras import ExtraMissing
 from bayplan.framework import (
     CycleState,
     Diagnosis,
@@ -46,7 +47,7 @@ from bayplan.pack.asked import Asked
 from bayplan.pack.assigning import moves_of
 from bayplan.pack.check import Check, unplaced
 from bayplan.pack.reading import Reading
-from bayplan.pack.solver import SolverMissing, solver
+from bayplan.pack.solver import solver
 from bayplan.plugins.default_preemption.victims import Budgets, compile_budgets
 
 NAME = "Repack"
@@ -222,7 +223,7 @@ def new(args: Any, handle: Handle) -> Repack:
     try:
         solver("sat.python.cp_model")
         found = msgspec.convert(args or {}, RepackArgs)
-    except SolverMissing as problem:
+    except ExtraMissing as problem:
         raise ConfigError(f'plugin "{NAME}": {problem}') from problem
     except msgspec.ValidationError as problem:
         raise ConfigError(f'plugin "{NAME}": args: {problem}') from problem

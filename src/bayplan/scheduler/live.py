@@ -34,6 +34,7 @@ from bayplan.errors import ConfigError
 from bayplan.framework import Registry
 from bayplan.framework.contract.extender import Extender
 from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.observe.spans import Spans
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.feed import Feed
 from bayplan.scheduler.performer import Performer
@@ -70,6 +71,7 @@ class LiveScheduler:
         recorder: EventRecorder,
         extenders: Sequence[Extender] = (),
         metrics: SchedulerMetrics | None = None,
+        spans: Spans | None = None,
         max_in_unschedulable: float = 300.0,
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
@@ -99,7 +101,7 @@ class LiveScheduler:
         self._feed = Feed(
             client, self._changed, gates=gates, jitter=jitter, keep_texts=bool(config.extenders)
         )
-        self._performer = Performer(client, recorder, self.metrics, self._report)
+        self._performer = Performer(client, recorder, self.metrics, self._report, spans)
 
     # -- what the process asks
 

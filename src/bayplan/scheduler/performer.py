@@ -34,6 +34,7 @@ from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted, Input
 from bayplan.framework.contract.results import ApiCall
 from bayplan.observe.logs import verbosity
 from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.observe.spans import Spans
 from bayplan.scheduler.apicalls import carry_out
 from bayplan.scheduler.events import EventRecorder, Reference
 
@@ -52,11 +53,13 @@ class Performer:
         recorder: EventRecorder,
         metrics: SchedulerMetrics,
         report: Callable[[Input], None],
+        spans: Spans | None = None,
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
         self._report = report
+        self._spans = spans
         self._binds: deque[Bind] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._binding = 0
@@ -159,6 +162,8 @@ class Performer:
                 self._binding -= 1
             took, profile = time.perf_counter() - sent, action.pod.spec.scheduler_name
             self._metrics.bind_took(profile, "DefaultBinder", took, not bound)
+            if self._spans is not None:
+                self._spans.binding(action.pod, action.node_name, took, not bound)
 
     async def _bind(self, action: Bind) -> bool:
         meta = action.pod.metadata
@@ -323,6 +328,8 @@ class Performer:
             metrics.preemption_victims.observe(action.victims)
             return
         metrics.attempt(action.result, action.scheduler_name, action.seconds)
+        if self._spans is not None:
+            self._spans.attempt(action.pod, action.result, action.seconds)
         if action.result == "scheduled":
             metrics.bound(action.attempts, action.sli_seconds)
             if action.flushed:

@@ -29,6 +29,7 @@ from bayplan.client import Client, Connection, LeaderElector, connect, load_kube
 from bayplan.config import to_data
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.observe.metrics import SchedulerMetrics
+from bayplan.observe.spans import spans_from_environment
 from bayplan.scheduler.delegated import Gatekeeper
 from bayplan.scheduler.events import EventRecorder
 from bayplan.scheduler.extenders import Extenders
@@ -87,6 +88,7 @@ class SchedulerProcess:
             count=lambda outcome: self._metrics.events.labels(outcome).inc(),
         )
         self._extenders = Extenders(self._metrics)
+        spans = spans_from_environment("bayplan-scheduler")
         live = LiveScheduler(
             extenders=self._extenders.of(options.config),
             config=options.config,
@@ -95,6 +97,7 @@ class SchedulerProcess:
             client=client,
             recorder=recorder,
             metrics=self._metrics,
+            spans=spans,
             max_in_unschedulable=options.values.seconds("pod-max-in-unschedulable-pods-duration"),
         )
         self._extenders.take_texts_from(live)
@@ -106,6 +109,8 @@ class SchedulerProcess:
             if server is not None:
                 await server.close()
             self._extenders.close()
+            if spans is not None:
+                await asyncio.to_thread(spans.close)
             for one in self._clients:
                 await one.close()
 

@@ -135,6 +135,7 @@ class Observe(msgspec.Struct, frozen=True, gc=False):
     it had waited for five minutes.
     """
 
+    pod: Pod
     scheduler_name: str
     result: str
     attempts: int = 0

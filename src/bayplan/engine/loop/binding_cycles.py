@@ -362,7 +362,7 @@ class BindingCycles:
         waited = 0.0 if first is None else shared.now - first
         took = shared.timing.clock() - binding.begun
         shared.actions.append(
-            Observe(name, "scheduled", item.attempts, waited, item.was_flushed, seconds=took)
+            Observe(pod, name, "scheduled", item.attempts, waited, item.was_flushed, seconds=took)
         )
         shared.note(pod, "bound", binding.node_name)
         if binding.profile.post_bind:

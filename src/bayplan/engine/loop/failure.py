@@ -36,6 +36,7 @@ class Failures:
         begun = shared.timing.begun if failure.begun is None else failure.begun
         shared.actions.append(
             Observe(
+                item.pod,
                 profile.name,
                 result,
                 seconds=shared.timing.clock() - begun,

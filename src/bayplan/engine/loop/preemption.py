@@ -100,7 +100,7 @@ class Preemptions:
         self._clear_nominations(pod, node_name)
         names = ", ".join(victim.key for victim in targets)
         shared.note(pod, "preempts", f"{names} on {node_name}")
-        shared.actions.append(Observe(profile.name, "preempted", victims=len(victims)))
+        shared.actions.append(Observe(pod, profile.name, "preempted", victims=len(victims)))
         running = Preemption(pods, group, node_name, profile.name, targets)
         self._running[pod.metadata.uid] = running
         at_once = targets

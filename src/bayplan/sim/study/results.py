@@ -12,10 +12,10 @@ from statistics import mean, stdev
 import msgspec
 
 from bayplan.errors import BayplanError
+from bayplan.extras import needed
 from bayplan.sim.study.measures import NAMES
 from bayplan.sim.study.plan import Task
 from bayplan.sim.study.run import Outcome
-from bayplan.sim.study.workers import needed
 
 AXES = ("config", "workload", "load", "version", "seed")
 COLUMNS = (*AXES, "error", *NAMES, "hash", "run")

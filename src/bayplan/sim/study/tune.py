@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from bayplan.extras import needed
 from bayplan.sim.study.journal import Journal
 from bayplan.sim.study.plan import Plan
 from bayplan.sim.study.results import Row, rows, values
 from bayplan.sim.study.run import Outcome
 from bayplan.sim.study.space import Choice, Space, configured
 from bayplan.sim.study.sweep import Workers
-from bayplan.sim.study.workers import needed
 
 DEFAULT = "default"
 

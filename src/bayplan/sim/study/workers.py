@@ -7,30 +7,18 @@ again fails by name while the others go on.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from bayplan.errors import BayplanError
+from bayplan.extras import needed
 from bayplan.sim.study.plan import Source, Task
 from bayplan.sim.study.run import Outcome, run_task
 
 DEATHS = 2
 """How often a run may end its worker."""
 Run = Callable[[Task, Source], Outcome]
-
-
-def needed(module: str, extra: str) -> Any:
-    """Import an optional package; raises BayplanError that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as problem:
-        name = module.partition(".")[0]
-        raise BayplanError(
-            f"this needs {name}, which is not installed: pip install 'bayplan[{extra}]'"
-        ) from problem
 
 
 def died(task: Task) -> Outcome:
