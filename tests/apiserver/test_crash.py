@@ -120,9 +120,9 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path):
         watcher = asyncio.create_task(follow(session, history))
         await until(lambda: history.relists == 1, watcher)
         writers = [asyncio.create_task(write(session, n, history)) for n in range(WRITERS)]
-        newest = 0
+        newest, rng = 0, random.Random(7)
         for _ in range(KILLS):
-            await asyncio.sleep(random.uniform(*LIVES))
+            await asyncio.sleep(rng.uniform(*LIVES))
             os.kill(pid, signal.SIGKILL)
             pid = await start(starter)
             now = await current_version(session)

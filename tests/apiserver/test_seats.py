@@ -15,16 +15,19 @@ FLOOD, CALM = ("admin", "flood"), ("admin", "kubectl")
 async def test_a_free_seat_goes_to_the_clients_in_turn() -> None:
     seats = Seats(2)
     order: list[str] = []
+    all_wait = asyncio.Event()
 
     async def run(client: tuple[str, str]) -> None:
         await seats.take(client)
         order.append(client[1])
-        await asyncio.sleep(0.001)
+        await all_wait.wait()
         seats.give()
 
     tasks = [asyncio.create_task(run(FLOOD)) for _ in range(4)]
     await asyncio.sleep(0)
     tasks.append(asyncio.create_task(run(CALM)))
+    await asyncio.sleep(0)
+    all_wait.set()
     await asyncio.gather(*tasks)
 
     assert "kubectl" in order[2:4]

@@ -113,9 +113,7 @@ def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
         again.stop()
 
 
-def test_demo_places_explains_and_ends_in_time():
-    begin = time.monotonic()
-
+def test_demo_places_explains_and_ends():
     code, out, err = bayplan("demo", "--plain")
 
     assert code == 0, err
@@ -127,7 +125,6 @@ def test_demo_places_explains_and_ends_in_time():
     assert "north-gpu" in rows["train"]
     assert re.search(r"batch-\d +- +evicted for urgent", out)
     assert "giant cannot be scheduled: 0/6 nodes are available: 1 node(s) had untolerated" in out
-    assert time.monotonic() - begin < 60  # 3 s on an idle machine
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import json
 import threading
-import time
 
 import msgspec
 import pytest
@@ -166,21 +165,20 @@ def test_bad_answers_are_errors_that_name_the_extender(caller, answer, says):
 
 
 def test_a_hanging_extender_is_cut_off_at_the_deadline(caller):
-    release = threading.Event()
+    release, answered = threading.Event(), []
 
     def hang(path, body):
-        release.wait(10)
+        answered.append(release.wait(60))
         return 200, b"{}"
 
     with plain_server(hang) as url:
         client = client_of(caller, url, node_cache_capable=True, http_timeout=seconds(0.2))
-        start = time.monotonic()
         with pytest.raises(ExtenderError, match=r"no whole answer within 0\.2s"):
             client.filter(POD, [A])
-        took = time.monotonic() - start
+        before = list(answered)
         release.set()
 
-    assert took < 2
+    assert [] == before
 
 
 def test_an_extender_that_is_not_there_is_named(caller):

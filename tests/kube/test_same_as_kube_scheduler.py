@@ -155,25 +155,23 @@ async def victims_leave_and_the_pod_comes(world):
     await world.pods(pod("urgent", cpu="3", priorityClassName="high"))
     await world.until("old", lambda p: p["metadata"].get("deletionTimestamp"))
     await world.until("urgent", lambda p: p["status"].get("nominatedNodeName"))
-    await asyncio.sleep(0.5)
     await world.delete("old")
     await world.bound("urgent")
     return {}
 
 
 async def budgets_decide(world):
-    await world.nodes(node("a"), node("b"))
-    low = {"cpu": "4", "grace": 30, "priorityClassName": "low"}
-    await world.pods(pod("guarded", **low, **on("a")), pod("free", **low, **on("b")))
-    await world.bound("guarded", "free")
     status = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
     budget = {
         "metadata": {"name": "budget"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
         "status": {**status, "observedGeneration": 1},
     }
-    await world.create(POD_DISRUPTION_BUDGETS, budget)
-    await asyncio.sleep(0.5)
+    await world.create(POD_DISRUPTION_BUDGETS, budget)  # first, so that it is known by then
+    await world.nodes(node("a"), node("b"))
+    low = {"cpu": "4", "grace": 30, "priorityClassName": "low"}
+    await world.pods(pod("guarded", **low, **on("a")), pod("free", **low, **on("b")))
+    await world.bound("guarded", "free")
     await world.pods(pod("urgent", cpu="4", priorityClassName="high"))
     await world.until("free", lambda p: p["metadata"].get("deletionTimestamp"))
     await world.until("urgent", lambda p: p["status"].get("nominatedNodeName"))
@@ -207,7 +205,8 @@ async def gates_and_a_cordon(world):
     await world.client.patch(
         PODS, "gated", {"spec": {"schedulingGates": gates[1:]}}, world.namespace
     )
-    await asyncio.sleep(0.3)
+    await world.pods(pod("after"))
+    await world.bound("after")  # it stands behind the gated one in the queue
     assert not is_bound(await world.get("gated"))
     return {}
 

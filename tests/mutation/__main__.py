@@ -51,18 +51,29 @@ def all_mutants(folder: str) -> list[Mutant]:
     return [mutant for file in files for mutant in mutants(file, ROOT)]
 
 
-def run(folder: str, chosen: list[Mutant], work: Path, keep: bool) -> list[dict]:
-    """Run the chosen mutants in a pytest of their own; return one row each."""
+def _pattern(folder: str) -> str:
+    place = SOURCE / folder
+    return str(place if place.suffix else place / "*")
+
+
+def run(folder: str, chosen: list[Mutant], work: Path, known: set[str]) -> list[dict]:
+    """Run the chosen mutants in a pytest of their own; return one row each.
+
+    What is learnt about tests serves all folders that are near the same ones; `known` says of
+    which tests it is there already.
+    """
     near, far = FOLDERS[folder]
     name = folder.replace("/", "-").removesuffix(".py")
     results = work / f"{name}.jsonl"
     results.unlink(missing_ok=True)
-    place = SOURCE / folder
+    alike = [other for other in FOLDERS if FOLDERS[other][0] == near]
+    learnt = "+".join(alike).replace("/", "-")
     plan = {
-        "source": str(place if place.suffix else place / "*"),
+        "sources": [_pattern(other) for other in alike],
         "results": str(results),
+        "learnt": str(work / learnt),
         "far": far,
-        "keep": keep,
+        "keep": learnt in known,
         "mutants": [
             {
                 "key": m.key,
@@ -88,6 +99,7 @@ def run(folder: str, chosen: list[Mutant], work: Path, keep: bool) -> list[dict]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment.pop("CI", None)
     subprocess.run([*command, *near, *far], cwd=ROOT, env=environment, check=False)
+    known.add(learnt)
     return [json.loads(line) for line in results.read_text("utf-8").splitlines()]
 
 
@@ -119,17 +131,18 @@ def main() -> int:
     work.mkdir(parents=True, exist_ok=True)
     failed = False
     print(f"seed {options.seed}, {options.sample} mutants a folder; results in {work}")
+    known = {file.stem for file in work.glob("*.learnt")} if options.keep else set()
     for folder in options.folders or FOLDERS:
-        failed |= one_folder(folder, options, work)
+        failed |= one_folder(folder, options, work, known)
     return int(failed)
 
 
-def one_folder(folder: str, options: argparse.Namespace, work: Path) -> bool:
+def one_folder(folder: str, options: argparse.Namespace, work: Path, known: set[str]) -> bool:
     """Run one folder; tell whether it fell below its recorded share."""
-    known = equivalents()
-    possible = [m for m in all_mutants(folder) if m.key not in known]
+    alike = equivalents()
+    possible = [m for m in all_mutants(folder) if m.key not in alike]
     chosen = [m for m in sample(possible, options.seed, options.sample) if options.only in m.key]
-    rows = run(folder, chosen, work, options.keep)
+    rows = run(folder, chosen, work, known)
     if len(rows) != len(chosen) or not rows:
         print(f"{folder}: only {len(rows)} of {len(chosen)} mutants were run")
         return True

@@ -55,8 +55,8 @@ class _Run:
         self.items = {item.nodeid: item for item in session.items}
         self.plan = plan
         self.results = Path(plan["results"])
-        self.data = self.results.with_suffix(".coverage")
-        self.learnt = self.results.with_suffix(".learnt")
+        self.data = Path(f"{plan['learnt']}.coverage")
+        self.learnt = Path(f"{plan['learnt']}.learnt")
         # Tests of whole programs: the lines they run are not seen, so they are asked last.
         self.far = [name for name in self.items if name.startswith(tuple(plan["far"]))]
 
@@ -77,8 +77,8 @@ class _Run:
                 print(f"{outcome:9}{seconds:6.1f} s {mutant['key']}", file=sys.__stderr__)
 
     def _learn(self) -> int:
-        source = str(ROOT / self.plan["source"])
-        cov = coverage.Coverage(data_file=str(self.data), include=[source], config_file=False)
+        sources = [str(ROOT / place) for place in self.plan["sources"]]
+        cov = coverage.Coverage(data_file=str(self.data), include=sources, config_file=False)
         cov.erase()
         cov.start()
         took = {}

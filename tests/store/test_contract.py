@@ -232,19 +232,27 @@ async def test_a_watch_from_the_past_is_gapless(store: Store) -> None:
 async def test_list_then_watch_neither_misses_nor_repeats(store: Store) -> None:
     """Writers never stop; what was listed plus what was watched is the final state."""
     stop = asyncio.Event()
+    written = 0
 
     async def write(worker: int) -> None:
+        nonlocal written
         n = 0
         while not stop.is_set():
             n += 1
             await store.put(f"/lw/{worker}-{n % 5}", b"%d" % n)
+            written += 1
+            await asyncio.sleep(0)
+
+    async def more(count: int) -> None:
+        wanted = written + count
+        while written < wanted:
             await asyncio.sleep(0)
 
     writers = [asyncio.create_task(write(worker)) for worker in range(4)]
-    await asyncio.sleep(0.05)
+    await more(60)
     listed = await store.range("/lw/")
     watcher = store.watch("/lw/", after=listed.revision)
-    await asyncio.sleep(0.05)
+    await more(60)
     stop.set()
     await asyncio.gather(*writers)
     final = await store.range("/lw/")
