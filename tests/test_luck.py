@@ -5,6 +5,7 @@ What runs in virtual time may sleep: there it is no luck. What cannot be otherwi
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 TESTS = Path(__file__).parent
 SLEEPS = {"time.sleep", "asyncio.sleep"}
 CLOCKS = {"time.monotonic", "time.time", "time.perf_counter"}
-SEEDED = {"random.Random", "random.SystemRandom"}
+FREE_DRAW = re.compile(r"random\.[a-z]\w*")  # not of random.Random(seed)
 REASONS = {
     "apiserver/fuzz.py": "draws a seed where none is given, and prints it",
     "conftest.py": "draws a seed where none is given, and prints it",
@@ -51,7 +52,7 @@ def found_in(text: str) -> list[str]:
                 found.append(f"{node.lineno}: {ast.unparse(node)} waits without a condition")
             if called in CLOCKS and checked and not loop:
                 found.append(f"{node.lineno}: what is asserted hangs on the clock")
-            if draws and called.startswith("random.") and called not in SEEDED:
+            if draws and FREE_DRAW.fullmatch(called):
                 found.append(f"{node.lineno}: {called} draws without a seed")
         function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         loop = not function and (loop or isinstance(node, ast.While | ast.For | ast.AsyncFor))
