@@ -26,6 +26,7 @@ $(RUNTIME): pyproject.toml constraints.txt hack/install-runtime
 	@touch $@
 
 $(STAMP): $(RUNTIME)
+	@echo "installing the tools of tests and development, once: about a minute"
 	$(BIN)/python -m ensurepip
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev

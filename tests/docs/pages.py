@@ -1,7 +1,8 @@
 """Reads the Markdown pages: code blocks with their marks, links, and the commands they show.
 
 A block's info string may carry marks after the language: `file=NAME` writes the block to a file,
-`tested` runs its `$ ` lines. Both work in one directory a page, in the order of the page.
+`tested` runs its `$ ` lines. Both work in one directory a page, in the order of the page;
+`reason=…` tells why a session is not run.
 """
 
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+WALKED = ("docs/tutorial/first-cluster.md", "docs/how-to/write-an-extender.md")
+"""Pages that are typed into a shell from their first line to their last."""
 FENCE = re.compile(r"^```(.*)$")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 STARTS = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*bayplan (.*)$")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from bayplan.cli.main import bayplan
 from bayplan.errors import BayplanError
-from tests.docs.pages import ROOT, Block, anchors, blocks, commands, links, pages
+from tests.docs.pages import ROOT, WALKED, Block, anchors, blocks, commands, links, pages
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
 WORD = re.compile(r"^[a-z][a-z-]*$")
@@ -72,6 +72,20 @@ def _flags(command: click.Command) -> set[str]:
         assert serve is not None
         known |= _flags(serve)
     return known
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_shown_session_is_run_or_says_why_not(page: Path):
+    if str(page.relative_to(ROOT)) in WALKED:
+        return
+    silent = [
+        block.lines[:1]
+        for block in blocks(page)
+        if block.language == "console"
+        and not any(mark == "tested" or mark.startswith("reason=") for mark in block.marks)
+    ]
+
+    assert [] == silent
 
 
 TESTED = [
