@@ -13,7 +13,7 @@ from bayplan.api.schema import catalog, type_for
 from bayplan.api.schema import decode as canonical
 from bayplan.apiserver.codec import encode_value
 from bayplan.apiserver.protobuf import decode, encode, enveloped, fields
-from bayplan.apiserver.protobuf.stored import Memory, StoredWriter
+from bayplan.apiserver.protobuf.stored import MEMORY, Memory, StoredWriter
 from bayplan.apiserver.protobuf.writer import nanoseconds
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 from tests.apiserver.objects import objects
@@ -63,16 +63,16 @@ def test_what_is_written_is_read_again(version, kind, data):
 
 
 @settings(FEW, max_examples=60)
-@given(st.sampled_from(KINDS), st.data())
-def test_stored_values_are_written_as_their_objects(named, data):
+@given(st.sampled_from(KINDS), st.sampled_from((40, 1000, MEMORY)), st.data())
+def test_stored_values_are_written_as_their_objects(named, limit, data):
     """Also by a memory so small that it forgets at every second part."""
     version, kind = named
     first, second = (normal(data.draw(objects(version, kind))) for _ in range(2))
-    writer = StoredWriter(type_for(version, kind), Memory(limit=40))
+    writer = StoredWriter(type_for(version, kind), Memory(limit))
 
-    for obj in (first, second, first):
-        obj["metadata"]["resourceVersion"] = "77"
-        written = enveloped(version, kind, writer.write(encode_value(obj), 77))
+    for obj, revision in ((first, 77), (second, 77), (first, 77), (first, 78), (second, 77)):
+        obj["metadata"]["resourceVersion"] = str(revision)
+        written = enveloped(version, kind, writer.write(encode_value(obj), revision))
         assert obj == normal(decode(written))
 
 

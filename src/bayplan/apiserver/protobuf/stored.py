@@ -2,9 +2,10 @@
 
 Objects of a kind resemble each other: the pods of a Deployment have the same containers, volumes
 and tolerations. So a stored value is only taken apart down to the fields of `metadata`, `spec` and
-`status`, each still as JSON. Text is copied; of anything larger the result is remembered by its
-JSON, and the next object that has the same part needs one lookup. What is remembered is bounded:
-beyond `MEMORY` bytes it is forgotten as a whole.
+`status`, each still as JSON. Text is copied; of anything larger that was met twice the result is
+remembered by its JSON, and the next object that has the same part needs one lookup. So is the whole
+of an object, for the next list. What is remembered is bounded: beyond `MEMORY` bytes all of it is
+forgotten.
 
 Kinds that are a view of a stored object cannot be written so; `writer.encode` takes their dict.
 """
@@ -20,7 +21,8 @@ import msgspec
 from bayplan.api.schema import Field, Type
 from bayplan.apiserver.protobuf.writer import delimited, fields, tag
 
-MEMORY = 8 << 20
+MEMORY = 32 << 20
+_MARK = 64  # bytes that one takes, about
 Part = Callable[[bytes], bytes]
 """The JSON of a field in, its bytes with the tag out."""
 _parse = msgspec.json.decode
@@ -33,7 +35,7 @@ class Memory:
     def __init__(self, limit: int = MEMORY) -> None:
         self.limit = limit
         self.held = 0
-        self.parts: list[dict[bytes, bytes]] = []
+        self.parts: list[dict[bytes, Any] | set[int]] = []
 
     def add(self, size: int) -> None:
         self.held += size
@@ -48,15 +50,20 @@ _MEMORY = Memory()
 
 def _remembered(write: Callable[[Any], bytes], memory: Memory) -> Part:
     known: dict[bytes, bytes] = {}
-    memory.parts.append(known)
+    met: set[int] = set()
+    memory.parts += (known, met)
 
     def part(data: bytes) -> bytes:
         found = known.get(data)
         if found is None:
             value = _parse(data)
             found = write(value) if value is not None else b""
-            memory.add(len(data) + len(found))
-            known[data] = found
+            if (mark := hash(data)) in met:
+                memory.add(len(data) + len(found))
+                known[data] = found
+            else:
+                memory.add(_MARK)
+                met.add(mark)
         return found
 
     return part
@@ -88,6 +95,9 @@ class StoredWriter:
     """Writes the stored values of one type."""
 
     def __init__(self, type_: Type, memory: Memory = _MEMORY) -> None:
+        self._memory = memory
+        self._whole: dict[bytes, tuple[int, bytes]] = {}
+        memory.parts.append(self._whole)
         self._own: list[tuple[str, Part]] = []
         self._structs: list[tuple[str, bytes, dict[str, Part]]] = []
         shape: list[Any] = []
@@ -105,6 +115,15 @@ class StoredWriter:
 
     def write(self, value: bytes, revision: int) -> bytes:
         """Return the message of a stored object, without envelope."""
+        found = self._whole.get(value)
+        if found is not None and found[0] == revision:
+            return found[1]
+        data = self._written(value, revision)
+        self._memory.add(len(data))  # the value is the store's own
+        self._whole[value] = revision, data
+        return data
+
+    def _written(self, value: bytes, revision: int) -> bytes:
         shape = self._decoder.decode(value)
         out = []
         for name, head, parts in self._structs:
