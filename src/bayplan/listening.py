@@ -1,4 +1,7 @@
-"""Opens the socket of a server before the server, so that a taken address is told in our words."""
+"""Addresses to listen on: how they are written, and the socket of a server before the server.
+
+A taken address is told in our words that way.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,14 @@ from bayplan.errors import CannotListen, ConfigError
 
 BACKLOG = 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split `HOST:PORT`, also with an IPv6 host in brackets; without a host it is loopback."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ConfigError(f'address "{address}": expected HOST:PORT, for example 127.0.0.1:8888')
+    return host.strip("[]") or LOOPBACK[0], int(port)
 
 
 def listen(host: str, port: int, flag: str) -> socket.socket:

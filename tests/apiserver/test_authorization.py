@@ -2,8 +2,8 @@
 
 import pytest
 
+from bayplan.api.user import User
 from bayplan.apiserver.authorization import binds
-from bayplan.apiserver.request import User
 
 ROBOT = "system:serviceaccount:apps:robot"
 

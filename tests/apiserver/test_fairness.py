@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from bayplan.api.user import User
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.fairness import seats as seats_module
 from bayplan.apiserver.fairness.schemas import Schema, ordered
 from bayplan.apiserver.fairness.seats import Pool, Seats
 from bayplan.apiserver.fairness.suggested import levels, schemas
-from bayplan.apiserver.request import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport
 from bayplan.clock import run_virtual

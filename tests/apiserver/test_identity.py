@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bayplan.apiserver.request import User
+from bayplan.api.user import User
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
 
 GROUP = "rbac.authorization.k8s.io"
@@ -199,6 +199,13 @@ async def whoami(api, **headers):
     return await api.call(
         "POST", f"{REVIEWS}/selfsubjectreviews", {"kind": "SelfSubjectReview"}, headers=named
     )
+
+
+async def test_who_one_is_has_a_time_and_no_spec(rbac):
+    answer = await whoami(rbac)
+
+    assert {"kind", "apiVersion", "metadata", "status"} == set(answer.body)
+    assert ["creationTimestamp"] == list(answer.body["metadata"])
 
 
 async def test_an_admin_acts_as_somebody_else_and_only_that(rbac):

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
+from bayplan.api.user import User
 from bayplan.apiserver.auth import load_tokens
-from bayplan.apiserver.request import User
 from bayplan.errors import ConfigError
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
 

@@ -1,7 +1,9 @@
 """What the recorded suites cannot show: races, repeatability, sharing, limits."""
 
 import asyncio
+import base64
 import itertools
+import json
 
 import pytest
 
@@ -141,6 +143,37 @@ async def test_pages_show_one_moment(api):
     assert first["metadata"]["resourceVersion"] == rest["metadata"]["resourceVersion"]
 
 
+def token(version="meta.k8s.io/v1", revision=1, start="default/x"):
+    return json.dumps({"v": version, "rv": revision, "start": start})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (token(start="../../secrets"), "../../secrets"),
+        (token(start="default/../x"), "default/../x"),
+        (token(start="/x"), "/x"),
+        pytest.param(token(start="\ud800"), "", id="half a character"),
+        (token(start=""), "encoded start key empty (version meta.k8s.io/v1)"),
+        (token("v2"), "server does not recognize this encoded version v2"),
+        (token(revision=0), "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
+        (token(revision=10**9), "it is of the version 1000000000, still to come"),
+        (token(revision=10**30), ""),
+        (token(revision="7"), ""),
+        ("[]", ""),
+        ("no json", ""),
+    ],
+)
+async def test_forged_continue_tokens_are_refused(api, text, why):
+    forged = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    answer = await api.call("GET", f"{CONFIGMAPS}?limit=1&continue={forged}")
+
+    assert (400, "BadRequest") == (answer.status, answer.body["reason"])
+    text = "invalid continue token: continue key is not valid: "
+    assert answer.body["message"].startswith(text + why)
+
+
 async def test_a_deleted_definition_takes_its_objects_along(api):
     definition = {
         "metadata": {"name": "boats.example.com"},
@@ -198,3 +231,17 @@ async def test_a_body_that_cannot_be_read_says_what_was_expected(api):
     said = answer.body["message"]
     assert said.startswith("the object provided is unrecognized (must be of type Namespace): ")
     assert said.endswith(f"({b'kind: Pod'.hex()})")
+
+
+async def test_a_condition_without_times_tells_null_and_who_wrote_that(api):
+    await api.ok("POST", PODS, pod("p"))
+    ready = {"type": "Ready", "status": "True"}
+
+    found = await api.ok("PATCH", f"{PODS}/p/status", {"status": {"conditions": [ready]}})
+
+    assert [{**ready, "lastProbeTime": None, "lastTransitionTime": None}] == (
+        found["status"]["conditions"]
+    )
+    (entry,) = (e for e in found["metadata"]["managedFields"] if e.get("subresource"))
+    fields = entry["fieldsV1"]["f:status"]["f:conditions"]['k:{"type":"Ready"}']
+    assert {".", "f:lastProbeTime", "f:lastTransitionTime", "f:status", "f:type"} == set(fields)

@@ -57,7 +57,7 @@ HEAVY = {
     "merge patch": "bayplan.apiserver.verbs.patch.apply_merge_patch",
     "apply": "bayplan.apiserver.verbs.apply.server_side_apply",
     "validation": "bayplan.apiserver.validation.validate_update",
-    "who owns what": "bayplan.apiserver.managed.track_update",
+    "who owns what": "bayplan.apiserver.ownership.track_update",
 }
 MEDIA = {"apply": "application/apply-patch+yaml", "merge patch": "application/merge-patch+json"}
 STRATEGIC = "application/strategic-merge-patch+json"

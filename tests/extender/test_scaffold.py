@@ -8,7 +8,8 @@ from bayplan.api.yaml import load_all
 from bayplan.cli.extender import command
 from bayplan.errors import ConfigError
 from bayplan.extender.scaffold import write
-from bayplan.extender.serve import load, parse_address
+from bayplan.extender.serve import load
+from bayplan.listening import parse_address
 
 
 def test_the_new_extender_passes_its_own_tests(tmp_path):

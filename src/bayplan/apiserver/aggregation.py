@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bayplan.api.user import User
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import Connection, plain_text
 from bayplan.apiserver.remotes import GROUP, RESOURCE, Remote
-from bayplan.apiserver.request import User
 from bayplan.apiserver.responses import Answer, Stream
 from bayplan.store import Compacted, Conflict, NotFound, StoreError
 

@@ -12,8 +12,8 @@ import hashlib
 import secrets
 from pathlib import Path
 
+from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver.errors import unauthorized
-from bayplan.apiserver.request import ANONYMOUS, User
 from bayplan.apiserver.tokens import TokenError, Tokens, service_account_groups
 from bayplan.errors import ConfigError
 

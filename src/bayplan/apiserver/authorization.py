@@ -14,10 +14,10 @@ import msgspec
 
 from bayplan.api.labels import SelectorError, compile_selector
 from bayplan.api.meta import LabelSelector
+from bayplan.api.user import User
 from bayplan.apiserver.auth import MASTERS
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.reader import CachedReader
-from bayplan.apiserver.request import User
 
 RBAC = "rbac.authorization.k8s.io"
 

@@ -29,7 +29,7 @@ from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, PROTOBUF, YAML, body_type
 from bayplan.apiserver.request import Request
-from bayplan.apiserver.validation.errors import invalid as invalid_value
+from bayplan.apiserver.validation.causes import invalid as invalid_value
 from bayplan.errors import DecodeError
 
 _json = msgspec.json.Decoder()

@@ -7,6 +7,9 @@ user has changed stays.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 from bayplan.api.defaults import apply_defaults
 from bayplan.apiserver import validation
 from bayplan.apiserver.backend import Backend
@@ -100,7 +103,7 @@ def system_objects() -> list[tuple[str, str, str, Object]]:
     return found
 
 
-def service_range() -> list[tuple[str, str, str, Object]]:
+def service_range() -> tuple[str, str, str, Object]:
     """Return the range of the addresses of services, as an object."""
     ready: Object = {"type": "Ready", "status": "True", "reason": "", "message": ""}
     ready["message"] = "Kubernetes Service CIDR is ready"
@@ -109,36 +112,34 @@ def service_range() -> list[tuple[str, str, str, Object]]:
         "spec": {"cidrs": [SERVICE_RANGE]},
         "status": {"conditions": [ready]},
     }
-    return [("networking.k8s.io", "servicecidrs", "", body)]
+    return "networking.k8s.io", "servicecidrs", "", body
 
 
-async def write_system_objects(
-    backend: Backend, objects: list[tuple[str, str, str, Object]] | None = None
-) -> None:
-    """Create what is missing."""
-    for group, resource, namespace, obj in system_objects() if objects is None else objects:
-        codec = backend.codec_of(group, resource)
-        assert codec is not None
-        metadata = obj["metadata"]
-        key = codec.key(namespace, metadata["name"])
-        if await backend.store.get(key) is not None:
-            continue
-        kind = codec.kind
-        if namespace:
-            metadata["namespace"] = namespace
-        apply_defaults(kind.group, kind.version, kind.resource, obj)
-        status = obj.get("status")
-        metadata["uid"] = backend.new_uid()
-        metadata["creationTimestamp"] = backend.now()
-        validation.prepare_for_create(kind.group, kind.resource, obj)
-        validation.canonicalize(kind.group, kind.resource, obj)
-        for item in (status or {}).get("conditions") or ():
-            item["lastTransitionTime"] = backend.now()
-            obj["status"] = status
-        try:
-            await backend.store.put(key, codec.encode(obj), expect=0)
-        except Conflict:
-            continue  # another server on the same store was faster
+async def write(backend: Backend, objects: list[tuple[str, str, str, Object]]) -> None:
+    """Create what is missing, all at once: a store that writes to disk then does so once."""
+    await asyncio.gather(*(_write(backend, *entry) for entry in objects))
+
+
+async def _write(backend: Backend, group: str, resource: str, namespace: str, obj: Object) -> None:
+    codec = backend.codec_of(group, resource)
+    assert codec is not None
+    metadata = obj["metadata"]
+    key = codec.key(namespace, metadata["name"])
+    if await backend.store.get(key) is not None:
+        return
+    if namespace:
+        metadata["namespace"] = namespace
+    apply_defaults(group, codec.kind.version, resource, obj)
+    status = obj.get("status")
+    metadata["uid"] = backend.new_uid()
+    metadata["creationTimestamp"] = backend.now()
+    validation.prepare_for_create(group, resource, obj)
+    validation.canonicalize(group, resource, obj)
+    for item in (status or {}).get("conditions") or ():
+        item["lastTransitionTime"] = backend.now()
+        obj["status"] = status
+    with contextlib.suppress(Conflict):  # another server on the same store was faster
+        await backend.store.put(key, codec.encode(obj), expect=0)
 
 
 def _own_endpoints(host: str, port: int) -> list[tuple[str, str, Object]]:

@@ -7,9 +7,9 @@ and `system:kube-scheduler` for schedulers. Written where missing; what was chan
 
 from __future__ import annotations
 
-from bayplan.apiserver.backend import Backend
+from collections.abc import Iterator
+
 from bayplan.apiserver.codec import Object
-from bayplan.store import Conflict
 
 RBAC = "rbac.authorization.k8s.io"
 READ = ["get", "list", "watch"]
@@ -91,32 +91,22 @@ BINDINGS: dict[str, Object] = {
 }
 
 
-async def write_roles(backend: Backend) -> None:
-    """Create the roles and bindings that are missing."""
+def objects() -> Iterator[tuple[str, str, str, Object]]:
+    """Yield (group, resource, namespace, object) of the roles and their bindings."""
     for name, rules in roles().items():
-        await _write(backend, "clusterroles", name, {"rules": rules})
+        yield RBAC, "clusterroles", "", {**_named(name), "rules": rules}
     for name, subject in BINDINGS.items():
         binding = {
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
             "subjects": [{"apiGroup": RBAC, **subject}],
         }
-        await _write(backend, "clusterrolebindings", name, binding)
+        yield RBAC, "clusterrolebindings", "", {**_named(name), **binding}
 
 
-async def _write(backend: Backend, resource: str, name: str, obj: Object) -> None:
-    codec = backend.codec_of(RBAC, resource)
-    assert codec is not None
-    key = codec.key("", name)
-    if await backend.store.get(key) is not None:
-        return
+def _named(name: str) -> Object:
     metadata = {
         "name": name,
-        "uid": backend.new_uid(),
-        "creationTimestamp": backend.now(),
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
         "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
     }
-    try:
-        await backend.store.put(key, codec.encode({"metadata": metadata, **obj}), expect=0)
-    except Conflict:
-        return  # another server on the same store was faster
+    return {"metadata": metadata}

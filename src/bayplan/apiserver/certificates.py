@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from bayplan.apiserver.request import User
+from bayplan.api.user import User
 from bayplan.errors import BayplanError
 
 CLIENT, KUBELET = (

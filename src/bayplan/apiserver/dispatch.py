@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.containers import NO_KUBELET, log_options, runner
-from bayplan.apiserver.definitions import RESOURCE, Definitions, is_definition
+from bayplan.apiserver.definition_sync import RESOURCE, Definitions, is_definition
 from bayplan.apiserver.discovery import KUBELET_SUBRESOURCES
 from bayplan.apiserver.errors import ApiError, method_not_allowed, not_found, path_not_found
 from bayplan.apiserver.http import plain_text
@@ -61,7 +61,7 @@ class Dispatcher:
     def __init__(self, backend: Backend, authenticator: Authenticator) -> None:
         self._backend = backend
         self._authenticator = authenticator
-        self._reviews = Reviews(authenticator, backend.authorizer)
+        self._reviews = Reviews(authenticator, backend.authorizer, backend.now)
         self._definitions = Definitions(backend, finish)
 
     async def start(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.apiserver.validation.errors import Cause, invalid_message
+from bayplan.apiserver.validation.causes import Cause, invalid_message
 from bayplan.errors import BayplanError
 
 

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from bayplan import private
+from bayplan.api.user import User
 from bayplan.apiserver import tls
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.request import User
 from bayplan.store import Conflict
 
 NAME = "front-proxy-client"

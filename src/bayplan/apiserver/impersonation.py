@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
+from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver.auth import AUTHENTICATED, UNAUTHENTICATED, service_account_groups
 from bayplan.apiserver.authorization import Action, Authorizer
 from bayplan.apiserver.errors import bad_request
 from bayplan.apiserver.permission import demand_action
-from bayplan.apiserver.request import ANONYMOUS, User
 
 PREFIX = "impersonate-"
 EXTRA = "impersonate-extra-"

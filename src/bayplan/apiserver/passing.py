@@ -15,12 +15,12 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from bayplan.api.user import User
 from bayplan.apiserver.calling import Caller, CallError, NoRoute, new_context, reason_of
 from bayplan.apiserver.errors import ApiError
 from bayplan.apiserver.front_proxy import FrontProxy, headers_of
 from bayplan.apiserver.http import Connection, plain_text
 from bayplan.apiserver.remotes import Remote
-from bayplan.apiserver.request import User
 from bayplan.apiserver.responses import Answer, Stream
 
 CHECK_TIMEOUT = 5.0

@@ -6,9 +6,10 @@ The server asks once for every request; verbs ask again for what they find out t
 
 from __future__ import annotations
 
+from bayplan.api.user import User
 from bayplan.apiserver.authorization import Action, Authorizer
 from bayplan.apiserver.errors import ApiError, forbidden
-from bayplan.apiserver.request import Request, User
+from bayplan.apiserver.request import Request
 from bayplan.apiserver.selectors import exact_name
 
 

@@ -21,7 +21,7 @@ from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.strategies import strategy_of
-from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.causes import Cause
 
 P = ParamSpec("P")
 

@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import Output
-from bayplan.apiserver.validation.errors import Cause, not_supported, quote
+from bayplan.apiserver.validation.causes import Cause, not_supported, quote
 
 
 class Target(NamedTuple):
@@ -64,18 +65,6 @@ def parse_query(query: bytes) -> dict[str, str]:
 
 
 NO_QUERY: dict[str, str] = {}
-
-
-class User(NamedTuple):
-    """Who asks."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
-ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Request:

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.admission import OPTIONAL
 from bayplan.apiserver.aggregation import Aggregator
@@ -41,8 +42,7 @@ from bayplan.apiserver.errors import (
     unauthorized,
 )
 from bayplan.apiserver.fairness import Fairness
-from bayplan.apiserver.fairness.suggested import GROUP as FLOWS
-from bayplan.apiserver.fairness.suggested import LEVELS, SCHEMAS, levels, schemas
+from bayplan.apiserver.fairness.suggested import objects as flow_objects
 from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import (
     Connection,
@@ -57,16 +57,7 @@ from bayplan.apiserver.metrics import Metrics, Words, words_of, words_of_path
 from bayplan.apiserver.negotiate import PROTOBUF, accept, error_media
 from bayplan.apiserver.permission import demand, demand_action
 from bayplan.apiserver.remotes import Remote
-from bayplan.apiserver.request import (
-    ANONYMOUS,
-    NO_QUERY,
-    Request,
-    Target,
-    User,
-    flag,
-    parse_path,
-    parse_query,
-)
+from bayplan.apiserver.request import NO_QUERY, Request, Target, flag, parse_path, parse_query
 from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, writable
 from bayplan.apiserver.streams import Streams
 from bayplan.apiserver.tokens import ISSUER, Tokens
@@ -171,14 +162,13 @@ class ApiServer:
     async def start(self) -> None:
         """Write what every cluster starts with and learn the definitions in the store."""
         await self.backend.reader.start(bootstrap.MIRRORED)
-        await bootstrap.write_system_objects(self.backend)
+        found = bootstrap.system_objects()
         if not self._always_allow or self.complete:
-            await bootstrap_rbac.write_roles(self.backend)
+            found += bootstrap_rbac.objects()
         if self.complete:
-            more = [(FLOWS, LEVELS, "", each) for each in levels()]
-            more += [(FLOWS, SCHEMAS, "", each) for each in schemas()]
-            await bootstrap.write_system_objects(self.backend, [*bootstrap.service_range(), *more])
+            found += [bootstrap.service_range(), *flow_objects()]
             self.backend.registers_services = True
+        await bootstrap.write(self.backend, found)
         if self.advertised is not None:
             await bootstrap.write_endpoints(self.backend, *self.advertised)
         await self._dispatcher.start()

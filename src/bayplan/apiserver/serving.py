@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 import structlog
-import uvicorn
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan import private
@@ -33,6 +32,7 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.streams import MAX_MESSAGE
 from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
+from bayplan.asgi import config as quiet
 from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.errors import ConfigError
 from bayplan.listening import listen
@@ -241,15 +241,12 @@ def _client_authority(settings: Settings, files: tls.TlsFiles | None) -> str:
 
 
 def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | None) -> WebServer:
-    config = uvicorn.Config(
+    config = quiet(  # warnings would tell of upgrades that kubectl exec tries and falls back
         server,
-        access_log=False,
-        log_level="error",  # its warnings tell of upgrades that kubectl exec tries and falls back
         lifespan="off",
         timeout_keep_alive=90,
         timeout_graceful_shutdown=1,
         date_header=False,
-        server_header=False,
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE,
         http=EdgeProtocol,
@@ -268,14 +265,12 @@ async def _ready(
     server: ApiServer,
     listener: socket.socket,
     files: tls.TlsFiles | None,
-    web: uvicorn.Server,
+    web: WebServer,
     task: asyncio.Task[None],
 ) -> Running:
-    while not web.started:
-        if task.done():
-            task.result()
-            raise ConfigError("the HTTP server ended before it was ready")
-        await asyncio.sleep(0.002)
+    await web.answers(task)
+    if task.done():
+        raise ConfigError("the HTTP server ended before it was ready")
     url = _url(settings, listener, files is not None)
     authority = files.authority.read_bytes() if files else None
     kept = files.authority_key if files else None

@@ -13,9 +13,9 @@ from bayplan.api.defaults import apply_defaults
 from bayplan.apiserver import crd, validation
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.definitions import establish, is_definition
+from bayplan.apiserver.definition_sync import establish, is_definition
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.version_kinds import drop_hidden
 
 

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from bayplan import private
+from bayplan.api.user import User
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.reader import CachedReader
-from bayplan.apiserver.request import User
 from bayplan.errors import BayplanError, ConfigError
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"

@@ -8,16 +8,15 @@ request does, so the first byte, which is looked at and left in the socket, tell
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 import uvicorn
 
+from bayplan.asgi import Server
 from bayplan.errors import ConfigError
 
 log = structlog.get_logger(__name__)
@@ -27,7 +26,7 @@ FIRST_BYTE_SECONDS = 32.0
 HANDSHAKE_SECONDS = 10.0
 
 
-class WebServer(uvicorn.Server):
+class WebServer(Server):
     """Accepts connections itself and gives them to uvicorn's protocol.
 
     `tls` None means plain HTTP only; with `plain` both are served.
@@ -41,12 +40,7 @@ class WebServer(uvicorn.Server):
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to whoever runs the loop."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def open(self, sockets: list[socket.socket] | None) -> None:
         await self.lifespan.startup()
         self.servers = []
         for listener in sockets or ():

@@ -8,10 +8,13 @@ import click
 
 
 def _address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter("want HOST:PORT, for example 127.0.0.1:8080 (port 0: any)")
-    return host.strip("[]"), int(port)
+    from bayplan.errors import ConfigError
+    from bayplan.listening import parse_address
+
+    try:
+        return parse_address(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 FILE = click.Path(path_type=Path, dir_okay=False)

@@ -69,6 +69,7 @@ def serve(
     """Serve the extender TARGET (module:name or file.py:name; name is `app` if left out)."""
     from bayplan.extender import Extender
     from bayplan.extender import serve as server
+    from bayplan.listening import parse_address
     from bayplan.observe import logs
 
     logs.configure()
@@ -86,7 +87,7 @@ def serve(
         app.token = Path(token_file).read_text(encoding="utf-8").strip()
     app.prefix = prefix.rstrip("/")
     app.gzip = gzip
-    host, port = server.parse_address(bind)
+    host, port = parse_address(bind)
     listen = server.Listen(host, port, tls_cert_file, tls_private_key_file, client_ca_file)
     scheme = "https" if tls_cert_file else "http"
 
@@ -162,10 +163,11 @@ def record(url: str, file: Path, bind: str, timeout: float) -> None:
     """
     from bayplan.extender import serve as server
     from bayplan.extender.recording import Recorder
+    from bayplan.listening import parse_address
     from bayplan.observe import logs
 
     logs.configure()
-    host, port = server.parse_address(bind)
+    host, port = parse_address(bind)
     recorder = Recorder(url, file, timeout=timeout)
 
     def started(real_port: int) -> None:

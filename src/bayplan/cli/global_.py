@@ -106,9 +106,9 @@ def serve(
     import asyncio
     import socket
 
-    from bayplan.extender.serve import parse_address
     from bayplan.global_scheduler import files
     from bayplan.global_scheduler.run import Options
+    from bayplan.listening import parse_address
     from bayplan.observe import logs
 
     logs.configure()

@@ -26,9 +26,9 @@ def command() -> None:
 @click.option("--token", default="", envvar="BAYPLAN_TOKEN", help="Made up and printed if unset.")
 def serve(address: str, token: str, **source: Any) -> None:
     """Answer `/inspect/v1/why?pod=ns/name`, `/pending`, `/cluster`, `/openapi.json`."""
-    from bayplan.cli.up import bind_address
+    from bayplan.listening import parse_address
 
-    host, port = bind_address(address)
+    host, port = parse_address(address)
     asyncio.run(_serve(host, port, token, source))
 
 

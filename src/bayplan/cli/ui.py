@@ -50,12 +50,12 @@ def command(
 
     Without arguments it shows the cluster of the kubeconfig, live; nothing is changed there.
     """
-    from bayplan.cli.up import bind_address
+    from bayplan.listening import parse_address
     from bayplan.observe import logs
     from bayplan.page.sources import Picture
 
     logs.configure(0)
-    host, port = bind_address(address)
+    host, port = parse_address(address)
     source: Source | None = None
     if story:
         first = (config, seed, emulated_version)

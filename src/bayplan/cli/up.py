@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.errors import BayplanError, ConfigError
+from bayplan.errors import BayplanError
+from bayplan.listening import parse_address
 
 if TYPE_CHECKING:
     from bayplan.apiserver.serving import Settings
@@ -103,7 +104,7 @@ def command(
     logs.configure(2 * verbose)
     from bayplan.apiserver.serving import Settings
 
-    host, port = bind_address(address)
+    host, port = parse_address(address)
     settings = Settings(
         data=data,
         host=host,
@@ -120,13 +121,6 @@ def command(
     ):
         words += [f"--{flag}={value}"] if value else []
     asyncio.run(_up(nodes, settings, words, controllers, ui_bind))
-
-
-def bind_address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f'--bind "{text}" must look like 127.0.0.1:8080')
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 async def _up(
@@ -158,7 +152,7 @@ async def _up(
             stop_on_signals(stopped)
             remark = await _nodes(cluster, nodes)
             click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
-            listener = listen_for_page(*bind_address(ui_bind)) if ui_bind else None
+            listener = listen_for_page(*parse_address(ui_bind)) if ui_bind else None
             click.echo(f"cluster is ready at {cluster.running.url}")
             async with _page(cluster, listener) as page:
                 data.keep()

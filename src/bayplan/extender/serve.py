@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
+from bayplan.asgi import Server
+from bayplan.asgi import config as quiet
 from bayplan.errors import ConfigError
 from bayplan.extender.kit import Extender
 from bayplan.extender.recording import Recorder
@@ -23,14 +25,6 @@ class Listen(msgspec.Struct, frozen=True):
     cert_file: str = ""
     key_file: str = ""
     client_ca_file: str = ""
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Split `HOST:PORT`, also with an IPv6 host in brackets."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f'address "{address}": expected HOST:PORT, for example 127.0.0.1:8888')
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def load(target: str) -> Extender:
@@ -66,13 +60,7 @@ def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
             }
     elif listen.client_ca_file:
         raise ConfigError("a client CA needs TLS: give a certificate and its key too")
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=5,
-        **tls,  # type: ignore[arg-type]
-    )
+    config = quiet(app, log_level="warning", timeout_graceful_shutdown=5, **tls)
     try:
         config.load()
     except (OSError, ssl.SSLError) as cause:
@@ -80,22 +68,9 @@ def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
     return config
 
 
-class _Announcing(uvicorn.Server):
-    """Says that it serves once it does."""
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._tell = started
-
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        await super().startup(sockets)  # type: ignore[arg-type]
-        if self.started:
-            self._tell()
-
-
 def serve(app: Extender | Recorder, listen: Listen, started: Callable[[int], None]) -> None:
     """Serve until SIGINT or SIGTERM; calls are finished first."""
     config = uvicorn_config(app, listen)
     with open_socket(listen.host, listen.port, "--bind") as listener:
         port = listener.getsockname()[1]
-        _Announcing(config, lambda: started(port)).run(sockets=[listener])
+        Server(config, lambda: started(port), signals=True).run(sockets=[listener])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
-import uvicorn
-from starlette.types import ASGIApp
-
+from bayplan.asgi import Server, config
 from bayplan.listening import listen_for_page
 from bayplan.page.app import PageApp
 from bayplan.page.guard import Guard, new_token
@@ -42,7 +40,7 @@ async def serving(
     page = PageApp(source, stream, routes)
     await page.whole.body()  # ahead of the first who asks
     app = Guard(page.app, token, names, f"bayplan-{number}")
-    server = _Server(_quiet(app))
+    server = Server(config(app, lifespan="off", timeout_graceful_shutdown=1, ws="none"))
     tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
     if stream is not None:
         tasks.append(asyncio.create_task(stream.run()))
@@ -58,37 +56,3 @@ async def serving(
             task.cancel()
         await asyncio.gather(*tasks[1:], return_exceptions=True)
         listener.close()
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it, and tells when it answers."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._up = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._up.set()
-
-    async def answers(self, running: asyncio.Task[None]) -> None:
-        """Wait until it answers, or has ended without."""
-        waiting = asyncio.create_task(self._up.wait())
-        await asyncio.wait([waiting, running], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _quiet(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        access_log=False,
-        log_level="error",
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-        server_header=False,
-        ws="none",
-    )

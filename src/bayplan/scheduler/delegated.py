@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
+from bayplan.api.user import User
 from bayplan.client import Client, ClientError
 from bayplan.client.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 
@@ -21,14 +22,6 @@ log = structlog.get_logger(__name__)
 
 TTL = 10.0
 CACHE_LIMIT = 1000
-
-
-class User(msgspec.Struct, frozen=True):
-    """Who a request comes from."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
 
 
 class _UserInfo(msgspec.Struct, frozen=True):
@@ -121,7 +114,7 @@ class Gatekeeper:
         status = msgspec.json.decode(raw, type=_TokenReview).status
         if not status.authenticated:
             return None
-        return User(status.user.username, status.user.uid, status.user.groups)
+        return User(status.user.username, status.user.groups, status.user.uid)
 
     async def _may(self, user: User, path: str, verb: str) -> bool:
         if self._authorization is None:

@@ -16,12 +16,13 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from bayplan.api.user import User
 from bayplan.errors import ConfigError
 from bayplan.inspect.paths import MAX_BODY
 from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import CONTENT_TYPE
 from bayplan.observe.slis import HealthSlis
-from bayplan.scheduler.delegated import Gatekeeper, User
+from bayplan.scheduler.delegated import Gatekeeper
 from bayplan.scheduler.inspecting import EXPLAIN, Answer
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@
 Binding and graceful deletion are not tracked, as in the real API server.
 """
 
-from bayplan.apiserver.apply.errors import ApplyConflict, ApplyRejected
+from bayplan.apiserver.apply.refusals import ApplyConflict, ApplyRejected
 from bayplan.apiserver.apply.server_side import server_side_apply
 from bayplan.apiserver.apply.track import track_update
 

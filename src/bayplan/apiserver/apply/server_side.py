@@ -14,7 +14,6 @@ from typing import Any
 from bayplan.api.patch import clone
 from bayplan.api.schema import Type
 from bayplan.apiserver.apply import managed
-from bayplan.apiserver.apply.errors import ApplyConflict, ApplyRejected, Conflict
 from bayplan.apiserver.apply.fieldset import (
     Node,
     difference,
@@ -24,6 +23,7 @@ from bayplan.apiserver.apply.fieldset import (
     union,
 )
 from bayplan.apiserver.apply.managed import APPLY, UPDATE, Identity, Owner, Owners
+from bayplan.apiserver.apply.refusals import ApplyConflict, ApplyRejected, Conflict
 from bayplan.apiserver.apply.track import (
     Object,
     empty_object,

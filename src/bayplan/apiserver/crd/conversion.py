@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from bayplan.apiserver.crd.defaults import fill, has_defaults
 from bayplan.apiserver.crd.pruning import prune_root
 from bayplan.apiserver.errors import ApiError
-from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.validation.labels import validate_annotations, validate_labels
 from bayplan.errors import BayplanError
 

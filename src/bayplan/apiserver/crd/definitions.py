@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from bayplan.apiserver.crd.kinds import Object
+from bayplan.apiserver.crd.custom_kind import Object
 from bayplan.apiserver.crd.structural import validate_schema
 from bayplan.apiserver.tables import compile_path
 from bayplan.apiserver.validation.callers import validate_client_config
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Cause,
     forbidden,
     immutable,

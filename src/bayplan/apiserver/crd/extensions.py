@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, not_supported, required
+from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, not_supported, required
 
 Schema = Mapping[str, Any]
 LIST_TYPES = ("atomic", "set", "map")

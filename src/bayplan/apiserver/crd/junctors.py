@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bayplan.apiserver.validation.errors import Cause, forbidden, required
+from bayplan.apiserver.validation.causes import Cause, forbidden, required
 
 Schema = Mapping[str, Any]
 JUNCTORS = ("anyOf", "allOf", "oneOf", "not")

@@ -11,12 +11,12 @@ from typing import Any
 
 from bayplan.api.patch import clone
 from bayplan.api.schema import duplicate_fields
+from bayplan.apiserver.crd.custom_kind import CustomKind, Object, custom
 from bayplan.apiserver.crd.defaults import fill
-from bayplan.apiserver.crd.kinds import CustomKind, Object, custom
 from bayplan.apiserver.crd.pruning import prune_root
 from bayplan.apiserver.crd.values import validate_value
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.validation.errors import Cause, invalid
+from bayplan.apiserver.validation.causes import Cause, invalid
 
 
 def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str]]:

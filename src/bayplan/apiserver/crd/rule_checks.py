@@ -11,7 +11,7 @@ from typing import Any
 
 from bayplan.apiserver.crd.rules import Rule
 from bayplan.apiserver.crd.structural import RULES, has_rules
-from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, required
+from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, required
 from bayplan.cel import types as t
 from bayplan.cel.errors import CompileError, compile_words
 from bayplan.cel.schema import Declared, declare

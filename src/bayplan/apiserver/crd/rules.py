@@ -13,7 +13,7 @@ from typing import Any
 
 from bayplan.api.patch import identity
 from bayplan.apiserver.crd.structural import RULES, has_rules
-from bayplan.apiserver.validation.errors import Cause, invalid, quote
+from bayplan.apiserver.validation.causes import Cause, invalid, quote
 from bayplan.cel import types as t
 from bayplan.cel.cost import BUDGET, PER_CALL_LIMIT
 from bayplan.cel.environment import Environment, Program

@@ -18,7 +18,7 @@ from bayplan.apiserver.crd.extensions import (
 )
 from bayplan.apiserver.crd.junctors import validate_junctors
 from bayplan.apiserver.crd.values import validate_value
-from bayplan.apiserver.validation.errors import Cause, forbidden, invalid, not_supported, required
+from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, not_supported, required
 
 Schema = Mapping[str, Any]
 TYPES = ("array", "boolean", "integer", "number", "object", "string")

@@ -13,7 +13,7 @@ from typing import Any
 from bayplan.api.patch import identity, same
 from bayplan.api.patterns import PatternError, compile_pattern
 from bayplan.apiserver.crd.formats import matches_format
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Cause,
     duplicate,
     invalid,

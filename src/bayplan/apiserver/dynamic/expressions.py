@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from bayplan.api.user import User
 from bayplan.apiserver.admission import Attributes
 from bayplan.apiserver.authorization import Action, Authorizer
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.request import Request, User
+from bayplan.apiserver.request import Request
 from bayplan.cel import types as t
 from bayplan.cel.environment import Environment, base_library
 from bayplan.cel.errors import CostExceeded

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bayplan.api.user import User
 from bayplan.apiserver.authorization import Action
-from bayplan.apiserver.request import User
 
 Object = dict[str, Any]
 ACCOUNT = "system:serviceaccount:"

@@ -5,6 +5,7 @@ The values are upstream's: what they mean to a cluster that was set up elsewhere
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 Object = dict[str, Any]
@@ -129,6 +130,13 @@ def schemas() -> list[Object]:
             spec["distinguisherMethod"] = {"type": method}
         found.append(_named(name, spec))
     return found
+
+
+def objects() -> Iterator[tuple[str, str, str, Object]]:
+    """Yield (group, resource, namespace, object) of all of them."""
+    for resource, found in ((LEVELS, levels()), (SCHEMAS, schemas())):
+        for each in found:
+            yield GROUP, resource, "", each
 
 
 def _named(name: str, spec: Object) -> Object:

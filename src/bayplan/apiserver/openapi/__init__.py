@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from bayplan.api.schema import catalog, struct, type_for
-from bayplan.apiserver.crd.kinds import CustomKind
+from bayplan.apiserver.crd.custom_kind import CustomKind
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.openapi.gnostic import encode_document
 from bayplan.apiserver.openapi.paths import Operations

@@ -6,26 +6,34 @@ their own requests' authentication and authorization by TokenReview and SubjectA
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from bayplan.api.user import User
 from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.authorization import Action, Authorizer
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid, not_acceptable
 from bayplan.apiserver.negotiate import WHOLE
-from bayplan.apiserver.request import Request, User
+from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer
 from bayplan.apiserver.tokens import TokenError
-from bayplan.apiserver.validation.errors import invalid as invalid_value
+from bayplan.apiserver.validation.causes import invalid as invalid_value
+
+WHO_AM_I = "selfsubjectreviews"
 
 
 class Reviews:
     """Answers reviews."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, now: Callable[[], str]
+    ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
+        self._now = now
         self._handlers = {
-            "selfsubjectreviews": self._who_am_i,
+            WHO_AM_I: self._who_am_i,
             "tokenreviews": self._whose_token,
             "selfsubjectaccessreviews": self._may_i,
             "subjectaccessreviews": self._may_they,
@@ -39,11 +47,13 @@ class Reviews:
             raise not_acceptable(["application/json", "application/yaml"])
         review = read_object(request, request.kind)
         review.setdefault("metadata", {})
-        review.setdefault("spec", {})
+        if request.kind.resource != WHO_AM_I:  # which has no spec
+            review.setdefault("spec", {})
         review["status"] = self._handlers[request.kind.resource](request, review)
         return plain_answer(request, review, 201)
 
     def _who_am_i(self, request: Request, review: Object) -> Object:
+        review["metadata"] = {"creationTimestamp": self._now()}
         return {"userInfo": user_info(request.user)}
 
     def _whose_token(self, request: Request, review: Object) -> Object:

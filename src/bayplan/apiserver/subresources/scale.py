@@ -28,7 +28,7 @@ from bayplan.apiserver.negotiate import (
 )
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer
-from bayplan.apiserver.validation.errors import invalid as invalid_value
+from bayplan.apiserver.validation.causes import invalid as invalid_value
 from bayplan.apiserver.verbs.update import rewrite
 
 API_VERSION = "autoscaling/v1"

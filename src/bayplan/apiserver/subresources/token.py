@@ -9,8 +9,8 @@ from bayplan.apiserver.errors import bad_request, conflict, invalid, not_found
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer
 from bayplan.apiserver.tokens import Bound, Claims, Reference, Tokens
-from bayplan.apiserver.validation.errors import Cause
-from bayplan.apiserver.validation.errors import invalid as invalid_value
+from bayplan.apiserver.validation.causes import Cause
+from bayplan.apiserver.validation.causes import invalid as invalid_value
 
 GROUP, KIND = "authentication.k8s.io", "TokenRequest"
 DEFAULT_SECONDS = 3600

@@ -20,7 +20,7 @@ by `bayplan.apiserver.crd`.
 
 from __future__ import annotations
 
-from bayplan.apiserver.validation.errors import Cause, invalid_message
+from bayplan.apiserver.validation.causes import Cause, invalid_message
 from bayplan.apiserver.validation.registry import (
     canonicalize,
     create_on_update,

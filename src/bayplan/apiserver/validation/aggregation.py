@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import Causes, invalid, required
+from bayplan.apiserver.validation.causes import Causes, invalid, required
 from bayplan.apiserver.validation.formats import check, dns1035_label, dns1123_subdomain
 
 LOCAL = {

@@ -6,8 +6,7 @@ import re
 import zoneinfo
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.cron import cron_problem
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     immutable,
@@ -20,6 +19,7 @@ from bayplan.apiserver.validation.errors import (
     too_long,
     too_many,
 )
+from bayplan.apiserver.validation.cron import cron_problem
 from bayplan.apiserver.validation.formats import check, dns1123_label, qualified_name
 from bayplan.apiserver.validation.labels import selector_matches, validate_label_selector
 from bayplan.apiserver.validation.templates import (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from bayplan.apiserver.validation.errors import Causes, invalid, required
+from bayplan.apiserver.validation.causes import Causes, invalid, required
 from bayplan.apiserver.validation.formats import dns1123_subdomain, port_number
 
 _FORM = "; desired format: https://host[/path]"

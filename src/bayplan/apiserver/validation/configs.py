@@ -7,7 +7,7 @@ import json
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.event_views import to_core
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     immutable,

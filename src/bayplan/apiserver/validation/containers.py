@@ -7,8 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.env import validate_env, validate_env_from
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,
@@ -19,6 +18,7 @@ from bayplan.apiserver.validation.errors import (
     required,
     too_many,
 )
+from bayplan.apiserver.validation.env import validate_env, validate_env_from
 from bayplan.apiserver.validation.formats import check, dns1123_label, port_name, port_number
 from bayplan.apiserver.validation.mounts import validate_devices, validate_mounts
 from bayplan.apiserver.validation.probes import validate_lifecycle, validate_probe

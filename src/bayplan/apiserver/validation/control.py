@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.callers import validate_client_config
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     immutable,

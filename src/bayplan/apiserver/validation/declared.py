@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.schema import Field, Type, type_for
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     IMMUTABLE,
     Causes,
     duplicate,

@@ -10,8 +10,7 @@ import re
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.other_groups import now_text
-from bayplan.apiserver.validation.claims import validate_template_meta
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,
@@ -22,6 +21,7 @@ from bayplan.apiserver.validation.errors import (
     too_long,
     too_many,
 )
+from bayplan.apiserver.validation.claims import validate_template_meta
 from bayplan.apiserver.validation.formats import (
     c_identifier,
     check,

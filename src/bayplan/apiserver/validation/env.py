@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import Causes, invalid, not_supported, required
+from bayplan.apiserver.validation.causes import Causes, invalid, not_supported, required
 from bayplan.apiserver.validation.formats import (
     check,
     config_key,

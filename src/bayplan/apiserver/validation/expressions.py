@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import Causes, invalid, required
+from bayplan.apiserver.validation.causes import Causes, invalid, required
 
 if TYPE_CHECKING:
     from bayplan.cel.environment import Environment

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from bayplan.apiserver.validation.errors import Causes, invalid
+from bayplan.apiserver.validation.causes import Causes, invalid
 
 Checker = Callable[[str], list[str]]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.declared import validate_declared
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     invalid,
@@ -15,6 +14,7 @@ from bayplan.apiserver.validation.errors import (
     too_long,
     too_many,
 )
+from bayplan.apiserver.validation.declared import validate_declared
 from bayplan.apiserver.validation.labels import validate_label_name
 
 _MAX_CONDITIONS = 8

@@ -9,7 +9,7 @@ import ipaddress
 import re
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.apiserver.validation.errors import Causes, invalid
+from bayplan.apiserver.validation.causes import Causes, invalid
 
 
 def no_backsteps(field: str, path: str) -> Causes:

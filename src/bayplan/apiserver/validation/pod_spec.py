@@ -11,13 +11,7 @@ from collections.abc import Callable
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.pods import aggregate
-from bayplan.apiserver.validation.containers import (
-    PodContext,
-    validate_containers,
-    validate_ephemeral_containers,
-    validate_init_containers,
-)
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,
@@ -27,6 +21,12 @@ from bayplan.apiserver.validation.errors import (
     one_of,
     required,
     too_long,
+)
+from bayplan.apiserver.validation.containers import (
+    PodContext,
+    validate_containers,
+    validate_ephemeral_containers,
+    validate_init_containers,
 )
 from bayplan.apiserver.validation.formats import (
     between,

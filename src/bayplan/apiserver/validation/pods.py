@@ -6,14 +6,14 @@ import difflib
 import json
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.containers import validate_image_spaces
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     invalid,
     not_supported,
     required,
 )
+from bayplan.apiserver.validation.containers import validate_image_spaces
 from bayplan.apiserver.validation.formats import between, dns1123_subdomain
 from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
 from bayplan.apiserver.validation.pod_spec import validate_pod_spec

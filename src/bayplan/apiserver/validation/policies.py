@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation import pods
+from bayplan.apiserver.validation.by_resource import STRATEGIES
+from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.validation.configs import validate_namespace_finalize
-from bayplan.apiserver.validation.errors import Cause
 from bayplan.apiserver.validation.formats import dns1123_subdomain, path_segment
-from bayplan.apiserver.validation.kinds import STRATEGIES
 from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
 from bayplan.apiserver.validation.pod_strategy import (
     prepare_pod_ephemeral,

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     NOT_NEGATIVE,
     Cause,
     Causes,

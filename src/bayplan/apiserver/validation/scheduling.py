@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,

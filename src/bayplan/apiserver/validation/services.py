@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,

@@ -6,12 +6,7 @@ import posixpath
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.claims import (
-    VOLUME_MODES,
-    validate_access_modes,
-    validate_claim_spec,
-)
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     POSITIVE,
     Causes,
     duplicate,
@@ -22,6 +17,11 @@ from bayplan.apiserver.validation.errors import (
     not_supported,
     required,
     too_long,
+)
+from bayplan.apiserver.validation.claims import (
+    VOLUME_MODES,
+    validate_access_modes,
+    validate_claim_spec,
 )
 from bayplan.apiserver.validation.formats import (
     check,

@@ -12,7 +12,7 @@ import msgspec
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.batch import CONTROLLER_LABELS, NAME_LABELS
-from bayplan.apiserver.validation.errors import Causes
+from bayplan.apiserver.validation.causes import Causes
 from bayplan.apiserver.validation.formats import Checker, dns1123_subdomain
 
 Validate = Callable[[Object], Causes]

@@ -11,13 +11,7 @@ from collections.abc import Callable
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.claims import validate_claim_template
-from bayplan.apiserver.validation.env import (
-    VOLUME_FIELDS,
-    validate_field_ref,
-    validate_resource_ref,
-)
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     forbidden,
@@ -26,6 +20,12 @@ from bayplan.apiserver.validation.errors import (
     one_of,
     required,
     too_long,
+)
+from bayplan.apiserver.validation.claims import validate_claim_template
+from bayplan.apiserver.validation.env import (
+    VOLUME_FIELDS,
+    validate_field_ref,
+    validate_resource_ref,
 )
 from bayplan.apiserver.validation.formats import (
     between,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.claims import validate_claim_spec
-from bayplan.apiserver.validation.errors import (
+from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     immutable,
@@ -13,6 +12,7 @@ from bayplan.apiserver.validation.errors import (
     not_supported,
     required,
 )
+from bayplan.apiserver.validation.claims import validate_claim_spec
 from bayplan.apiserver.validation.formats import check, dns1123_label
 from bayplan.apiserver.validation.labels import (
     is_empty_selector,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.schema import Type, type_for
-from bayplan.apiserver import managed, pipeline
+from bayplan.apiserver import ownership, pipeline
 from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_apply
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
@@ -15,7 +15,7 @@ from bayplan.apiserver.negotiate import YAML
 from bayplan.apiserver.permission import demand
 from bayplan.apiserver.request import Request, flag
 from bayplan.apiserver.responses import Answer
-from bayplan.apiserver.validation.errors import required
+from bayplan.apiserver.validation.causes import required
 from bayplan.apiserver.verbs.create import create_object
 from bayplan.apiserver.verbs.update import rewrite
 
@@ -28,7 +28,7 @@ async def apply(backend: Backend, request: Request) -> Answer:
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
     force = flag(request.query, "force")
     applied, named = await aside(request, _read, request)
-    type_ = managed.type_of(request.kind) or _built_in(request.kind)
+    type_ = ownership.type_of(request.kind) or _built_in(request.kind)
 
     def merged(live: Object | None) -> Object:
         return _merge(backend, request, live, applied, manager, force, type_)

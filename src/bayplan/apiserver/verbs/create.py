@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.apiserver import managed, pipeline
+from bayplan.apiserver import ownership, pipeline
 from bayplan.apiserver.admission import CREATE
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
@@ -36,7 +36,7 @@ async def create_object(
     attrs = pipeline.attributes(request, CREATE, obj, None, obj["metadata"].get("name", ""))
     await pipeline.admit(backend, request, attrs)
     if track:
-        await aside(request, managed.track, backend, request, obj, None)
+        await aside(request, ownership.track, backend, request, obj, None)
     generated = not obj["metadata"].get("name")
     for attempt in range(GENERATED_NAME_ATTEMPTS):
         await pipeline.before_create(backend, request, obj)

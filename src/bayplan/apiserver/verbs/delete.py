@@ -19,13 +19,13 @@ from bayplan.apiserver.backend import Backend, timestamp
 from bayplan.apiserver.bodies import parse_body
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.crd.definitions import terminate
-from bayplan.apiserver.definitions import is_definition
+from bayplan.apiserver.definition_sync import is_definition
 from bayplan.apiserver.errors import ApiError, bad_request, conflict, forbidden, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import body_type
 from bayplan.apiserver.request import Request, number
 from bayplan.apiserver.responses import Answer, object_answer, plain_answer, success
-from bayplan.apiserver.validation.errors import Cause, not_supported
+from bayplan.apiserver.validation.causes import Cause, not_supported
 from bayplan.apiserver.verbs.read import ASIDE_ITEMS, list_object, read_page
 from bayplan.store import Conflict, KeyValue, NotFound
 

@@ -37,7 +37,7 @@ from bayplan.apiserver.negotiate import (
 )
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer
-from bayplan.apiserver.validation.errors import Cause
+from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.verbs.apply import apply
 from bayplan.apiserver.verbs.update import Compute, rewrite
 

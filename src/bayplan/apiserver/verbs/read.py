@@ -30,7 +30,7 @@ from bayplan.apiserver.protobuf import list_item, list_pieces
 from bayplan.apiserver.request import Request, number
 from bayplan.apiserver.responses import Answer, Stream, dump, partial, table, value_answer
 from bayplan.apiserver.selectors import FieldSelector, check_fields, parse_fields, parse_labels
-from bayplan.apiserver.validation.errors import Cause, forbidden, not_supported
+from bayplan.apiserver.validation.causes import Cause, forbidden, not_supported
 from bayplan.store import Compacted, FutureRevision, KeyValue
 
 CHUNK_ITEMS = 500
@@ -100,6 +100,9 @@ def selection(request: Request) -> Selection:
     return Selection(labels, fields, fields.exact("metadata.name") if fields else None)
 
 
+TOKEN_VERSION = "meta.k8s.io/v1"
+
+
 class Token(msgspec.Struct, rename={"version": "v", "revision": "rv"}):
     """What a continue token says, in upstream's form."""
 
@@ -109,7 +112,7 @@ class Token(msgspec.Struct, rename={"version": "v", "revision": "rv"}):
 
 
 def encode_token(revision: int, start: str) -> str:
-    data = msgspec.json.encode(Token("meta.k8s.io/v1", revision, start))
+    data = msgspec.json.encode(Token(TOKEN_VERSION, revision, start))
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
@@ -119,8 +122,12 @@ def decode_token(text: str) -> Token:
         token = msgspec.json.decode(data, type=Token)
     except (ValueError, msgspec.DecodeError) as error:
         raise _bad_token(str(error)) from error
-    if token.version != "meta.k8s.io/v1" or not token.start:
-        raise _bad_token("incorrect encoded start resourceVersion")
+    if token.version != TOKEN_VERSION:
+        raise _bad_token(f"server does not recognize this encoded version {token.version}")
+    if not token.revision:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {TOKEN_VERSION})")
+    if not token.start:
+        raise _bad_token(f"encoded start key empty (version {TOKEN_VERSION})")
     if any(part in ("", ".", "..") for part in token.start.split("/")):
         raise _bad_token(token.start)  # a path that leads elsewhere
     return token
@@ -243,6 +250,8 @@ async def read_page(backend: Backend, request: Request, codec: Codec) -> Page:
     except Compacted as error:
         raise _expired(token, error) from error
     except FutureRevision as error:
+        if token is not None:  # no list has been there yet
+            raise _bad_token(f"it is of the version {error.asked}, still to come") from error
         raise too_large_version(error.asked, error.current) from error
 
 

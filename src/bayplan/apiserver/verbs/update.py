@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from bayplan.api.patch import clone
-from bayplan.apiserver import managed, pipeline, validation
+from bayplan.apiserver import ownership, pipeline, validation
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
@@ -95,7 +95,7 @@ async def _attempt(
         check_uid(request.kind, obj, old)
     await pipeline.before_update(backend, request, obj, old)
     if track:
-        await aside(request, managed.track, backend, request, obj, old)
+        await aside(request, ownership.track, backend, request, obj, old)
     if ready_to_go(request.kind, obj):
         return await _remove(backend, request, codec, obj, kv)
     value = await aside(request, _changed, codec, obj, old, kv)
