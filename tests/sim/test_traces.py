@@ -1,5 +1,7 @@
 """Traces: the format, its mistakes, generators, and the policies of the published table."""
 
+import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +119,40 @@ def test_policies_fill_a_small_cluster_and_repeat_themselves(policy):
 
     assert first == again
     assert 60 < first.percent <= 100
+
+
+def test_the_order_of_node_names_is_drawn_because_the_first_name_wins():
+    orders = []
+    for seed in (1, 1, 2):
+        drawn = sorted(fgd.shuffled(NODES, random.Random(seed)), key=lambda node: node.name)
+        orders.append([node.name.partition("-")[2] for node in drawn])
+
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[2]) == [node.name for node in NODES]
+
+
+def test_the_share_is_the_mean_over_the_last_half_percent_of_the_load():
+    """As the paper's table is made: of records whose load rounds to 130 %."""
+    nodes = [OpenbNode("n", 96000, 65536, 8, "T4")]
+    pods = [OpenbPod(f"p{i}", 10, 1, 1, 20, ("T4", "P100")[i % 2]) for i in range(520)]
+    arrivals = fgd.workload(nodes, pods, random.Random(2))
+    placed = [sum(pod.gpu_spec == "T4" for pod in arrivals[:end]) * 20 for end in (518, 519, 520)]
+
+    found = fgd.run_one("BestFit", 2, nodes, pods, GPU)
+
+    assert pytest.approx(sum(placed) / 3 / 80) == found.percent != placed[-1] / 80
+    assert (520, 260) == (found.pods, found.failed)
+
+
+def test_runs_are_written_with_the_table(tmp_path):
+    runs = [fgd.Allocation("Random", seed, share, 10, 1) for seed, share in ((42, 87), (43, 88.5))]
+    (tmp_path / "r.json").write_text(fgd.report(runs))
+    read = json.loads((tmp_path / "r.json").read_text())
+
+    assert {
+        "Random mean": "87.75", "Random range": "87.00 to 88.50", "Random paper": "87.47",
+    } == read["figures"]  # fmt: skip
+    assert [42, 43] == [run["seed"] for run in read["runs"]]
 
 
 def test_devices_are_never_given_twice():

@@ -118,8 +118,14 @@ def run_(
 @click.option("--policy", multiple=True, help="Only this one; may be repeated.")
 @click.option("--seeds", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--policies", type=FILE, help="The plugins; default: examples/policies/gpu.py.")
+@click.option("--results", type=FILE, help="Write every run and the table to this file, as JSON.")
 def reproduce_(
-    table: str, data: Path, policy: tuple[str, ...], seeds: int, policies: Path | None
+    table: str,
+    data: Path,
+    policy: tuple[str, ...],
+    seeds: int,
+    policies: Path | None,
+    results: Path | None,
 ) -> None:
     """Run what a paper ran and print its table beside ours."""
     from bayplan.observe import logs
@@ -133,6 +139,8 @@ def reproduce_(
     plugins = fgd.policies_file(policies)
     numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + seeds)
     runs = fgd.reproduce(data, numbers, chosen, plugins, _progress)
+    if results is not None:
+        results.write_text(fgd.report(runs), encoding="utf-8")
     click.echo(f"{'policy':16}{'GPUs allocated':>16}{'deviation':>12}{'paper':>8}")
     for name in chosen:
         values = [run.percent for run in runs if run.policy == name]

@@ -28,6 +28,7 @@ from bayplan.framework import (
     Nodes,
     Status,
 )
+from bayplan.plugins.dynamic_resources.scored import DeviceResources
 
 NAME = "NodeResourcesBalancedAllocation"
 _WANTED = f"{NAME}/wanted"
@@ -35,6 +36,8 @@ _WANTED = f"{NAME}/wanted"
 FloatArray = npt.NDArray[np.float64]
 Wanted = tuple[tuple[int, int], ...]
 """(resource id, what the pod asks)."""
+WantedServed = tuple[Wanted, tuple[int, ...]]
+"""What is scored, and which of it devices may count for."""
 
 
 class NodeResourcesBalancedAllocation:
@@ -45,27 +48,45 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._handle = handle
         self._resources = tuple((item.name, resource_id(item.name)) for item in args.resources)
+        self._devices = DeviceResources(handle)
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.SUMS
+        return Depends.CLUSTER if self._served(self._asked(None, pod)) else Depends.SUMS
 
     def facet(self, state: CycleState, pod: Pod) -> Hashable:
+        asked = self._asked(state, pod)
+        return asked, self._served(asked)
+
+    def facet_revision(self) -> Hashable:
+        return self._devices.revision
+
+    def _asked(self, state: CycleState | None, pod: Pod) -> tuple[int, ...]:
+        """What the pod asks of each resource."""
         used = self._handle.info(pod, state).traits.resources.used
         return tuple([used.get(name, 0) for name, _ in self._resources])
+
+    def _served(self, asked: tuple[int, ...]) -> tuple[int, ...]:
+        """The resources that devices count for."""
+        pairs = zip(self._resources, asked, strict=True)
+        return self._devices.served(number for (_, number), amount in pairs if amount)
 
     def pre_score(
         self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
     ) -> Status | None:
-        used = self._handle.info(pod, state).traits.resources.used
-        asked = [(name, number, used.get(name, 0)) for name, number in self._resources]
-        if not any(amount for _, _, amount in asked):
+        asked = self._asked(state, pod)
+        if not any(asked):
             return SKIP
-        kept = tuple((n, amount) for name, n, amount in asked if amount or not is_scalar(name))
-        state.write(_WANTED, kept)
+        pairs = zip(self._resources, asked, strict=True)
+        kept = tuple((n, amount) for (name, n), amount in pairs if amount or not is_scalar(name))
+        state.write(_WANTED, (kept, self._served(asked)))
         return None
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        wanted: Wanted = state.read(_WANTED)
+        both: WantedServed = state.read(_WANTED)
+        wanted, served = both
+        if served:
+            each = (self.score_node(state, pod, nodes.info(row)) for row in range(nodes.count))
+            return np.fromiter(each, dtype=np.int64, count=nodes.count)
         if not wanted:
             return np.full(nodes.count, 75, dtype=np.int64)
         offered = np.array([nodes.allocatable(resource) for resource, _ in wanted])  # (R, N)
@@ -76,7 +97,10 @@ class NodeResourcesBalancedAllocation:
         return _change(used, asked, offered)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        wanted: Wanted = state.read(_WANTED)
+        both: WantedServed = state.read(_WANTED)
+        wanted, served = both
+        if served:
+            node = self._devices.on(node, served)
         before: list[float] = []
         after: list[float] = []
         allocatable, requested = node.allocatable, node.requested

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bayplan.api import AllocationResult, Pod, ResourceClaim, quantity
-from bayplan.framework import ClusterObjects
+from bayplan.framework import ClusterObjects, Handle
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
@@ -170,3 +170,8 @@ class ClaimBooks:
         if entry is not None and pod.uid in entry[2]:
             del self._pending[claim.uid]
             self._read(claim.key)
+
+
+def shared_books(handle: Handle) -> ClaimBooks:
+    """The books of the handle's cluster."""
+    return handle.shared("DynamicResources/books", lambda: ClaimBooks(handle.objects))

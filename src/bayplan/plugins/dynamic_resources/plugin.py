@@ -41,13 +41,13 @@ from bayplan.framework import (
 from bayplan.framework.contract.status import Code
 from bayplan.plugins.dynamic_resources import extended
 from bayplan.plugins.dynamic_resources.claims import (
-    ClaimBooks,
     ClaimProblem,
     pod_resource_claims,
     reserved_for,
+    shared_books,
 )
 from bayplan.plugins.dynamic_resources.hints import events
-from bayplan.plugins.dynamic_resources.pools import Pools
+from bayplan.plugins.dynamic_resources.pools import shared_pools
 from bayplan.plugins.dynamic_resources.requests import class_problem
 from bayplan.plugins.dynamic_resources.results import bind_calls, deallocate_call, delete_calls
 from bayplan.plugins.dynamic_resources.verdicts import Verdicts
@@ -78,11 +78,7 @@ class DynamicResources:
         self._objects = handle.objects
         timeout = args.binding_timeout
         self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
-        self._books = handle.shared(NAME, lambda: ClaimBooks(handle.objects))
-        rules, modern = handle.gates["DRADeviceTaintRules"], handle.gates.since("1.37")
-        self._pools = handle.shared(
-            f"{NAME}/pools", lambda: Pools(handle.objects, rules=rules, modern=modern)
-        )
+        self._books, self._pools = shared_books(handle), shared_pools(handle)
         self._verdicts = handle.shared(
             f"{NAME}/verdicts",
             lambda: Verdicts(self._books, self._pools, handle.objects.device_classes),

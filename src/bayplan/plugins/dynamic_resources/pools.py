@@ -9,13 +9,13 @@ the slice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bayplan.api import Device, ResourceSlice
 from bayplan.api.devices import DeviceTaint, DeviceTaintSelector
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
-from bayplan.framework import ClusterObjects, NodeInfo
+from bayplan.framework import ClusterObjects, Handle, NodeInfo
 from bayplan.plugins.dynamic_resources.cel_values import device_view
 from bayplan.plugins.dynamic_resources.claims import DeviceId
 
@@ -168,7 +168,7 @@ class Pools:
         self._whole: dict[PoolId, list[Slice]] = {}
         self._pools: dict[tuple[PoolId, frozenset[str]], Pool] = {}
         self._nodes: dict[DeviceId, str] = {}
-        self._answers: dict[tuple[str, ...], dict[int, bool]] = {}
+        self._answers: dict[tuple[str, ...], dict[int, bool | None]] = {}
         self.by_labels = False
         """Whether any slice is tied to nodes by labels."""
 
@@ -218,7 +218,7 @@ class Pools:
         """The only node whose answers hang on a device; empty if there may be others."""
         return self._nodes.get(device, "")
 
-    def answers(self, expressions: tuple[str, ...]) -> dict[int, bool]:
+    def answers(self, expressions: tuple[str, ...]) -> dict[int, bool | None]:
         """What selectors said about offers (by identity), for as long as the offers stay."""
         return self._answers.setdefault(expressions, {})
 
@@ -226,13 +226,27 @@ class Pools:
         """Whether a node has slices of its own."""
         return name in self._local
 
+    def offers(self, node: NodeInfo) -> Iterator[Offer]:
+        """The devices that can be used on a node, also those of pools that cannot."""
+        name, labels = node.name, node.labels
+        for item in self._near(node):
+            if item.place is None or item.place.holds(name, labels):
+                for offer in item.offers:
+                    if offer.own_place is None or offer.own_place.holds(name, labels):
+                        yield offer
+
+    def _near(self, node: NodeInfo) -> Iterator[Slice]:
+        """The slices that concern a node."""
+        name, labels = node.name, node.labels
+        yield from self._local.get(name, ())
+        for item in self._shared:
+            if item.node_name != name and item.concerns(name, labels):
+                yield item
+
     def on_node(self, node: NodeInfo) -> list[Pool]:
         """The pools of a node, in order."""
-        name, labels = node.name, node.labels
         near: dict[PoolId, list[Slice]] = {}
-        own = self._local.get(name, ())
-        others = (item for item in self._shared if item.node_name != name)
-        for item in (*own, *(item for item in others if item.concerns(name, labels))):
+        for item in self._near(node):
             near.setdefault(item.pool, []).append(item)
         pools = [pool for key, slices in near.items() if (pool := self._pool(key, slices))]
         return sorted(pools, key=lambda pool: (pool.binding_conditions, pool.driver, pool.name))
@@ -258,3 +272,11 @@ def _newest(slices: Iterable[Slice]) -> list[Slice]:
     found = list(slices)
     newest = max(item.generation for item in found)
     return [item for item in found if item.generation == newest]
+
+
+def shared_pools(handle: Handle) -> Pools:
+    """The slices of the handle's cluster."""
+    rules, modern = handle.gates["DRADeviceTaintRules"], handle.gates.since("1.37")
+    return handle.shared(
+        "DynamicResources/pools", lambda: Pools(handle.objects, rules=rules, modern=modern)
+    )

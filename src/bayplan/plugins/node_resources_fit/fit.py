@@ -2,8 +2,7 @@
 
 The check is what the pod asks against what is offered less what placed pods use, for each resource,
 and the number of pods. Extended resources that the configuration ignores, or that device drivers
-serve on nodes that do not offer them, are left out. Scoring devices of such drivers is left to
-DynamicResources.
+serve on nodes that do not offer them, are left out; in scores their devices count.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from bayplan.framework import (
     Status,
     Verdict,
 )
+from bayplan.plugins.dynamic_resources.scored import DeviceResources
 from bayplan.plugins.node_resources_fit.hints import FitHints
 from bayplan.plugins.node_resources_fit.strategies import (
     Wanted,
@@ -53,6 +53,9 @@ _PLENTY = 1 << 62
 Asked = tuple[tuple[int, int, bool], ...]
 """(resource id, amount, whether device drivers may serve it), without zeros and ignored ones."""
 
+WantedServed = tuple[tuple[Wanted, ...], tuple[int, ...]]
+"""What is scored, and which of it device drivers may serve."""
+
 
 class NodeResourcesFit:
     """Filter by free resources; score by allocation."""
@@ -71,21 +74,23 @@ class NodeResourcesFit:
         )
         self._reasons: dict[tuple[int, ...], tuple[Status, Status]] = {}
         self._hints = FitHints(handle)
+        self._devices = DeviceResources(handle)
 
     def asked(self, info: PodInfo) -> Asked:
         """What is checked for a pod, for questions."""
         return self._asked(info.traits.fit)
 
     def depends_on(self, pod: Pod) -> Depends:
-        return Depends.SUMS
+        return Depends.CLUSTER if self._served_of(self._wanted(None, pod)) else Depends.SUMS
 
     def facet(self, state: CycleState, pod: Pod) -> Hashable:
         traits = self._handle.info(pod, state).traits
-        return self._asked(traits.fit), self._wanted(state, pod)
+        wanted = self._wanted(state, pod)
+        return self._asked(traits.fit), wanted, self._served_of(wanted)
 
     def facet_revision(self) -> Hashable:
         # Which resources device drivers serve decides what is asked of nodes.
-        return self._handle.objects.device_classes.revision
+        return self._devices.revision
 
     def pre_filter(
         self, state: CycleState, pod: Pod, nodes: Nodes
@@ -151,16 +156,22 @@ class NodeResourcesFit:
     ) -> Status | None:
         if not self._scored:
             return Status(Code.ERROR, "resources not found")
-        state.write(_WANTED, self._wanted(state, pod))
+        wanted = self._wanted(state, pod)
+        state.write(_WANTED, (wanted, self._served_of(wanted)))
         return None
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        wanted: tuple[Wanted, ...] = state.read(_WANTED)
+        both: WantedServed = state.read(_WANTED)
+        wanted, served = both
+        if served:
+            each = (self.score_node(state, pod, nodes.info(row)) for row in range(nodes.count))
+            return np.fromiter(each, dtype=np.int64, count=nodes.count)
         return score_table(self._strategy, wanted, nodes)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        wanted: tuple[Wanted, ...] = state.read(_WANTED)
-        return score_one(self._strategy, wanted, node)
+        both: WantedServed = state.read(_WANTED)
+        wanted, served = both
+        return score_one(self._strategy, wanted, self._devices.on(node, served) if served else node)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()
@@ -199,7 +210,10 @@ class NodeResourcesFit:
             return False
         return self._handle.objects.device_classes.get(name[len(IMPLICIT_DEVICES) :]) is not None
 
-    def _wanted(self, state: CycleState, pod: Pod) -> tuple[Wanted, ...]:
+    def _served_of(self, wanted: tuple[Wanted, ...]) -> tuple[int, ...]:
+        return self._devices.served(item.resource for item in wanted)
+
+    def _wanted(self, state: CycleState | None, pod: Pod) -> tuple[Wanted, ...]:
         cpu, memory = self._handle.info(pod, state).traits.resources.scored
         others: dict[str, int] | None = None
         found: list[Wanted] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bayplan.testing.cases.devices import EXTENDED, EXTENDED_IMPLICIT
 from bayplan.testing.cases.draw import Body, Draw
 from bayplan.testing.cases.nodes import HOSTNAME, ZONE
 from bayplan.testing.cases.quantities import GPU
@@ -18,6 +19,7 @@ SCORES = (
 )
 FILTERS = ("NodePorts", "TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity")
 RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU)
+DEVICE_RESOURCES = ("cpu", "memory", EXTENDED, EXTENDED_IMPLICIT)
 
 
 def configuration(draw: Draw) -> Body:
@@ -60,7 +62,8 @@ def _args(draw: Draw) -> Body:
     if draw.chance(0.6):
         found["NodeResourcesFit"] = _fit(draw)
     if draw.chance(0.3):
-        chosen = draw.some(RESOURCES, 3, 1)
+        # the real BalancedAllocation has no cache for selectors and panics
+        chosen = draw.some(_resources(draw, "bare classes"), 3, 1)
         found["NodeResourcesBalancedAllocation"] = {
             "resources": [{"name": name, "weight": 1} for name in chosen]
         }
@@ -76,9 +79,14 @@ def _args(draw: Draw) -> Body:
     return found
 
 
+def _resources(draw: Draw, trait: str) -> tuple[str, ...]:
+    return DEVICE_RESOURCES if trait in draw.traits else RESOURCES
+
+
 def _fit(draw: Draw) -> Body:
     kind = draw.pick(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
-    weighed = [{"name": name, "weight": draw.number(1, 10)} for name in draw.some(RESOURCES, 3, 1)]
+    chosen = draw.some(_resources(draw, "device scoring"), 3, 1)
+    weighed = [{"name": name, "weight": draw.number(1, 10)} for name in chosen]
     strategy: Body = {"type": kind, "resources": weighed}
     if kind == "RequestedToCapacityRatio":
         places = sorted({0, 100, draw.number(1, 99), draw.number(1, 99)})

@@ -17,6 +17,7 @@ SELECTORS = (
     f'device.attributes["{DRIVER}"].missing == "x"',
 )
 EXTENDED = "example.com/accelerator"
+EXTENDED_IMPLICIT = "deviceclass.resource.kubernetes.io/fast"
 TAINT = {"key": "example.com/broken", "value": "yes"}
 
 
@@ -45,9 +46,12 @@ def use_devices(draw: Draw, pod: Body) -> None:
             {"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(names)
         ]
     if draw.wants("device resource"):
+        name, amount = EXTENDED, "1"
+        if "device scoring" in draw.traits:
+            name, amount = draw.pick((EXTENDED, EXTENDED_IMPLICIT)), draw.pick(("1", "1", "2"))
         container = pod["spec"]["containers"][0]
         for key in ("requests", "limits"):
-            container.setdefault("resources", {}).setdefault(key, {})[EXTENDED] = "1"
+            container.setdefault("resources", {}).setdefault(key, {})[name] = amount
 
 
 def _device(draw: Draw, name: str) -> Body:
@@ -127,6 +131,8 @@ def _class(draw: Draw, name: str, expression: str = "") -> Body:
     spec: Body = {"selectors": [{"cel": {"expression": text}}]}
     if name == "gpu" and draw.wants("device resource"):
         spec["extendedResourceName"] = EXTENDED
+    if "bare classes" in draw.traits:
+        del spec["selectors"]
     return {"metadata": {"name": name}, "spec": spec}
 
 

@@ -62,6 +62,13 @@ _ODD: Traits = {
     "services": 0.4,
 }
 _DEVICES: Traits = {"devices": 1.0, "extended": 0.1}
+_SCORED_DEVICES: Traits = {
+    **_DEVICES,
+    "device resource": 0.95,
+    "device scoring": 1.0,
+    "allocated claims": 0.7,
+    "config": 1.0,
+}
 
 FAMILIES: dict[str, Traits] = {
     "fit": {**_PLAIN, **_ROOM},
@@ -114,6 +121,8 @@ FAMILIES: dict[str, Traits] = {
         "consumable": 0.3,
     },
     "deviceresource": {**_DEVICES, "device resource": 0.9, "allocated claims": 0.3},
+    "devicescoring": {**_SCORED_DEVICES, "device taints": 0.1, "partitions": 0.1},
+    "devicebalance": {**_SCORED_DEVICES, "bare classes": 1.0, "consumable": 0.2},
     "promiseddevices": {**_DEVICES, "device taints": 0.2, "nominated": 1.0, "priority": 0.5},
     "taintrules": {**_DEVICES, "device taints": 0.2, "taint rules": 1.0, "rules gate": 0.5},
 }
