@@ -15,12 +15,15 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import random
 import resource
 import statistics
 import tempfile
 import time
 import uuid
+from collections.abc import Coroutine
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import msgspec
@@ -250,7 +253,20 @@ def _serve(sites: int, directory: str, port: "multiprocessing.Queue[int]") -> No
         port.put(server.servers[0].sockets[0].getsockname()[1])
         await task
 
-    asyncio.run(main())
+    _run(main())
+
+
+def _run(main: "Coroutine[object, object, None]") -> None:
+    """As the commands run their event loop."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def _load(url: str, bodies: list[bytes], connections: int) -> list[float]:
@@ -275,7 +291,7 @@ async def _load(url: str, bodies: list[bytes], connections: int) -> list[float]:
     return times
 
 
-def http(sites: int, count: int, connections: int = 8) -> dict[str, object]:
+def http(sites: int, count: int, connections: int = 32) -> dict[str, object]:
     """Durable allocations over HTTP, SQLite behind, one server process."""
     bodies = [_body(allocation) for allocation in requests(count)]
     with tempfile.TemporaryDirectory() as directory:
@@ -285,9 +301,9 @@ def http(sites: int, count: int, connections: int = 8) -> dict[str, object]:
         try:
             url = f"http://127.0.0.1:{port.get(timeout=60)}"
             asyncio.run(_load(url, bodies[:100], connections))
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), _cpu(server.pid or 0)
             times = asyncio.run(_load(url, bodies[100:], connections))
-            wall = time.perf_counter() - start
+            wall, cpu = time.perf_counter() - start, _cpu(server.pid or 0) - cpu
         finally:
             server.kill()
             server.join()
@@ -299,11 +315,12 @@ def http(sites: int, count: int, connections: int = 8) -> dict[str, object]:
         "durable_allocations_per_s": round(len(times) / wall),
         "p50_ms": round(statistics.median(times) * 1000, 2),
         "p99_ms": round(times[int(len(times) * 0.99)] * 1000, 2),
+        "server_cpu_us_per_allocation": round(cpu / len(times) * 1e6),
     }
 
 
 def wide_requests(count: int, seed: int) -> list[Allocation]:
-    """Every tenth goes over a hundred sites, which no transaction of etcd could fence."""
+    """Every tenth goes over a hundred sites."""
     todo = requests(count, seed)
     for n in range(0, count, 10):
         spread = Spread(max_per_site=1)
@@ -318,7 +335,8 @@ def _scheduler(
     sites: int,
     count: int,
     wide: bool,
-    results: "multiprocessing.Queue[object]",
+    results: "multiprocessing.Queue[tuple[float, float, float, int]]",
+    ready: Barrier,
 ) -> None:
     from bayplan.global_scheduler.service import Allocations
     from bayplan.store.etcd import EtcdStore
@@ -331,20 +349,22 @@ def _scheduler(
             store, inventory(sites), placer, clock=time.time, name=f"s{number}", operations=MAX_OPS
         )
         await service.start()
-        start = time.perf_counter()
         todo = (wide_requests if wide else requests)(count, seed=10 + number)
         limit = asyncio.Semaphore(16)
+        await asyncio.to_thread(ready.wait, 60)
+        start, cpu = time.perf_counter(), time.process_time()
 
         async def one(allocation: Allocation) -> None:
             async with limit:
                 await service.create(allocation)
 
         await asyncio.gather(*(one(allocation) for allocation in todo))
-        results.put((time.perf_counter() - start, service.ledger.conflicts))
+        done = time.perf_counter()
+        results.put((start, done, time.process_time() - cpu, service.ledger.conflicts))
         await service.stop()
         await store.close()
 
-    asyncio.run(main())
+    _run(main())
 
 
 def etcd(
@@ -357,16 +377,19 @@ def etcd(
 
     with tempfile.TemporaryDirectory() as folder, start_etcd(Path(folder)) as server:
         endpoint = server.url
-        results: multiprocessing.Queue[object] = multiprocessing.Queue()
+        results: multiprocessing.Queue[tuple[float, float, float, int]] = multiprocessing.Queue()
+        ready = multiprocessing.Barrier(schedulers)
         processes = [
             multiprocessing.Process(
-                target=_scheduler, args=(n, endpoint, sites, count, wide, results)
+                target=_scheduler, args=(n, endpoint, sites, count, wide, results, ready)
             )
             for n in range(schedulers)
         ]
         for process in processes:
             process.start()
-        found = [results.get(timeout=120) for _ in processes]
+        etcd_cpu = _cpu(server._process.pid)
+        found = [results.get(timeout=300) for _ in processes]
+        etcd_cpu = _cpu(server._process.pid) - etcd_cpu
         for process in processes:
             process.join()
 
@@ -381,13 +404,17 @@ def etcd(
             return len(ledger.records), bool(min(free) >= 0)
 
         stored, never_negative = asyncio.run(check())
-    slowest = max(wall for wall, _ in found)
+    wall = max(end for _, end, _, _ in found) - min(start for start, _, _, _ in found)
+    cpu = sum(cpu for _, _, cpu, _ in found)
     return {
         "bench": "wide" if wide else "etcd",
         "schedulers": schedulers,
         "stored": stored,
-        "allocations_per_s": round(stored / slowest),
-        "conflicts": sum(conflicts for _, conflicts in found),
+        "allocations_per_s": round(stored / wall),
+        "scheduler_cpu_us_per_allocation": round(cpu / stored * 1e6),
+        "etcd_cpu_us_per_allocation": round(etcd_cpu / stored * 1e6),
+        "cores_busy": round((cpu + etcd_cpu) / wall, 2),
+        "conflicts": sum(conflicts for _, _, _, conflicts in found),
         "over_reserved": not never_negative,
     }
 
@@ -418,10 +445,14 @@ def main() -> None:
     if options.what in ("http", "all"):
         size = 10_000 if options.what == "all" else sizes[0]
         print(json.dumps(http(size, options.requests)))
-    if options.what in ("etcd", "all"):
-        print(json.dumps(etcd(options.schedulers, min(options.requests, 400))))
-    if options.what in ("wide", "all"):
-        print(json.dumps(etcd(options.schedulers, min(options.requests, 100), wide=True)))
+    for name, most in (("etcd", 400), ("wide", 100)):
+        if options.what in (name, "all"):
+            count = min(options.requests, most)
+            rows = [etcd(n, count, wide=name == "wide") for n in (1, options.schedulers)]
+            one, many = (row["allocations_per_s"] for row in rows)
+            rows[1]["times_one"] = round(many / one, 2)  # type: ignore[operator]
+            for row in rows:
+                print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
@@ -38,6 +39,7 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

@@ -1,4 +1,4 @@
-"""Every capacity is a source: charged once, whoever shares it, and fenced."""
+"""Every capacity is a source: charged once, whoever shares it."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from bayplan.global_scheduler.ledger import RECORDS, Group, Ledger, Record, Sele
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import NoSiteError
-from bayplan.global_scheduler.sources import Charges, fence_of, source_id
+from bayplan.global_scheduler.sources import Charges, source_id
 from bayplan.global_scheduler.stack import FlavorChoice, SpotRequest
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.store import Conflict, MemoryStore
@@ -150,35 +150,53 @@ def record(identity, site, takes):
     return Record(identity, ask(), (group,), 1.0)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "eips/regA/ipA",
-        "volumes/r/z/SAS",
-        "hosts/r/z/gp",
-        "own/m0/kubernetes",
-        "spot/s/f2/delay/6h",
-    ],
-)
-async def test_what_another_scheduler_took_from_a_source_is_noticed(source):
-    """Two sites share a source; the second scheduler has not seen what the first wrote."""
+async def test_what_another_scheduler_took_is_noticed():
     store = MemoryStore()
     one, two = (Ledger(store, SiteTable(three_sites())) for _ in range(2))
     await one.load()
     await two.load()
-    await one.write([record("a", "s-a", {source: (1,)})], [], "one")
+    first, second = (record(name, "s-a", {"eips/regA/ipA": (1,)}) for name in "ab")
+    await one.write(one.operations([first], []), taking=True)
 
     with pytest.raises(Conflict):
-        await two.write([record("b", "s-b", {source: (1,)})], [], "two")
+        await two.write(two.operations([second], []), taking=True)
 
     await two.load()
-    await two.write([record("b", "s-b", {source: (1,)})], [], "two")
+    await two.write(two.operations([second], []), taking=True)
 
 
-def test_sources_that_have_nothing_in_common_have_their_own_fences():
-    ids = ["eips/r/a", "eips/r/b", "hosts/r/y/gp", "hosts/r/z/gp", "own/m/gp", "spot/m/f//"]
+SHARED = [
+    "eips/regA/ipA",
+    "volumes/regA/az1/SAS",
+    "hosts/regA/az1/gp",
+    "hosts/regA/az1/gp one host",
+]
 
-    assert len(ids) == len({fence_of(source) for source in ids})
+
+@pytest.mark.parametrize("source", SHARED)
+def test_a_source_or_host_that_gave_too_much_is_noticed(source):
+    source, _, host = source.partition(" ")
+    inventory = three_sites()
+    if host:
+        hosts = [
+            msgspec.structs.replace(each, name="h", count=2) if each.zone == "az1" else each
+            for each in inventory.hosts
+        ]
+        inventory = msgspec.structs.replace(inventory, hosts=tuple(hosts))
+    table = SiteTable(inventory)
+    free = table.free(source)
+    half = tuple(amount // 2 for amount in free)
+    charges = Charges({source: half}, {source: (("h/1", *half),)} if host else {})
+    table.apply(charges)
+    if not host:
+        table.apply(Charges({source: tuple(a - b for a, b in zip(free, half, strict=True))}))
+
+    assert table.covers(charges)
+    table.apply(Charges({source: (1,) * len(free)}, {source: (("h/1", 1, 1),)} if host else {}))
+    assert not table.covers(charges)
+
+
+def test_a_slash_in_a_part_does_not_make_two_sources_one():
     assert source_id("eips", "a/b", "c") != source_id("eips", "a", "b/c")
 
 

@@ -106,6 +106,8 @@ def serve(
     import asyncio
     import socket
 
+    import uvloop
+
     from bayplan.global_scheduler import files
     from bayplan.global_scheduler.run import Options
     from bayplan.listening import parse_address
@@ -126,7 +128,8 @@ def serve(
         share=share,
     )
     conf = files.must_load(directory).conf
-    asyncio.run(_serve(options, kubeconfig or conf.kubeconfig, conf.master))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options, kubeconfig or conf.kubeconfig, conf.master))
 
 
 async def _serve(options: "Options", kubeconfig: str, master: str) -> None:  # type: ignore[name-defined] # noqa: F821

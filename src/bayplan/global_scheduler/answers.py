@@ -5,7 +5,6 @@ demo prints the same text. Errors carry the documented `error_code` and `error_m
 them what the original left out: the fields that are wrong, or why each site was refused.
 """
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,7 +31,7 @@ SITES_SHOWN = 200
 
 def render(value: object) -> bytes:
     """JSON with the original's indentation."""
-    return json.dumps(value, indent=1, ensure_ascii=False).replace("\n", "\n ").encode() + b"\n"
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).replace(b"\n", b"\n ") + b"\n"
 
 
 def allocation_body(record: Record) -> dict[str, Any]:

@@ -62,8 +62,11 @@ class Fields:
         """The value as it is, None when it is absent."""
         return self._find(names)[1]
 
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
     def _find(self, names: tuple[str, ...]) -> tuple[str, Json]:
-        for name in names:
+        for name in names if self._values else ():
             value = self._values.get(name.lower())
             if value is not None:
                 return name, value

@@ -117,6 +117,16 @@ class HostRoom:
             self._seen.clear()
             self._changes.clear()
 
+    def covers(self, source: str, hosts: Iterable[HostTake]) -> bool:
+        """Whether these hosts of a source, and its sum, have not given more than they have."""
+        number = self.numbers[source]
+        span = self.span(number)
+        looked_at = ~self.real[span]
+        for name, _, _ in hosts:
+            if (position := self._position(number, name)) is not None:
+                looked_at[position] = True
+        return bool((self.free[:, span][:, looked_at] >= 0).all())
+
     def _settle(self, number: int) -> None:
         """Free is what named charges leave, less the loose ones."""
         span = self.span(number)

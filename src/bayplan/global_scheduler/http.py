@@ -226,8 +226,8 @@ class Api:
 
     def _reservation(self, request: Request, problems: list[Problem]) -> float:
         """Seconds that the allocation is held without a commit; 0 commits at once."""
-        fields = Fields(dict(request.query_params), problems)
         reserve = _flag(request, "reserve", problems)
+        fields = Fields(dict(request.query_params), problems)
         ttl = fields.number("ttl_seconds", default=self._ttl)
         if not 0 < ttl <= MAX_TTL:
             problems.append(Problem("ttl_seconds", f"must be above 0 and at most {MAX_TTL:g}"))
@@ -329,6 +329,8 @@ async def _body(request: Request) -> Json:
 
 
 def _flag(request: Request, name: str, problems: list[Problem]) -> bool:
+    if not request.scope["query_string"]:
+        return False
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0", ""):
         problems.append(Problem(name, f'expected true or false, got "{text}"'))

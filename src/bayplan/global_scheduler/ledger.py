@@ -1,40 +1,42 @@
 """What was placed, kept in a store, and safe against other schedulers on the same store.
 
 A *record* is one allocation with all it takes. The ledger holds every record in memory and applies
-it to the site table; the store has the truth. Each write of a batch is one transaction: the
-records, and for every source that gives something a *fence* key that must still be at the revision
-this process has seen. Another scheduler that took something from the source meanwhile has moved the
-fence: the transaction fails, nothing of the batch stays applied, and the caller decides again. So
-capacity is never sold twice. Giving back moves no fence, it cannot oversell.
+it to the site table; the store has the truth, and a batch of changes is one transaction of it.
 
-A record that takes from more sources than a transaction can fence needs a *turn*: one key that all
-other writes check. Whoever takes the turn makes the writes of all others fail; it waits until all
-that was written before has arrived, decides, and writes the record and the end of its turn in one
-transaction. So a wide record is there whole or not at all, wherever its writer dies; then the
-others end the turn after a while.
+Whoever takes something moves one key (`TAKING`). A scheduler that is alone writes its records and
+moves that key, if it still is where it was last seen: then nobody took anything that the decision
+did not know. Where others are at work that would fail most of the time. So they *stage*: the whole
+batch goes under one key, without asking anybody; the store puts all stages in an order that every
+scheduler sees. When a scheduler's own stage comes back to it, everything that was taken before is
+in its table: what still fits is written in one transaction that also removes the stage, the rest
+is decided again. What others have staged counts as taken. So capacity is never sold twice, however
+many sites a record touches, and a record is there whole or not at all; a stage whose writer died is
+removed by the others after a while.
 
 Changes by others arrive by watching; applying one twice does nothing.
 """
 
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from bayplan.global_scheduler.inventory import Inventory
 from bayplan.global_scheduler.quotas import usage
-from bayplan.global_scheduler.sources import Charges, OldCharges, fence_of
+from bayplan.global_scheduler.sources import Charges, OldCharges
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import SiteTable
-from bayplan.store import Check, Conflict, Delete, Event, KeyValue, NotFound, Op, Put, Store
+from bayplan.store import Conflict, Delete, Event, KeyValue, NotFound, Op, Put, Store
 
 PREFIX = "/global/"
 RECORDS = f"{PREFIX}allocations/"
-FENCES = f"{PREFIX}fences/"
+STAGED = f"{PREFIX}staged/"
 CLOSED = f"{PREFIX}closed/"
-TURN = f"{PREFIX}turn"
-TAKEN, FREE = b'"taken"', b'"free"'
+TAKING = f"{PREFIX}taking"
+LARGE = 100_000
+"""Records of more bytes are compressed: etcd takes 1.5 MB at once."""
 RESERVED = "reserved"
 COMMITTED = "committed"
 
@@ -103,11 +105,29 @@ class _OldRecord(msgspec.Struct):
     groups: tuple[_OldGroup, ...] = ()
 
 
-_encode = msgspec.json.encode
+class _Stage(msgspec.Struct):
+    puts: list[bytes]
 
 
-def _decode(value: bytes) -> Record:
+class Held(msgspec.Struct):
+    """What another scheduler has staged: records by id, each as it will be stored."""
+
+    revision: int
+    records: dict[str, tuple[bytes, Record]]
+    looks: int = 0
+    """How often it was found waiting."""
+
+
+def pack(record: Record) -> bytes:
+    """A record as it is stored."""
+    value = msgspec.json.encode(record)
+    return value if len(value) < LARGE else zlib.compress(value, 1)
+
+
+def unpack(value: bytes) -> Record:
     """A stored record; one from before charges named sources is brought to these terms."""
+    if not value.startswith(b"{"):
+        value = zlib.decompress(value)
     record = msgspec.json.decode(value, type=Record)
     if all(group.charges.takes for group in record.groups):
         return record
@@ -142,19 +162,25 @@ class Ledger:
         self.table = table
         self.records: dict[str, Record] = {}
         self.by_key: dict[str, str] = {}
-        self.turn_taken = False
-        """Whether somebody is writing a wide record."""
+        self.staged: dict[str, Held] = {}
+        """What others are about to write, by key."""
         self.closed: set[str] = set()
         """Sites that were drained."""
         self.timed: set[str] = set()
         """Ids of records that begin or end at some time."""
+        self.ending: set[str] = set()
+        """Ids of records that will expire, or end."""
         self.used: dict[str, Counter[str]] = {}
         """What each domain takes, see `quotas`."""
         self.seen = 0
         self.conflicts = 0
+        self.others = 0
+        """How many writes of others have arrived."""
         self._store = store
         self._newest: dict[str, int] = {}
         self._live: dict[str, int] = {}
+        self._own: dict[str, Callable[[], None]] = {}
+        self._sent: dict[str, bytes] = {}
         self._listeners: list[Callable[[Record, bool], None]] = []
 
     def on_change(self, listener: Callable[[Record, bool], None]) -> None:
@@ -170,8 +196,11 @@ class Ledger:
             if key not in there and revision <= found.revision:
                 self._drop(key)
         for kv in found.items:
-            self._note(kv)
+            if kv.key not in self._own:
+                self._note(kv)
         self.seen = max(self.seen, found.revision)
+        for key in there & self._own.keys():
+            self._own.pop(key)()  # everything that was staged before is in the table
 
     async def follow(self) -> None:
         """Apply what others write, until cancelled."""
@@ -183,11 +212,13 @@ class Ledger:
             watcher.close()
 
     def apply_events(self, events: Iterable[Event]) -> None:
-        """Bring records and fences up to date; own writes are known already."""
+        """Bring records and stages up to date; own writes are known already."""
         for event in events:
             self.seen = max(self.seen, event.revision)
             if event.deleted:
                 self._forget(event.kv)
+            elif (arrived := self._own.pop(event.kv.key, None)) is not None:
+                arrived()
             else:
                 self._note(event.kv)
 
@@ -196,35 +227,33 @@ class Ledger:
             return
         self._newest[kv.key] = self._live[kv.key] = kv.mod_revision
         if kv.key.startswith(RECORDS):
-            record = _decode(kv.value)
-            if (old := self.records.get(record.id)) is not None:
-                self.unapply(old)
-            self.apply(record)
-        elif kv.key == TURN:
-            self.turn_taken = kv.value == TAKEN
+            self._note_record(kv)
+        elif kv.key.startswith(STAGED):
+            self.others += 1
+            values = msgspec.msgpack.decode(kv.value, type=_Stage).puts
+            records = [(value, unpack(value)) for value in values]
+            self.staged[kv.key] = Held(kv.mod_revision, {r.id: (v, r) for v, r in records})
+            for _, record in records:
+                self._charge(record, 1)
         elif kv.key.startswith(CLOSED):
             self._close(kv.key.removeprefix(CLOSED))
 
-    async def take_turn(self) -> int:
-        """Let nobody else write; returns the revision that must have arrived before deciding.
-
-        Raises Conflict when somebody else was faster.
-        """
-        return await self._put_turn(TAKEN, self.turn_revision)
-
-    async def end_turn(self, revision: int) -> None:
-        """Let others write again; raises Conflict when the turn is no longer this one."""
-        await self._put_turn(FREE, revision)
-
-    @property
-    def turn_revision(self) -> int:
-        """When the turn was last taken or ended, as far as is known here."""
-        return self._live.get(TURN, 0)
-
-    async def _put_turn(self, value: bytes, before: int) -> int:
-        [written] = await self._store.transact([Put(TURN, value, before)])
-        self._note(written)
-        return written.mod_revision
+    def _note_record(self, kv: KeyValue) -> None:
+        identity = kv.key.removeprefix(RECORDS)
+        old = self.records.get(identity)
+        if old is not None and self._sent.get(kv.key) == kv.value:
+            self.records[identity] = msgspec.structs.replace(old)  # no longer to be undone
+            return
+        self.others += 1
+        if old is not None:
+            self.unapply(old)
+        for held in self.staged.values():
+            value, record = held.records.get(identity, (b"", None))
+            if record is not None and value == kv.value:
+                del held.records[identity]  # its charges stay
+                self._register(record, there=True)
+                return
+        self.apply(unpack(kv.value))
 
     def _close(self, site: str, *, closed: bool = True) -> None:
         (self.closed.add if closed else self.closed.discard)(site)
@@ -259,38 +288,58 @@ class Ledger:
         self._live.pop(key, None)
         if key.startswith(CLOSED):
             self._close(key.removeprefix(CLOSED), closed=False)
-        if key.startswith(RECORDS):
+        elif (held := self.staged.pop(key, None)) is not None:
+            for _, record in held.records.values():
+                self._charge(record, -1)
+        elif key.startswith(RECORDS):
             old = self.records.get(key.removeprefix(RECORDS))
             if old is not None:
+                self.others += 1
                 self.unapply(old)
 
     def is_stored(self, record: Record) -> bool:
         """Whether the store, as far as is known here, has a record of this id."""
         return f"{RECORDS}{record.id}" in self._live
 
+    def key_holder(self, key: str) -> str:
+        """The id of the record with an idempotency key; what others have staged goes first."""
+        for held in self.staged.values():
+            for _, record in held.records.values():
+                if record.key == key:
+                    return record.id
+        return self.by_key.get(key, "")
+
     def apply(self, record: Record) -> None:
         """Take a record's charges from the table."""
-        self.records[record.id] = record
-        if record.key:
-            self.by_key[record.key] = record.id
         self._charge(record, 1)
+        self._register(record, there=True)
 
     def unapply(self, record: Record) -> None:
         """Give a record's charges back to the table."""
-        self.records.pop(record.id, None)
-        if record.key:
-            self.by_key.pop(record.key, None)
         self._charge(record, -1)
+        self._register(record, there=False)
+
+    def _register(self, record: Record, *, there: bool) -> None:
+        if there:
+            self.records[record.id] = record
+            if record.key:
+                self.by_key[record.key] = record.id
+        else:
+            self.records.pop(record.id, None)
+            if self.by_key.get(record.key) == record.id:
+                del self.by_key[record.key]
+        if record.allocation.starts_at or record.allocation.ends_at:
+            (self.timed.add if there else self.timed.discard)(record.id)
+        if record.expires or record.allocation.ends_at:
+            (self.ending.add if there else self.ending.discard)(record.id)
+        for listener in self._listeners:
+            listener(record, there)
 
     def _charge(self, record: Record, times: int) -> None:
         charge_record(self.table, record, times)
-        if record.allocation.starts_at or record.allocation.ends_at:
-            (self.timed.add if times > 0 else self.timed.discard)(record.id)
         used = self.used.setdefault(record.allocation.domain, Counter())
         for name, amount in usage(group.charges for group in record.groups).items():
             used[name] += amount * times
-        for listener in self._listeners:
-            listener(record, times > 0)
 
     def replace_table(self, table: SiteTable) -> None:
         """Go on with a new inventory; everything placed is applied to it again."""
@@ -299,6 +348,9 @@ class Ledger:
             table.close(site)
         for record in self.records.values():
             charge_record(table, record)
+        for held in self.staged.values():
+            for _, record in held.records.values():
+                charge_record(table, record)
 
     def adjust_table(self, old: Inventory, new: Inventory) -> bool:
         """Go on with an inventory that differs little; False: it needs a new table."""
@@ -308,41 +360,69 @@ class Ledger:
             self.table.close(site)
         return True
 
-    def fences_of(self, record: Record) -> set[str]:
-        """The keys that must not have moved when this record is written."""
-        sources = {source for group in record.groups for source in group.charges.takes}
-        return {f"{FENCES}{fence_of(source)}" for source in sources}
+    def operations(self, puts: Iterable[Record], deletes: Iterable[Record]) -> list[Op]:
+        """What stores a change, if nobody has changed the same records since."""
+        ops: list[Op] = []
+        for record in puts:
+            key = f"{RECORDS}{record.id}"
+            ops.append(Put(key, pack(record), self._live.get(key, 0)))
+        for record in deletes:
+            key = f"{RECORDS}{record.id}"
+            ops.append(Delete(key, self._live.get(key)))
+        return ops
 
-    async def write(
-        self, puts: Iterable[Record], deletes: Iterable[Record], by: str, *, turn: bool = False
-    ) -> None:
-        """Store a batch in one transaction; raises Conflict when a fence or record has moved.
+    async def write(self, ops: Sequence[Op], *, taking: bool) -> None:
+        """Store changes in one transaction; raises Conflict when something has moved.
 
-        With `turn` this process has the turn: nothing is fenced, and the turn ends.
+        With `taking` also when another took something that is not known here.
         """
-        records = list(puts)
-        gone = list(deletes)
-        mark = _encode(by)
-        fenced = [] if turn else records
-        fences = sorted(set().union(*(self.fences_of(record) for record in fenced)))
-        values = [(f"{RECORDS}{record.id}", _encode(record)) for record in records]
-        values += [(fence, mark) for fence in fences]
-        values += [(TURN, FREE)] if turn else []  # the last: others see the records before it
-        ops: list[Op] = [Put(key, value, self._live.get(key, 0)) for key, value in values]
-        keys = [f"{RECORDS}{record.id}" for record in gone]
-        ops += [Delete(key, self._live.get(key)) for key in keys]
-        if not turn:
-            ops.append(Check(TURN, self.turn_revision))
+        mark = [Put(TAKING, b"{}", self._live.get(TAKING, 0))] if taking else []
+        await self._transact([*ops, *mark])
+
+    async def stage(self, key: str, ops: Iterable[Op], arrived: Callable[[], None]) -> int:
+        """Let all others know what will be written; returns the revision.
+
+        `arrived` is called, maybe before this returns, when all that others have staged or written
+        before is in the table and nothing that came later; not when this raises.
+        """
+        values = [op.value for op in ops if isinstance(op, Put)]
+        self._own[key] = arrived
+        stage = Put(key, msgspec.msgpack.encode(_Stage(values)), 0)
+        try:
+            written, mark = await self._store.transact([stage, Put(TAKING, b"{}")])
+        except BaseException:
+            self._own.pop(key, None)  # if it was done all the same, it is like another's
+            raise
+        if mark.mod_revision > self._newest.get(TAKING, 0):
+            self._newest[TAKING] = self._live[TAKING] = mark.mod_revision
+        return written.mod_revision
+
+    async def write_staged(self, key: str, revision: int, ops: Sequence[Op]) -> None:
+        """Store changes and remove their stage in one transaction; raises as `write`."""
+        # the stage goes last: others see the records before it
+        await self._transact([*ops, Delete(key, revision)])
+
+    async def unstage(self, key: str, revision: int) -> None:
+        """Remove a stage whose writer gave up or is gone."""
+        self._own.pop(key, None)
+        with suppress(Conflict, NotFound):
+            await self._store.transact([Delete(key, revision)])
+            self._drop(key)
+
+    async def _transact(self, ops: Sequence[Op]) -> None:
+        self._sent = {op.key: op.value for op in ops if isinstance(op, Put)}
         try:
             written = await self._store.transact(ops)
         except Conflict:
             self.conflicts += 1
             raise
+        finally:
+            self._sent = {}
         if written[0].mod_revision <= self.seen:
             return  # the watch was faster, and may know more by now
-        self._newest.update((kv.key, kv.mod_revision) for kv in written)
-        self._live.update((kv.key, kv.mod_revision) for kv in written[: len(values)])
-        if turn:
-            self.turn_taken = False
-        for key in keys:
-            self._live.pop(key, None)
+        for op, kv in zip(ops, written, strict=True):
+            self._newest[kv.key] = kv.mod_revision
+            if isinstance(op, Put):
+                self._live[kv.key] = kv.mod_revision
+            else:
+                self._live.pop(kv.key, None)

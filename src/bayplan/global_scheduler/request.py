@@ -48,6 +48,14 @@ VALUES_OF = {
 }
 
 
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+SPREAD = {name: (name, _camel(name)) for name in Spread.__struct_fields__}
+
+
 def read_allocation(
     body: Json, *, flavors: Collection[str], volume_types: Collection[str], new_id: str
 ) -> tuple[Allocation, list[Problem]]:
@@ -205,9 +213,12 @@ def read_selector(fields: Fields) -> Selector:
         )
     if region not in REGION_STRATEGIES:
         strategy.problem("region_strategy", f'"{region}" is not supported; use alone or leave it')
+    residency = fields.object("residency")
     return Selector(
-        geo_location=Geo(
-            geo.text("country"), geo.text("area"), geo.text("province"), geo.text("city")
+        geo_location=(
+            Geo(geo.text("country"), geo.text("area"), geo.text("province"), geo.text("city"))
+            if geo
+            else Geo()
         ),
         regions=tuple(
             RegionChoice(
@@ -221,8 +232,8 @@ def read_selector(fields: Fields) -> Selector:
         site_id=fields.text("site_id", "node_id", "siteID"),
         strategy=Strategy(location, region),
         residency=Residency(
-            tuple(fields.object("residency").texts("countries")),
-            tuple(fields.object("residency").texts("except_countries", "exceptCountries")),
+            tuple(residency.texts("countries")),
+            tuple(residency.texts("except_countries", "exceptCountries")),
         ),
         latency=tuple(_latency(item) for item in fields.items("latency")),
         max_price=(
@@ -243,15 +254,9 @@ def _latency(fields: Fields) -> Latency:
 
 
 def _read_spread(fields: Fields) -> Spread:
-    amounts = {
-        name: fields.integer(name, _camel(name), least=0) for name in Spread.__struct_fields__
-    }
-    return Spread(**amounts)
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.title() for part in rest)
+    if not fields:
+        return Spread()
+    return Spread(**{name: fields.integer(*names, least=0) for name, names in SPREAD.items()})
 
 
 def _check_spread(fields: Fields, selector: Selector, replicas: int) -> None:

@@ -19,6 +19,7 @@ from bayplan.global_scheduler.layout import Placement
 from bayplan.global_scheduler.ledger import (
     COMMITTED,
     RESERVED,
+    Group,
     Ledger,
     Record,
     charge_record,
@@ -26,8 +27,8 @@ from bayplan.global_scheduler.ledger import (
 from bayplan.global_scheduler.operations import group_of, grown, moved, shrunk, with_event
 from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.preempt import preempt
+from bayplan.global_scheduler.quotas import QuotaError, usage
 from bayplan.global_scheduler.quotas import check as check_quota
-from bayplan.global_scheduler.quotas import usage
 from bayplan.global_scheduler.rebalance import Plan, make_plan
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.supervise import keep
@@ -38,6 +39,7 @@ from bayplan.global_scheduler.writer import (
     OPERATIONS,
     STOP_SECONDS,
     Change,
+    Known,
     UnavailableError,
     Writer,
 )
@@ -75,6 +77,7 @@ class Allocations:
         name: str = "bayplan",
         operations: int = OPERATIONS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        crowded: int = 0,
     ) -> None:
         self.inventory = inventory
         self.ledger = Ledger(store, SiteTable(inventory))
@@ -85,7 +88,14 @@ class Allocations:
         self._store = store
         self._clock = clock
         self._pause = pause
-        self.writer = Writer(self.ledger, name=name, operations=operations, pause=pause)
+        self.writer = Writer(
+            self.ledger,
+            name=name,
+            operations=operations,
+            pause=pause,
+            holds=self._still_holds,
+            crowded=crowded,
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -338,6 +348,25 @@ class Allocations:
             log.info("preempting", allocation=record.id, victims=[v.id for v in victims])
         return msgspec.structs.replace(record, preempted=tuple(v.id for v in victims)), victims
 
+    def _still_holds(self, record: Record, new: list[Group], known: Known) -> bool:
+        """Whether a decision stands after all that others wrote before it."""
+        allocation = record.allocation
+        selector = allocation.selector
+        if self.ledger.others == known.others and self.ledger.closed == known.closed:
+            return True
+        if selector.stack_affinity or selector.stack_antiaffinity:
+            return False  # of whom others placed where
+        if {group.selected.node_id for group in new} & (self.ledger.closed - known.closed):
+            return False
+        if record.key and self.ledger.key_holder(record.key) != record.id:
+            return False
+        try:
+            self._check_quota(record, record)
+        except QuotaError:
+            return False
+        with self._at_other_times(allocation):
+            return all(self.table.covers(group.charges) for group in new)
+
     @contextmanager
     def _at_other_times(self, allocation: Allocation) -> Iterator[None]:
         """Put aside what does not hold room while the allocation would."""
@@ -354,6 +383,8 @@ class Allocations:
                 charge_record(self.table, record)
 
     def _check_quota(self, record: Record, *instead_of: Record) -> None:
+        if not self.table.quotas:
+            return
         domain = record.allocation.domain
         used = Counter(self.ledger.used.get(domain, {}))
         for gone in instead_of:
@@ -392,11 +423,13 @@ class Allocations:
             await self._pause(0.5)
 
     async def _expire(self) -> None:
-        """Release reservations whose time is over."""
+        """Release reservations whose time is over, and what others left half done."""
         while True:
             await self._pause(0.5)
             now = self._clock()
-            for record in list(self.ledger.records.values()):
+            with suppress(StoreError):
+                await self.writer.sweep()
+            for record in [self.ledger.records[identity] for identity in self.ledger.ending]:
                 if _expired(record, now):
                     with suppress(NotFoundError, UnavailableError):
                         gone = await self.release(record.id, expired_at=now)

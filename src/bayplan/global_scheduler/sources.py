@@ -18,8 +18,6 @@ import msgspec
 from bayplan.global_scheduler.stack import SpotRequest
 
 HOSTS, OWN, VOLUMES, EIPS, SPOT = "hosts", "own", "volumes", "eips", "spot"
-_FENCES = {HOSTS: ("place", 2), VOLUMES: ("place", 2), OWN: ("site", 1), SPOT: ("spot", 1)}
-"""Kinds whose sources share the fence of their place or site, so that a site costs few keys."""
 
 
 class Charges(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,13 +43,6 @@ def offer_of(flavor: str, request: SpotRequest) -> tuple[str, str, str]:
     """Flavor, interruption policy and hours of the offer that answers a spot request."""
     policy = "delay" if request.interruption_policy == "delay" else "immediate"
     return flavor, policy, request.hours_key if request.spot_duration_hours else ""
-
-
-def fence_of(source: str) -> str:
-    """The key that moves whenever something is taken from the source."""
-    kind, *parts = source.split("/")
-    name, length = _FENCES.get(kind, (kind, len(parts)))
-    return "/".join((name, *parts[:length]))
 
 
 class OldCharges(msgspec.Struct, frozen=True):

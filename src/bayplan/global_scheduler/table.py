@@ -383,6 +383,16 @@ class SiteTable:
             for left, amount in zip(self.free(source), amounts, strict=False)
         )
 
+    def covers(self, charges: Charges) -> bool:
+        """Whether no source, and no host, of charges that were applied has given too much."""
+        for source in charges.takes:
+            if (room := self._rooms.get(source)) is not None:
+                if not room.covers(source, charges.hosts.get(source, ())):
+                    return False
+            elif min(self.free(source), default=0) < 0:
+                return False
+        return True
+
     def apply(self, charges: Charges, times: int = 1) -> None:
         """Take charges from their sources (`times` -1 gives back); unknown ones are left out."""
         for source, amounts in charges.takes.items():

@@ -2,32 +2,39 @@
 
 Requests queue up while a batch is being written; then all that wait (up to a limit) are decided one
 after another on the table in memory and written in one transaction. So a durable write is shared
-by many allocations, and no decision ever sees half of another. When another scheduler was faster,
-the batch is undone in memory, its changes are awaited, and the batch is decided again.
+by many allocations, and no decision ever sees half of another. Where other schedulers write too, a
+batch is staged first (see `ledger`): what they were faster with is decided again, the rest stands.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 import structlog
 
 from bayplan.errors import BayplanError
-from bayplan.global_scheduler.ledger import Ledger, Record
-from bayplan.store import Conflict, NotFound, StoreError
+from bayplan.global_scheduler.ledger import STAGED, TAKING, Group, Ledger, Record
+from bayplan.store import Conflict, NotFound, Op, Put, StoreError
 
 log = structlog.get_logger(__name__)
 
 BATCH = 64
 OPERATIONS = 256
-"""Records and fences in one transaction, unless the store takes fewer."""
+"""Records in one transaction, unless the store takes fewer."""
+MAX_BYTES = 500_000
+"""Of a batch, if it has more than one change."""
 TRIES = 50
 STOP_SECONDS = 5.0
 """How long a batch that is being written may take when the service stops."""
-TURN_LOOKS, TURN_PAUSE = 500, 0.01
-"""How often and how long to wait for another's turn before it is taken for dead."""
+STAGE_SECONDS = 5.0
+"""How long what others wrote may take to arrive."""
+STAGE_LOOKS = 12
+"""How often the stage of another is found waiting before its writer is taken for dead."""
+CROWDED = 50
+"""How many batches are staged after another scheduler was met."""
 STOPPING = "the scheduler is stopping; ask again in a moment"
 
 
@@ -49,22 +56,40 @@ class _Job(msgspec.Struct):
     done: asyncio.Future[Any]
 
 
-class _Batch:
-    """What one transaction will write, what it answers, and how to take it back."""
+class _Entry(msgspec.Struct):
+    """What one step changes, what it answers, and how to take it back."""
 
-    def __init__(self) -> None:
-        self.jobs: list[_Job] = []
-        self.answers: list[object] = []
-        self.puts: list[Record] = []
-        self.deletes: list[Record] = []
+    job: _Job
+    answer: object
+    ops: list[Op]
+    undo: list[tuple[Record, bool]]
+    fresh: list[tuple[Record, list[Group]]]
+    """What is taken anew."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a batch knew of others when it was decided."""
+
+    others: int
+    closed: frozenset[str]
+
+
+Judge = Callable[[Record, list[Group], Known], bool]
+
+
+class _Batch:
+    """What one transaction will write."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.entries: list[_Entry] = []
         self.left: list[_Job] = []
-        self.written: set[str] = set()
-        self.fences: set[str] = set()
-        self.turn = 0
-        """The turn under which everything is written, without fences; 0: none."""
-        self.wide = False
-        """Whether the first step that is left needs a turn."""
-        self.undo: list[tuple[Record, bool]] = []
+        self.keys: set[str] = set()
+        self.size = 0
+
+    @property
+    def ops(self) -> list[Op]:
+        return [op for entry in self.entries for op in entry.ops]
 
 
 class Writer:
@@ -77,7 +102,12 @@ class Writer:
         name: str,
         operations: int,
         pause: Callable[[float], Awaitable[None]],
+        holds: Judge,
+        crowded: int = 0,
     ) -> None:
+        """`holds` says whether what a record takes anew is still right; `crowded`: see CROWDED."""
+        self._holds = holds
+        self._crowded = crowded
         self.ledger = ledger
         self._name = name
         self._pause = pause
@@ -136,115 +166,141 @@ class Writer:
     async def _write(self, jobs: list[_Job]) -> list[_Job]:
         """Decide and store as many jobs as one transaction takes; returns those left over."""
         for attempt in range(TRIES):
-            batch = _Batch()
+            batch = self._run(jobs)
             try:
-                await self._wait_turn()
-                batch = self._run(jobs)
-                if batch.wide and not batch.jobs:
-                    turn = await self._take_turn()
-                    batch = self._run(jobs, turn=turn)
-                if batch.puts or batch.deletes:
-                    await self.ledger.write(
-                        batch.puts, batch.deletes, self._name, turn=batch.turn > 0
-                    )
-                elif batch.turn:
-                    await self.ledger.end_turn(batch.turn)
+                await self._store(batch)
             except (Conflict, NotFound) as lost:
-                self._undo(batch)
-                if batch.turn:
-                    with suppress(StoreError):
-                        await self.ledger.end_turn(batch.turn)
+                self._undo(batch.entries)
                 await self._catch_up(lost, attempt)
                 continue
             except StoreError as cause:
-                self._undo(batch)
-                _fail(batch.jobs or jobs, UnavailableError(f"the store did not take it: {cause}"))
+                self._undo(batch.entries)
+                tried = [entry.job for entry in batch.entries]
+                _fail(tried or jobs, UnavailableError(f"the store did not take it: {cause}"))
                 return [job for job in jobs if not job.done.done()]
             except BaseException:
-                self._undo(batch)
+                self._undo(batch.entries)
                 raise
-            for job, record in zip(batch.jobs, batch.answers, strict=True):
-                if not job.done.done():
-                    job.done.set_result(record)
-            return batch.left
+            for entry in batch.entries:
+                if not entry.job.done.done():
+                    entry.job.done.set_result(entry.answer)
+            if batch.entries or not batch.left:
+                return batch.left
         _fail(jobs, UnavailableError(f"other schedulers were faster {TRIES} times; try again"))
         return []
 
-    async def _wait_turn(self) -> None:
-        """While another writes something wide, wait; end its turn when it does not."""
-        looks, turn = 0, 0
-        while self.ledger.turn_taken:
-            if self.ledger.turn_revision != turn:
-                looks, turn = 0, self.ledger.turn_revision
-            if looks == TURN_LOOKS:
-                log.warning("ending the turn of a scheduler that is gone")
-                await self.ledger.end_turn(turn)
-                return
-            looks += 1
-            await self._pause(TURN_PAUSE)
+    async def _store(self, batch: _Batch) -> None:
+        """Store a batch, at once or after a stage; what no longer holds goes to what is left."""
+        ops = batch.ops
+        taking = any(entry.fresh for entry in batch.entries)
+        if not ops:
+            return
+        if not taking or not self._crowded:
+            try:
+                return await self.ledger.write(ops, taking=taking)
+            except Conflict as lost:
+                if lost.key != TAKING:
+                    raise
+                self._crowded = CROWDED
+        self._crowded -= 1
+        await self._stage(batch)
 
-    async def _take_turn(self) -> int:
-        """Keep all others from writing, and wait for what they wrote."""
-        revision = await self.ledger.take_turn()
-        for _ in range(TURN_LOOKS):
-            if self.ledger.seen >= revision:
-                return revision
-            await self._pause(TURN_PAUSE)
-        await self.ledger.end_turn(revision)
-        raise StoreError("what others wrote did not arrive")
+    async def _stage(self, batch: _Batch) -> None:
+        """Stage a batch; when all that came before has arrived, write what still holds."""
+        arrived = asyncio.Event()
+        lost: list[_Entry] = []
 
-    def _run(self, jobs: list[_Job], *, turn: int = 0) -> _Batch:
+        def judge() -> None:
+            lost.extend(self._no_longer_right(batch))
+            arrived.set()
+
+        key = f"{STAGED}{self._name}/{uuid4()}"
+        revision = await self.ledger.stage(key, batch.ops, judge)
+        try:
+            async with asyncio.timeout(STAGE_SECONDS):
+                await arrived.wait()
+            await self.ledger.write_staged(key, revision, batch.ops)
+        except TimeoutError:
+            await self.ledger.unstage(key, revision)
+            raise StoreError("what others wrote did not arrive") from None
+        except StoreError:
+            with suppress(StoreError):
+                await self.ledger.unstage(key, revision)
+            raise
+        batch.left = [entry.job for entry in lost] + batch.left
+
+    def _no_longer_right(self, batch: _Batch) -> list[_Entry]:
+        """Take back the entries that others have made impossible."""
+        lost = []
+        for entry in batch.entries:
+            if not all(self._holds(record, new, batch.known) for record, new in entry.fresh):
+                self._undo([entry])
+                lost.append(entry)
+        batch.entries = [entry for entry in batch.entries if entry not in lost]
+        self.ledger.conflicts += len(lost)
+        return lost
+
+    async def sweep(self) -> None:
+        """Remove the stages of schedulers that are gone; call every half second."""
+        for key, held in list(self.ledger.staged.items()):
+            held.looks += 1
+            if held.looks > STAGE_LOOKS:
+                log.warning("removing what a scheduler that is gone had staged", stage=key)
+                await self.ledger.unstage(key, held.revision)
+
+    def _run(self, jobs: list[_Job]) -> _Batch:
         """Run steps on the table in memory, until one transaction is full."""
-        batch = _Batch()
-        batch.turn = turn
+        batch = _Batch(Known(self.ledger.others, frozenset(self.ledger.closed)))
         for number, job in enumerate(jobs):
             if job.done.done():
                 continue
             try:
-                record, change = job.step()
-                if not self._add(batch, change):
-                    batch.left = jobs[number:]
-                    break
+                answer, change = job.step()
+                entry = self._add(batch, job, answer, change)
             except BayplanError as problem:
                 job.done.set_exception(problem)
                 continue
-            batch.jobs.append(job)
-            batch.answers.append(record)
+            if entry is None:
+                batch.left = jobs[number:]
+                break
+            batch.entries.append(entry)
         return batch
 
-    def _add(self, batch: _Batch, change: Change) -> bool:
-        """Apply a change and make it part of the batch; False when it must wait for the next."""
+    def _add(self, batch: _Batch, job: _Job, answer: object, change: Change) -> _Entry | None:
+        """Apply a change and make it part of the batch; None when it must wait for the next."""
         new, gone = change
         keys = {record.id for record in (*new, *gone)}
-        if keys & batch.written:
-            return False  # a key can be written once in a transaction
-        fenced = [] if batch.turn else new
-        fences = set().union(*(self.ledger.fences_of(record) for record in fenced))
-        operations = 1 + len(batch.written | keys) + len(batch.fences | fences)  # 1: the turn
-        if operations > self._operations:
-            if not batch.written and 1 + len(keys) > self._operations:
-                raise TooWideError(
-                    f"{len(keys)} allocations change together; this store takes "
-                    f"{self._operations - 1} in one transaction: ask for fewer at once"
-                )
-            batch.wide = True
-            return False
-        batch.written |= keys
-        batch.fences |= fences
-        batch.puts += new
-        batch.deletes += gone
-        for record in keys:
-            if (old := self.ledger.records.get(record)) is not None:
+        if keys & batch.keys:
+            return None  # a key can be written once in a transaction
+        if 1 + len(keys) > self._operations:  # 1: the stage, or the key that is moved
+            raise TooWideError(
+                f"{len(keys)} allocations change together; this store takes "
+                f"{self._operations - 1} in one transaction: ask for fewer at once"
+            )
+        ops = self.ledger.operations(new, gone)
+        size = sum(len(op.value) for op in ops if isinstance(op, Put))
+        full = 1 + len(batch.keys) + len(keys) > self._operations
+        if full or (batch.keys and batch.size + size > MAX_BYTES):
+            return None
+        batch.keys |= keys
+        batch.size += size
+        entry = _Entry(job, answer, ops, [], [])
+        before: set[int] = set()
+        for identity in keys:
+            if (old := self.ledger.records.get(identity)) is not None:
                 self.ledger.unapply(old)
-                batch.undo.append((old, True))
-        for fresh in new:
-            self.ledger.apply(fresh)
-            batch.undo.append((fresh, False))
-        return True
+                entry.undo.append((old, True))
+                before.update(map(id, old.groups))
+        for record in new:
+            self.ledger.apply(record)
+            entry.undo.append((record, False))
+            if more := [group for group in record.groups if id(group) not in before]:
+                entry.fresh.append((record, more))
+        return entry
 
-    def _undo(self, batch: _Batch) -> None:
-        """Take a batch back, except what the store has told about in the meantime."""
-        for record, was_there in reversed(batch.undo):
+    def _undo(self, entries: list[_Entry]) -> None:
+        """Take entries back, except what the store has told about in the meantime."""
+        for record, was_there in (one for entry in reversed(entries) for one in entry.undo[::-1]):
             if was_there:
                 # a store that failed may have done the work all the same: then it is gone
                 if record.id not in self.ledger.records and self.ledger.is_stored(record):
