@@ -21,7 +21,12 @@ LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and
 
 async def aside(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Call `work`, in a thread if the request is a large one."""
-    if len(request.body) + request.stored < LARGE:
+    return await aside_of(len(request.body) + request.stored, work, *given, **named)
+
+
+async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Call `work`, in a thread if it is about many bytes."""
+    if size < LARGE:
         return work(*given, **named)
     return await beside(work, *given, **named)
 

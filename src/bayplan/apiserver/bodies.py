@@ -8,12 +8,9 @@ duplicate fields are refused, reported as warnings or ignored, as `fieldValidati
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any, cast
 
-import msgspec
-
-from bayplan.api import yaml
+from bayplan.api import json, yaml
 from bayplan.api.schema import (
     FieldTypeError,
     Type,
@@ -32,19 +29,16 @@ from bayplan.apiserver.request import Request
 from bayplan.apiserver.validation.causes import invalid as invalid_value
 from bayplan.errors import DecodeError
 
-_json = msgspec.json.Decoder()
-
 
 def parse(media: str, body: bytes) -> Any:
     """Decode a body of a media type. Raises a 400 that says what is wrong."""
     try:
         if media == JSON:
-            value = _json.decode(body)
-            return _go_numbers(value) if _MANY_DIGITS.search(body) else value
+            return json.load(body)
         if media == PROTOBUF:
             return protobuf.decode(body)
         return yaml.load(body.decode())
-    except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(_parse_error(media, error)) from error
 
 
@@ -64,23 +58,6 @@ def parse_body(request: Request, media: str) -> Any:
         parsed, request.parsed = request.parsed, None
         return parsed
     return parse(media, request.body)
-
-
-# An int64 has at most 19 digits; looking for more costs little, and nearly no body has them.
-_MANY_DIGITS = re.compile(rb"[0-9]{19}")
-
-
-def _go_numbers(value: Any) -> Any:
-    """Read integers beyond 64 bits as Go does: as floats, if there is one that large."""
-    if type(value) is dict:
-        return {key: _go_numbers(item) for key, item in value.items()}
-    if type(value) is list:
-        return [_go_numbers(item) for item in value]
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        if abs(value) >= 1 << 1024:
-            raise DecodeError("json: cannot unmarshal number into Go value of type float64")
-        return float(value)
-    return value
 
 
 def _parse_error(media: str, error: Exception) -> str:

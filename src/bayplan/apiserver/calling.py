@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -17,12 +16,18 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from bayplan.api import json
 from bayplan.apiserver.admission import Reader
-from bayplan.errors import BayplanError
+from bayplan.errors import BayplanError, DecodeError
 
 DEFAULT_TIMEOUT = 10
 MAX_ANSWER = 3 * 1024 * 1024
 _CONTEXTS = 64
+_JSON = {
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+}
 
 
 class CallError(BayplanError):
@@ -53,7 +58,12 @@ class Caller:
     @property
     def session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(auto_decompress=True)
+            # Nothing is unpacked, so nothing grows here, and nobody's cookie is shown to others.
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("Accept-Encoding",),
+            )
         return self._session
 
     async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any:
@@ -66,13 +76,13 @@ class Caller:
                 self.session.post(
                     address,
                     data=msgspec.json.encode(body),
-                    headers={"Content-Type": "application/json", "Accept": "application/json"},
+                    headers=_JSON,
                     ssl=self._context(config.get("caBundle") or ""),
                     server_hostname=name or None,
                     allow_redirects=False,
                 ) as answer,
             ):
-                text = await _read(answer)
+                text = await read_all(answer, MAX_ANSWER)
         except TimeoutError:
             raise CallError(f'Post "{shown}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -142,12 +152,13 @@ def new_context(bundle: str) -> ssl.SSLContext:
         raise CallError("unable to load root certificates: unable to parse bytes") from error
 
 
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
+async def read_all(answer: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return a body. Raises ValueError as soon as it is longer than allowed."""
     found = bytearray()
-    async for piece in answer.content.iter_chunked(65536):
+    async for piece in answer.content.iter_any():
         found += piece
-        if len(found) > MAX_ANSWER:
-            raise ValueError(f"the answer is larger than {MAX_ANSWER} bytes")
+        if len(found) > limit:
+            raise ValueError(f"the answer is larger than {limit} bytes")
     return bytes(found)
 
 
@@ -174,8 +185,8 @@ def _decoded(status: int, text: bytes) -> Any:
             f'an error on the server ("{shown}") has prevented the request from succeeding'
         )
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = json.load(text)
+    except DecodeError as error:
         raise CallError(f"couldn't get version/kind; json parse error: {error}") from error
     if not isinstance(found, dict):
         raise CallError("couldn't get version/kind; json parse error: the answer is no object")

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    MutableMapping,
+)
 from typing import Any, cast
 
 from bayplan import packed
@@ -19,6 +26,7 @@ from bayplan.apiserver.responses import Answer, Stream
 Message = MutableMapping[str, Any]
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _NOT_KEPT = (b"cache-control", b"no-cache, private")
+WARNING_CHARS, WARNING_CHARS_EACH = 4096, 256  # of all warnings of an answer, and of one
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
 
 
@@ -133,6 +141,20 @@ def plain_text(status: int, text: str) -> Answer:
     return Answer(status, text.encode(), b"text/plain; charset=utf-8")
 
 
+def _bounded(warnings: Iterable[str]) -> list[str]:
+    """Keep what a head can hold, as upstream: when it is too much, the beginnings, and not all."""
+    found = list(warnings)
+    if sum(map(len, found)) <= WARNING_CHARS:
+        return found
+    kept, written = [], 0
+    for text in found:
+        if written >= WARNING_CHARS:
+            break
+        kept.append(text[:WARNING_CHARS_EACH])
+        written += len(kept[-1])
+    return kept
+
+
 def _warning(text: str) -> tuple[bytes, bytes]:
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     printable = "".join(char if " " <= char < "\x7f" else "?" for char in quoted)
@@ -144,7 +166,7 @@ def _head(connection: Connection, status: int, content_type: bytes) -> list[tupl
     if connection.flow:
         headers += connection.flow
     if connection.warnings:
-        headers += [_warning(text) for text in dict.fromkeys(connection.warnings)]
+        headers += [_warning(text) for text in _bounded(dict.fromkeys(connection.warnings))]
     return headers
 
 

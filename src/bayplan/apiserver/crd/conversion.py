@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
+
 from bayplan.apiserver.crd.defaults import fill, has_defaults
 from bayplan.apiserver.crd.pruning import prune_root
 from bayplan.apiserver.errors import ApiError
@@ -34,6 +36,19 @@ class Poster(Protocol):
 
 class ConversionError(BayplanError):
     """A webhook's answer cannot be used."""
+
+
+class _Result(msgspec.Struct):
+    status: str | None = None
+    message: str | None = None
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    """What a webhook answers; anything of another shape is no answer."""
+
+    uid: str | None = None
+    result: _Result | None = None
+    converted_objects: list[Object] | None = None
 
 
 class Converter:
@@ -107,24 +122,23 @@ class Converter:
             given = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
             if given != wanted:
                 raise ConversionError(f"expected webhook response of {wanted}, got {given}")
-        response = answer.get("response")
-        if not isinstance(response, dict):
+        try:
+            response = msgspec.convert(answer.get("response"), _Response | None)
+        except msgspec.ValidationError as error:
+            raise ConversionError(f"json parse error: {error}") from error
+        if response is None:
             raise ConversionError("no response provided")
-        if self._review == "v1" and response.get("uid") != uid:
-            found = response.get("uid", "")
-            raise ConversionError(f'expected response.uid="{uid}", got "{found}"')
-        result = response.get("result") or {}
-        if result.get("status") != "Success":
-            status = result.get("status", "")
-            text = f"response.result.status was '{status}', not 'Success'"
-            raise ConversionError(result.get("message") or text)
-        return response.get("convertedObjects") or []
+        if self._review == "v1" and response.uid != uid:
+            raise ConversionError(f'expected response.uid="{uid}", got "{response.uid or ""}"')
+        result = response.result or _Result()
+        if result.status != "Success":
+            text = f"response.result.status was '{result.status or ''}', not 'Success'"
+            raise ConversionError(result.message or text)
+        return response.converted_objects or []
 
 
-def _check(original: Object, made: Any, wanted: str) -> None:
+def _check(original: Object, made: Object, wanted: str) -> None:
     """Refuse another object in the place of one, and give it the metadata that it had."""
-    if not isinstance(made, dict):
-        raise ConversionError("object at index 0: it is no object")
     for field, expected in (("apiVersion", wanted), ("kind", original["kind"])):
         if made.get(field) != expected:
             what = "groupVersion" if field == "apiVersion" else "kind"

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import uuid
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import structlog
 
+from bayplan.api import json
 from bayplan.api.patch import PatchError, apply_json_patch, clone
 from bayplan.apiserver.admission import Attributes, Reader
+from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.authorization import Authorizer
 from bayplan.apiserver.calling import DEFAULT_TIMEOUT, Caller, CallError
 from bayplan.apiserver.codec import Object
@@ -28,6 +30,7 @@ from bayplan.apiserver.request import Request
 from bayplan.cel.cost import MATCH_BUDGET, PER_CALL_LIMIT
 from bayplan.cel.environment import Program
 from bayplan.cel.errors import CelError, EvaluationError
+from bayplan.errors import DecodeError
 
 log = structlog.get_logger(__name__)
 Accept = Callable[[Object], Object]
@@ -99,6 +102,26 @@ def _evaluate(program: Program | CelError, variables: dict[str, Any], budget: Bu
         return problem
 
 
+class _Status(msgspec.Struct):
+    """Why a webhook says no."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: Object | None = None
+
+
+class Response(msgspec.Struct, rename="camel"):
+    """What a webhook answers; anything of another shape is no answer."""
+
+    uid: str | None = None
+    allowed: bool | None = None
+    warnings: list[str] | None = None
+    patch: str | None = None
+    patch_type: str | None = None
+    status: _Status | None = None
+
+
 class _Refusal(Exception):
     """A webhook says no."""
 
@@ -107,7 +130,7 @@ class _Refusal(Exception):
         self.error = error
 
 
-async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request) -> Object:
+async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request) -> Response:
     """Ask a webhook; return its response. Raises CallError, or _Refusal."""
     if attrs.dry_run and hook.given.get("sideEffects") not in ("None", "NoneOnDryRun"):
         raise _Refusal(bad_request(f'admission webhook "{hook.name}" does not support dry run'))
@@ -130,12 +153,11 @@ async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request
         answer = await caller.post(hook.given.get("clientConfig") or {}, review, hook.timeout)
     except CallError as error:
         raise CallError(f"failed to call webhook: {error}") from error
-    response = answer.get("response")
-    _verify(answer, response, uid, version)
-    request.warnings.extend(str(each) for each in response.get("warnings") or ())
-    if not response.get("allowed"):
-        raise _Refusal(_denied(hook.name, response.get("status") or {}))
-    return dict(response)
+    response = _verified(answer, uid, version)
+    request.warnings.extend(response.warnings or ())
+    if not response.allowed:
+        raise _Refusal(_denied(hook.name, response.status or _Status()))
+    return response
 
 
 def _named(obj: Object | None, request: Request) -> Object | None:
@@ -146,30 +168,34 @@ def _named(obj: Object | None, request: Request) -> Object | None:
     return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
 
 
-def _verify(answer: Object, response: Any, uid: str, version: str) -> None:
+def _verified(answer: Object, uid: str, version: str) -> Response:
     words = "received invalid webhook response"
-    if not isinstance(response, dict):
+    try:
+        response = msgspec.convert(answer.get("response"), Response | None)
+    except msgspec.ValidationError as error:
+        raise CallError(f"failed to call webhook: json parse error: {error}") from error
+    if response is None:
         raise CallError(f"{words}: webhook response was absent")
     if version == "v1":
-        if response.get("uid") != uid:
-            found = response.get("uid", "")
-            raise CallError(f'{words}: expected response.uid="{uid}", got "{found}"')
+        if response.uid != uid:
+            raise CallError(f'{words}: expected response.uid="{uid}", got "{response.uid or ""}"')
         given = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
         if given != "admission.k8s.io/v1, Kind=AdmissionReview":
             wanted = "admission.k8s.io/v1, Kind=AdmissionReview"
             raise CallError(f"{words}: expected webhook response of {wanted}, got {given}")
+    return response
 
 
-def _denied(name: str, status: Object) -> ApiError:
-    """What the client gets when a webhook says no."""
+def _denied(name: str, status: _Status) -> ApiError:
+    """What the client gets when a webhook says no; no code of HTTP is above 599."""
     by = f'admission webhook "{name}" denied the request'
-    code = status.get("code") or 0
-    reason = status.get("reason") or ""
-    if status.get("message"):
-        text = f"{by}: {status['message']}"
+    reason = status.reason or ""
+    if status.message:
+        text = f"{by}: {status.message}"
     else:
         text = f"{by}: {reason}" if reason else f"{by} without explanation"
-    return ApiError(max(code, 400), reason, text, details=status.get("details"))
+    code = min(max(status.code or 0, 400), 599)
+    return ApiError(code, reason, text, details=status.details)
 
 
 async def mutate(
@@ -185,7 +211,7 @@ async def mutate(
         before = attrs.obj
         try:
             response = await ask(caller, hook, attrs, request)
-            _patch(hook, attrs, request, response, accept)
+            await _patch(hook, attrs, request, response, accept)
         except _Refusal as refusal:
             raise refusal.error from refusal
         except CallError as error:
@@ -194,11 +220,11 @@ async def mutate(
     return changed
 
 
-def _patch(
-    hook: Webhook, attrs: Attributes, request: Request, response: Object, accept: Accept
+async def _patch(
+    hook: Webhook, attrs: Attributes, request: Request, response: Response, accept: Accept
 ) -> None:
     words = "received invalid webhook response"
-    patch, kind = response.get("patch"), response.get("patchType")
+    patch, kind = response.patch, response.patch_type
     if patch and kind is None:
         raise CallError(f"{words}: webhook returned response.patch but not response.patchType")
     if kind is not None and not patch:
@@ -208,23 +234,35 @@ def _patch(
     if kind != "JSONPatch":
         raise CallError(f'unsupported patch type "{kind}"')
     try:
-        operations = json.loads(base64.b64decode(patch))
+        text = base64.b64decode(patch)
     except ValueError as error:
         raise CallError(f"received undecodable patch in webhook response: {error}") from error
-    if not operations:
+    size = len(text) + len(request.body) + request.stored
+    result = await aside_of(size, _patched, hook.name, _named(attrs.obj, request), text)
+    if result is None:
         return
-    if not attrs.obj:
-        raise internal(
-            f'admission webhook "{hook.name}" attempted to modify the object, which is not '
-            "supported for this operation"
-        )
-    try:
-        result = apply_json_patch(_named(clone(attrs.obj), request), operations)
-    except PatchError as error:
-        raise internal(str(error)) from error
     made = accept(result)
     if made != attrs.obj:
         attrs.obj = made
+
+
+def _patched(name: str, obj: Object | None, text: bytes) -> Object | None:
+    """Return the object as a patch makes it; None if there is nothing to do."""
+    try:
+        operations = json.load(text)
+    except DecodeError as error:
+        raise CallError(f"received undecodable patch in webhook response: {error}") from error
+    if not operations:
+        return None
+    if not obj:
+        raise internal(
+            f'admission webhook "{name}" attempted to modify the object, which is not '
+            "supported for this operation"
+        )
+    try:
+        return apply_json_patch(clone(obj), operations)
+    except PatchError as error:
+        raise internal(str(error)) from error
 
 
 def _failed(hook: Webhook, error: CallError) -> None:
@@ -242,8 +280,8 @@ async def validate(
     async def one(hook: Webhook) -> ApiError | None:
         try:
             response = await ask(caller, hook, attrs, request)
-            if response.get("patch") or response.get("patchType"):
-                what = "patch" if response.get("patch") else "patchType"
+            if response.patch or response.patch_type:
+                what = "patch" if response.patch else "patchType"
                 words = "received invalid webhook response"
                 raise CallError(f"{words}: validating webhook may not return response.{what}")
         except _Refusal as refusal:

@@ -9,13 +9,13 @@ included; `bayplan.api.schema.decode` removes them.
 from __future__ import annotations
 
 import base64
-import json
 import struct as binary
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
+from bayplan.api import json
 from bayplan.api.schema import Field, Type, type_for
 from bayplan.api.schema import decode as canonical
 from bayplan.errors import DecodeError
@@ -244,7 +244,7 @@ def _raw(value: Message) -> Any:
     data = next((bytes(item) for number, item in fields(value) if number == 1), b"")
     if data.startswith(MAGIC):
         return decode(data)
-    return json.loads(data) if data else None
+    return json.load(data) if data else None
 
 
 def _duration(value: Message) -> str:
