@@ -7,6 +7,8 @@ everything. Rules of aggregated ClusterRoles are computed here, not written back
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -61,6 +63,24 @@ class AlwaysAllow:
 
     def rules_of(self, reference: Object, namespace: str) -> list[Object] | None:
         return []
+
+
+class OnLoop:
+    """Decides on the event loop, whoever asks: the caches behind a decision belong to it."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.rules, self.rules_of = authorizer.rules, authorizer.rules_of
+
+    def allows(self, user: User, action: Action) -> tuple[bool, str]:
+        if threading.get_ident() == self._thread:
+            return self._authorizer.allows(user, action)
+        return asyncio.run_coroutine_threadsafe(self._allows(user, action), self._loop).result()
+
+    async def _allows(self, user: User, action: Action) -> tuple[bool, str]:
+        return self._authorizer.allows(user, action)
 
 
 class Rbac:

@@ -3,6 +3,7 @@
 `DynamicAdmission` follows the configurations in the store and compiles them once. Without any, a
 write pays for one look at a watch, and nothing of what evaluates them is even loaded. Calls to
 webhooks are awaited with a deadline; nothing is locked meanwhile, since writes are compare-and-set.
+Users' expressions run beside the event loop.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from bayplan.api.patch import clone
 from bayplan.api.schema import type_for
 from bayplan.apiserver.admission import Attributes
+from bayplan.apiserver.aside import beside
+from bayplan.apiserver.authorization import Authorizer, OnLoop
 from bayplan.apiserver.bodies import canonical
 from bayplan.apiserver.changes import Changes
 from bayplan.apiserver.codec import Object
@@ -104,7 +107,10 @@ class DynamicAdmission:
         from bayplan.apiserver.dynamic.policies import Write
 
         backend = self._backend
-        return Write(attrs, request, backend.reader, backend.authorizer, backend.registry)
+        return Write(attrs, request, backend.reader, self._authorizer(), backend.registry)
+
+    def _authorizer(self) -> Authorizer:
+        return OnLoop(self._backend.authorizer)
 
     async def mutate(
         self, attrs: Attributes, request: Request, default: Default, again: Again
@@ -117,11 +123,11 @@ class DynamicAdmission:
         from bayplan.apiserver.dynamic import webhooks
 
         whole = attrs.obj
-        changed = self._run_policies(attrs, request, default, first=True)
+        changed = await self._run_policies(attrs, request, default, first=True)
         invoked: list[Webhook] = []
         again_for: list[Webhook] = []
         for hook in self._mutating:
-            if not self._wanted(hook, attrs, request):
+            if not await self._wanted(hook, attrs, request):
                 continue
             accept = self._accepting(request, default)
             if await webhooks.mutate(self._backend.caller, [hook], attrs, request, accept):
@@ -132,13 +138,13 @@ class DynamicAdmission:
         if changed:
             before = clone(attrs.obj)
             again(attrs)
-            self._run_policies(attrs, request, default, first=False)
+            await self._run_policies(attrs, request, default, first=False)
             if attrs.obj != before:
                 again_for = [*again_for, *invoked]
             wanted = [
                 each
                 for each in self._mutating
-                if each in again_for and self._wanted(each, attrs, request)
+                if each in again_for and await self._wanted(each, attrs, request)
             ]
             accept = self._accepting(request, default)
             await webhooks.mutate(self._backend.caller, wanted, attrs, request, accept)
@@ -148,8 +154,12 @@ class DynamicAdmission:
             whole.update(made)
             attrs.obj = whole
 
-    def _wanted(self, hook: Webhook, attrs: Attributes, request: Request) -> bool:
-        return hook.wanted(attrs, request, self._backend.reader, self._backend.authorizer)
+    async def _wanted(self, hook: Webhook, attrs: Attributes, request: Request) -> bool:
+        if not hook.constraints.matches(attrs, self._backend.reader):
+            return False
+        if not hook.conditions:
+            return True
+        return await beside(hook.wanted, attrs, request, self._authorizer())
 
     def _accepting(self, request: Request, default: Default) -> Accept:
         def accept(given: Object) -> Object:
@@ -161,7 +171,7 @@ class DynamicAdmission:
 
         return accept
 
-    def _run_policies(
+    async def _run_policies(
         self, attrs: Attributes, request: Request, default: Default, *, first: bool
     ) -> bool:
         if not attrs.obj or not self._mutations:
@@ -174,7 +184,11 @@ class DynamicAdmission:
         for policy, bindings in self._mutations:
             if not first and not policy.reinvoked:
                 continue
-            made = policies.mutate(policy, bindings, self._write(attrs, request), type_)
+            write = self._write(attrs, request)
+            questions = write.asked(policy, bindings)
+            if not questions:
+                continue
+            made = await beside(policies.mutate, questions, write, type_)
             if made is not attrs.obj and made != attrs.obj:
                 attrs.obj = self._accepting(request, default)(made)
         return attrs.obj is not before
@@ -183,8 +197,12 @@ class DynamicAdmission:
         """Let policies and webhooks refuse; raises the first refusal."""
         from bayplan.apiserver.dynamic import policies, webhooks
 
-        policies.validate(self._policies, self._write(attrs, request))
-        wanted = [each for each in self._validating if self._wanted(each, attrs, request)]
+        if self._policies:
+            write = self._write(attrs, request)
+            questions = [each for pair in self._policies for each in write.asked(*pair)]
+            if questions:
+                await beside(policies.validate, questions, write)
+        wanted = [each for each in self._validating if await self._wanted(each, attrs, request)]
         if wanted:
             await webhooks.validate(self._backend.caller, wanted, attrs, request)
 

@@ -2,13 +2,14 @@
 
 A policy is compiled once for a version of it. Its expressions share a budget for each binding and
 parameter; `variables` are calculated when first read. What cannot be evaluated refuses the write or
-lets it pass by `failurePolicy`.
+lets it pass by `failurePolicy`. What a write is asked is found on the event loop (`asked`), because
+that reads the store; expressions are evaluated beside it, so nobody waits for a dear one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -149,6 +150,17 @@ class Binding:
         self.constraints = Constraints({**resources, "resourceRules": narrowed}, "resourceRules")
 
 
+Params = list[Object | None] | ConfigurationProblem
+
+
+class Question(NamedTuple):
+    """What one binding of a policy asks about a write."""
+
+    policy: Policy
+    binding: Binding
+    params: Params
+
+
 class Write:
     """One write that policies are asked about."""
 
@@ -162,15 +174,30 @@ class Write:
     ) -> None:
         self.attrs, self.request, self.reader = attrs, request, reader
         self.authorizer, self.registry = authorizer, registry
+        of_namespace = attrs.resource == "namespaces" and not attrs.group
+        self._namespace: Object | None = None
+        if attrs.namespace and not of_namespace:
+            self._namespace = reader.get("", "namespaces", "", attrs.namespace)
+
+    def asked(self, policy: Policy, bindings: Iterable[Binding]) -> list[Question]:
+        """Return the bindings of a policy that are about this write, with their parameters."""
+        if not policy.constraints.matches(self.attrs, self.reader):
+            return []
+        return [
+            Question(policy, binding, self._params_or_problem(policy, binding))
+            for binding in bindings
+            if binding.constraints.matches(self.attrs, self.reader)
+        ]
+
+    def _params_or_problem(self, policy: Policy, binding: Binding) -> Params:
+        try:
+            return self.params(policy, binding)
+        except ConfigurationProblem as problem:
+            return problem
 
     def values(self, policy: Policy, param: Object | None, budget: Budget) -> dict[str, Any]:
         """What the expressions of a policy see."""
-        attrs = self.attrs
-        of_namespace = attrs.resource == "namespaces" and not attrs.group
-        namespace = None
-        if attrs.namespace and not of_namespace:
-            namespace = self.reader.get("", "namespaces", "", attrs.namespace)
-        values = activation(attrs, self.request, self.authorizer, namespace)
+        values = activation(self.attrs, self.request, self.authorizer, self._namespace)
         values["params"] = param
         if policy.variables:
             values["variables"] = _Variables(policy, values, budget)
@@ -278,25 +305,21 @@ def _conditions_hold(policy: Policy, values: dict[str, Any], budget: Budget) -> 
 # -- validating ------------------------------------------------------------------------------------
 
 
-def validate(pairs: Iterable[tuple[Policy, list[Binding]]], write: Write) -> None:
+def validate(questions: Iterable[Question], write: Write) -> None:
     """Run validating policies; raises the refusal of the first that says no."""
     denied: list[tuple[Policy, Binding, str, str]] = []
     attrs, request = write.attrs, write.request
-    for policy, bindings in pairs:
-        if not policy.constraints.matches(attrs, write.reader):
-            continue
-        for binding in bindings:
-            if not binding.constraints.matches(attrs, write.reader):
-                continue
-            for message, reason in _decisions(policy, binding, write):
-                for action in binding.actions:
-                    if action == "Deny":
-                        denied.append((policy, binding, message, reason))
-                    elif action == "Warn":
-                        request.warnings.append(
-                            f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' "
-                            f"with binding '{binding.name}': {message}"
-                        )
+    for question in questions:
+        policy, binding, _ = question
+        for message, reason in _decisions(question, write):
+            for action in binding.actions:
+                if action == "Deny":
+                    denied.append((policy, binding, message, reason))
+                elif action == "Warn":
+                    request.warnings.append(
+                        f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' "
+                        f"with binding '{binding.name}': {message}"
+                    )
     if denied:
         policy, binding, message, reason = denied[0]
         text = (
@@ -312,13 +335,12 @@ def _denied(attrs: Attributes, text: str, reason: str) -> ApiError:
     return ApiError(CODES.get(reason, 422), reason, str(refused), details=details)
 
 
-def _decisions(policy: Policy, binding: Binding, write: Write) -> Iterator[tuple[str, str]]:
+def _decisions(question: Question, write: Write) -> Iterator[tuple[str, str]]:
     """What a policy has against a write: messages and reasons."""
-    try:
-        params = write.params(policy, binding)
-    except ConfigurationProblem as problem:
+    policy, _, params = question
+    if isinstance(params, ConfigurationProblem):
         if not policy.ignores_failures:
-            yield f"failed to configure binding: {problem}", "Invalid"
+            yield f"failed to configure binding: {params}", "Invalid"
         return
     for param in params:
         budget = Budget(BUDGET)
@@ -362,17 +384,15 @@ def _message(given: Object, program: Program | None, values: dict[str, Any], bud
 # -- mutating --------------------------------------------------------------------------------------
 
 
-def mutate(policy: Policy, bindings: list[Binding], write: Write, type_: Type | None) -> Object:
+def mutate(questions: Iterable[Question], write: Write, type_: Type | None) -> Object:
     """Run a mutating policy; return the object as it makes it. Raises the refusal."""
     attrs = write.attrs
     obj = attrs.obj
-    if not policy.constraints.matches(attrs, write.reader):
-        return obj
-    for binding in bindings:
-        if not binding.constraints.matches(attrs, write.reader):
-            continue
+    for policy, binding, params in questions:
         try:
-            for param in write.params(policy, binding):
+            if isinstance(params, ConfigurationProblem):
+                raise params
+            for param in params:
                 obj = _mutated(policy, param, write, obj, type_)
         except (CelError, ConfigurationProblem, PatchError, TypedError) as problem:
             if policy.ignores_failures:

@@ -18,7 +18,7 @@ import structlog
 
 from bayplan.api import json
 from bayplan.api.patch import PatchError, apply_json_patch, clone
-from bayplan.apiserver.admission import Attributes, Reader
+from bayplan.apiserver.admission import Attributes
 from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.authorization import Authorizer
 from bayplan.apiserver.calling import DEFAULT_TIMEOUT, Caller, CallError
@@ -53,14 +53,8 @@ class Webhook:
             for each in given.get("matchConditions") or ()
         ]
 
-    def wanted(
-        self, attrs: Attributes, request: Request, reader: Reader, authorizer: Authorizer
-    ) -> bool:
-        """Whether to ask it; raises the refusal if its conditions cannot be evaluated."""
-        if not self.constraints.matches(attrs, reader):
-            return False
-        if not self.conditions:
-            return True
+    def wanted(self, attrs: Attributes, request: Request, authorizer: Authorizer) -> bool:
+        """Whether its conditions hold; raises the refusal if they cannot be evaluated."""
         problems: list[str] = []
         variables = activation(attrs, request, authorizer, None)
         budget = Budget(MATCH_BUDGET)
@@ -260,9 +254,10 @@ def _patched(name: str, obj: Object | None, text: bytes) -> Object | None:
             "supported for this operation"
         )
     try:
-        return apply_json_patch(clone(obj), operations)
+        made: Object = apply_json_patch(clone(obj), operations)
     except PatchError as error:
         raise internal(str(error)) from error
+    return made
 
 
 def _failed(hook: Webhook, error: CallError) -> None:
