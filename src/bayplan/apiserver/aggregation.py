@@ -84,7 +84,8 @@ class Aggregator:
         wanted: dict[str, Remote] = {}
         for kv in found.items:
             obj = self._codec.decode(kv)
-            if obj["spec"].get("service") is not None:
+            # Who answers for APIServices themselves stays, or nobody could correct a mistake.
+            if obj["spec"].get("service") is not None and obj["spec"].get("group") != GROUP:
                 wanted[obj["metadata"]["name"]] = Remote(obj)
         for name in [name for name in self._checks if name not in wanted]:
             self._checks.pop(name).cancel()
@@ -143,10 +144,10 @@ class Aggregator:
             await self._write_status(remote)
 
     async def pass_on(
-        self, remote: Remote, connection: Connection, user: User, body: bytes
+        self, remote: Remote, connection: Connection, user: User, body: bytes, *, watch: bool
     ) -> Answer | Stream:
         """Answer a request by the server behind an APIService."""
-        answer = await self._passing.pass_on(remote, connection, user, body)
+        answer = await self._passing.pass_on(remote, connection, user, body, watch=watch)
         if answer is None:
             self._look_again(remote)
             return plain_text(503, UNAVAILABLE)

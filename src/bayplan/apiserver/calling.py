@@ -22,7 +22,7 @@ from bayplan.errors import BayplanError, DecodeError
 
 DEFAULT_TIMEOUT = 10
 MAX_ANSWER = 3 * 1024 * 1024
-_CONTEXTS = 64
+CONTEXTS = 64
 _JSON = {
     "Content-Type": "application/json",
     "Accept": "application/json",
@@ -92,7 +92,7 @@ class Caller:
     def _context(self, bundle: str) -> ssl.SSLContext:
         found = self._contexts.get(bundle)
         if found is None:
-            if len(self._contexts) >= _CONTEXTS:
+            if len(self._contexts) >= CONTEXTS:
                 self._contexts.clear()
             found = self._contexts[bundle] = new_context(bundle)
         return found

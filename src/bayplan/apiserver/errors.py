@@ -131,6 +131,14 @@ def expired(message: str = "The resourceVersion for the provided watch is too ol
     return ApiError(410, "Expired", message)
 
 
+def timed_out() -> ApiError:
+    text = (
+        "Timeout: request did not complete within the allotted timeout; the server was unable to "
+        "return a response in time, but may still be processing the request"
+    )
+    return ApiError(504, "Timeout", text, details={})
+
+
 def too_large_version(asked: int, current: int) -> ApiError:
     """504: the client asks for a version that the server has not seen yet."""
     details = {

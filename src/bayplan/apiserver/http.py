@@ -57,6 +57,7 @@ class Connection:
         "peer",
         "pretty",
         "query",
+        "raw_path",
         "request",
         "send",
         "warnings",
@@ -70,6 +71,7 @@ class Connection:
     ) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.raw_path: bytes = scope.get("raw_path") or self.path.encode()
         self.query: bytes = scope["query_string"]
         self.peer: bytes | None = scope.get("bayplan.peer")
         self.headers: dict[str, str] = {}

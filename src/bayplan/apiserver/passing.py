@@ -8,27 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import string
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from bayplan.api.user import User
-from bayplan.apiserver.calling import Caller, CallError, NoRoute, new_context, reason_of
-from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.aside import aside_of
+from bayplan.apiserver.calling import (
+    CONTEXTS,
+    Caller,
+    CallError,
+    NoRoute,
+    new_context,
+    read_all,
+    reason_of,
+)
+from bayplan.apiserver.errors import ApiError, timed_out
 from bayplan.apiserver.front_proxy import FrontProxy, headers_of
 from bayplan.apiserver.http import Connection, plain_text
-from bayplan.apiserver.remotes import Remote
+from bayplan.apiserver.remotes import Discovered, Remote
 from bayplan.apiserver.responses import Answer, Stream
 
 CHECK_TIMEOUT = 5.0
 MAX_DOCUMENT = 16 * 1024 * 1024
+ANSWER_SECONDS = 60.0  # until an answer begins, unless it is a watch's
+_WANTED = (("Accept", "application/json"), ("Accept-Encoding", "identity"))
+_PRINTABLE = string.digits + string.ascii_letters + string.punctuation
+_discovered = msgspec.json.Decoder(Discovered)
 # What belongs to one connection, or says who somebody is here.
 _OWN_HEADERS = frozenset(
     (
-        "accept-encoding",
         "authorization",
         "connection",
         "content-length",
@@ -42,7 +56,7 @@ _OWN_HEADERS = frozenset(
         "upgrade",
     )
 )
-_ANSWER_HEADERS = _OWN_HEADERS | {"content-type", "content-encoding", "cache-control", "date"}
+_ANSWER_HEADERS = _OWN_HEADERS | {"content-type", "cache-control", "date"}
 
 
 class Passing:
@@ -61,11 +75,11 @@ class Passing:
             status, body = await self._fetch(remote, where)
             if status != 200:
                 raise CallError(f"bad status from {where}: {status}")
-            found = msgspec.json.decode(body)
-            remote.seen(found, await self._openapi(remote, url))
+            found = await aside_of(len(body), _discovered.decode, body)
+            remote.seen(found.resources or [], await self._openapi(remote, url))
         except NoRoute as error:
             remote.lost(error.reason, error.told)
-        except (CallError, msgspec.DecodeError) as error:
+        except (CallError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             shown = f"https://{remote.service_name}.{remote.namespace}.svc:{remote.port}"
             text = f"failing or missing response from {shown}/apis/{remote.group}/{remote.version}"
             remote.lost("FailedDiscoveryCheck", f"{text}: {error}")
@@ -81,14 +95,13 @@ class Passing:
 
     async def _fetch(self, remote: Remote, url: str) -> tuple[int, bytes]:
         user = User("system:kube-aggregator", ("system:masters",))
-        headers = [*headers_of(user), ("Accept", "application/json")]
+        headers = [*headers_of(user), *_WANTED]
         try:
             async with (
                 asyncio.timeout(CHECK_TIMEOUT),
                 self._caller.session.get(url, headers=headers, **self._secured(remote)) as answer,
             ):
-                body = await answer.content.read(MAX_DOCUMENT)
-                return answer.status, body
+                return answer.status, await read_all(answer, MAX_DOCUMENT)
         except TimeoutError:
             raise CallError(f'Get "{url}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -110,36 +123,47 @@ class Passing:
                 context.verify_mode = ssl.CERT_NONE
             if self._identity is not None:
                 self._identity.show(context)
+            if len(self._contexts) >= CONTEXTS:
+                self._contexts.clear()
             self._contexts[key] = context
         name = f"{remote.service_name}.{remote.namespace}.svc"
         return {"ssl": context, "server_hostname": name, "allow_redirects": False}
 
     async def pass_on(
-        self, remote: Remote, connection: Connection, user: User, body: bytes
+        self, remote: Remote, connection: Connection, user: User, body: bytes, *, watch: bool
     ) -> Answer | Stream | None:
         """Answer a request by another server; None if there is no way to it."""
         if not remote.available:
             return None
-        query = f"?{connection.query.decode('latin-1')}" if connection.query else ""
         headers = [
             (name, value) for name, value in connection.headers.items() if not _kept_back(name)
         ]
         try:
             url, _ = self._address(remote)
-            answer = await self._caller.session.request(
-                connection.method,
-                URL(f"{url}{connection.path}{query}", encoded=True),
-                headers=[*headers, *headers_of(user), ("Accept-Encoding", "identity")],
-                data=body or None,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CHECK_TIMEOUT),
-                **self._secured(remote),
-            )
+            async with asyncio.timeout(None if watch else ANSWER_SECONDS):
+                answer = await self._caller.session.request(
+                    connection.method,
+                    URL(f"{url}{_as_it_came(connection)}", encoded=True),
+                    headers=[*headers, *headers_of(user)],
+                    data=body or None,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=CHECK_TIMEOUT),
+                    **self._secured(remote),
+                )
         except NoRoute:
             return None
         except (CallError, aiohttp.ClientError, OSError, ValueError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                raise timed_out() from error
             remote.lost("FailedDiscoveryCheck", f"failing or missing response: {reason_of(error)}")
             return plain_text(503, f"error trying to reach service: {reason_of(error)}")
         return _passed_back(answer)
+
+
+def _as_it_came(connection: Connection) -> str:
+    """Return the path and query without having undone anything, so nothing in them is obeyed."""
+    query = b"?" + connection.query if connection.query else b""
+    path = connection.raw_path.replace(b"?", b"%3F").replace(b"#", b"%23")
+    return quote(path + query, safe=_PRINTABLE)
 
 
 def _kept_back(name: str) -> bool:

@@ -9,8 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 GROUP, RESOURCE = "apiregistration.k8s.io", "apiservices"
 Object = dict[str, Any]
+
+
+class Resource(msgspec.Struct, rename="camel"):
+    """A kind or subresource, as a server describes what it serves."""
+
+    name: str | None = None
+    singular_name: str | None = None
+    namespaced: bool | None = None
+    group: str | None = None
+    version: str | None = None
+    kind: str | None = None
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
+    categories: list[str] | None = None
+
+
+class Discovered(msgspec.Struct):
+    """The list of what a server serves; anything of another shape is no answer."""
+
+    resources: list[Resource] | None = None
 
 
 class Remote:
@@ -33,7 +55,7 @@ class Remote:
         )
         self.available = False
         self.reason, self.message = "", ""
-        self.resources: list[Object] = []
+        self.resources: list[Resource] = []
         self.description = b""
 
     @property
@@ -46,10 +68,10 @@ class Remote:
         where = self.namespace, self.service_name, self.port, self.bundle, self.insecure
         return *where, self.priority
 
-    def seen(self, found: Any, description: bytes) -> None:
+    def seen(self, resources: list[Resource], description: bytes) -> None:
         """Note that it answered, and with what."""
         self.available, self.reason, self.message = True, "Passed", "all checks passed"
-        self.resources = list(found.get("resources") or ()) if isinstance(found, dict) else []
+        self.resources = resources
         self.description = description
 
     def lost(self, reason: str, message: str) -> None:
@@ -79,21 +101,24 @@ class Remote:
         """Return its part of an aggregated discovery document."""
         main: dict[str, Object] = {}
         for item in self.resources:
-            name, _, sub = str(item.get("name", "")).partition("/")
+            name, _, sub = (item.name or "").partition("/")
             kind = {
-                "group": item.get("group") or self.group,
-                "version": item.get("version") or self.version,
-                "kind": item.get("kind", ""),
+                "group": item.group or self.group,
+                "version": item.version or self.version,
+                "kind": item.kind or "",
             }
-            shown: Object = {"responseKind": kind, "verbs": item.get("verbs") or []}
+            shown: Object = {"responseKind": kind, "verbs": item.verbs or []}
             if sub:
                 owner = main.setdefault(name, {"resource": name})
                 owner.setdefault("subresources", []).append({"subresource": sub, **shown})
                 continue
             shown["resource"] = name
-            shown["scope"] = "Namespaced" if item.get("namespaced") else "Cluster"
-            shown["singularResource"] = item.get("singularName", "")
-            shown |= {k: item[k] for k in ("shortNames", "categories") if item.get(k)}
+            shown["scope"] = "Namespaced" if item.namespaced else "Cluster"
+            shown["singularResource"] = item.singular_name or ""
+            if item.short_names:
+                shown["shortNames"] = item.short_names
+            if item.categories:
+                shown["categories"] = item.categories
             main[name] = {**main.get(name, {}), **shown}
         freshness = "Current" if self.available else "Stale"
         return {

@@ -284,7 +284,7 @@ class ApiServer:
         reading = connection.method in ("GET", "HEAD")
         if target is None:
             self._authorize_path(user, connection.method, connection.path)
-            return await self._aggregator.pass_on(remote, connection, user, b"")
+            return await self._aggregator.pass_on(remote, connection, user, b"", watch=False)
         query = parse_query(connection.query) if connection.query else NO_QUERY
         verb = _verb(connection.method, target.name, query, target.watch)
         group, _, namespace, resource, name, part, _ = target
@@ -295,10 +295,14 @@ class ApiServer:
         place = self._fairness.place(user, action, reading=reading)
         connection.flow = place.headers
         await place.seats.take(place.flow or (user.name, connection.headers.get("user-agent", "")))
-        try:
-            return await self._aggregator.pass_on(remote, connection, user, body)
-        finally:
+        watch = verb == "watch"
+        if watch:  # when it begins is the other server's matter
             place.seats.give()
+        try:
+            return await self._aggregator.pass_on(remote, connection, user, body, watch=watch)
+        finally:
+            if not watch:
+                place.seats.give()
 
     def _stream_request(self, connection: Connection) -> Request:
         """Return what a websocket asks for, if its user may. Raises ApiError."""

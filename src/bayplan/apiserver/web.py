@@ -86,6 +86,9 @@ class WebServer(Server):
             )
         except (OSError, TimeoutError, ssl.SSLError):
             connection.close()  # the client went away, or does not speak what is served here
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     def _protocol(self) -> asyncio.Protocol:
         protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
