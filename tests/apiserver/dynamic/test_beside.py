@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from bayplan.api.user import User
 from bayplan.apiserver.authorization import Rbac
-from bayplan.apiserver.request import User
 from tests.apiserver.api import CONFIGMAPS, Api, configmap
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, allow
 from tests.apiserver.dynamic.test_policies import policy
