@@ -88,12 +88,6 @@ class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
     allowed_topologies: list[Json] = []
 
 
-def split_key(key: str) -> tuple[str, str]:
-    """Return namespace ("" for cluster-wide kinds) and name."""
-    namespace, _, name = key.rpartition("/")
-    return namespace, name
-
-
 def timestamp(seconds: float) -> str:
     """Write a moment as Kubernetes does."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from bayplan.store.errors import Conflict, NotFound
-from bayplan.store.protocol import Check, Delete, Event, KeyValue, Op, Put
+from bayplan.store.protocol import Delete, Event, KeyValue, Op, Put
 
 PLACE_BITS = 7
 LAST_PLACE = (1 << PLACE_BITS) - 1
@@ -200,7 +200,3 @@ def check_ops(ops: Sequence[Op], limit: int) -> None:
 
 def has_delete(ops: Sequence[Op]) -> bool:
     return any(isinstance(op, Delete) for op in ops)
-
-
-def only_checks(ops: Sequence[Op]) -> bool:
-    return all(isinstance(op, Check) for op in ops)

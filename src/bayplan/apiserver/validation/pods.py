@@ -10,7 +10,6 @@ from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     invalid,
-    not_supported,
     required,
 )
 from bayplan.apiserver.validation.containers import validate_image_spaces
@@ -344,16 +343,4 @@ def _validate_container_resize(field: str, new: Object, old: Object) -> Causes:
         for name in {*after, *before} - {"cpu", "memory"}:
             if after.get(name) != before.get(name):
                 causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    return causes
-
-
-def validate_binding(binding: Object) -> Causes:
-    """Validate a Binding of a pod to a node."""
-    target = binding.get("target") or {}
-    causes: Causes = []
-    kind = target.get("kind")
-    if kind and kind != "Node":
-        causes.append(not_supported("target.kind", kind, ("Node", "<empty>")))
-    if not target.get("name"):
-        causes.append(required("target.name"))
     return causes

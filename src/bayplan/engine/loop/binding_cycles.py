@@ -131,11 +131,6 @@ class BindingCycles:
     def get(self, uid: str) -> Binding | None:
         return self._bindings.get(uid)
 
-    @property
-    def preparing(self) -> bool:
-        """Whether plugins hold reservations for cycles that are not over."""
-        return any(binding.prepares for binding in self._bindings.values())
-
     def start(self, item: QueuedPod, node: str, profile: Profile, state: CycleState) -> None:
         """Begin the cycle of a pod that was assumed, reserved and permitted (or told to wait)."""
         shared = self._shared

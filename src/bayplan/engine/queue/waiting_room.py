@@ -94,10 +94,6 @@ class WaitingRoom:
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(list(self._pods.values()))
 
-    @property
-    def group_count(self) -> int:
-        return len(self._groups)
-
     def add(self, item: QueuedPod) -> None:
         item.place = Place.UNSCHEDULABLE
         self._pods[item.key] = item

@@ -109,10 +109,6 @@ class Diagnosis:
         lookup[0] = self.absent.code is code
         return lookup
 
-    def names_with(self, code: int) -> list[str]:
-        """Names of nodes whose status has this code, by row, absent ones included."""
-        return [self.names[row] for row in self.rows_with(Code(code)).tolist()]
-
     def explicit(self) -> dict[str, Status]:
         """The nodes that have a status of their own; costs a pass over all of them."""
         found: dict[str, Status] = {}

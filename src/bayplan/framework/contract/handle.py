@@ -76,10 +76,6 @@ class Handle:
         if self._activate is not None:
             self._activate(pods)
 
-    def on_activate(self, activate: Callable[[Iterable[Pod]], None]) -> None:
-        """Set by whoever owns the queue."""
-        self._activate = activate
-
     def shared(self, name: str, make: Callable[[], S]) -> S:
         """State that the plugins of all profiles share because it is about one cluster."""
         return self.objects.shared(name, make)

@@ -7,7 +7,7 @@ exceptions into statuses. Who wants answers kept between attempts looks at `bayp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -304,12 +304,6 @@ def wrap(doing: str, status: Status, plugin: str = "") -> Status:
     error = PluginError(f"{doing}: {status.message}")
     error.__cause__ = status.error
     return Status(Code.ERROR, error=error, plugin=plugin or status.plugin)
-
-
-def explicit_statuses(names: Sequence[str], verdict: Verdict) -> Mapping[str, Status]:
-    """The statuses of all rows that a verdict rejects, by name; for tests and tools."""
-    failing = np.flatnonzero(~verdict.mask).tolist()
-    return {names[row]: verdict.status_of(row) or Status(Code.SUCCESS) for row in failing}
 
 
 def wrap_filter(name: str, status: Status) -> Status:

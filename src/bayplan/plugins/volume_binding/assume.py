@@ -43,10 +43,6 @@ class AssumeCache(Generic[O]):
         """Forget an assumption; unknown keys are no error."""
         self._assumed.pop(key, None)
 
-    def assumed_keys(self) -> list[str]:
-        """Keys of what is assumed now."""
-        return [key for key in list(self._assumed) if self.get(key) is not self.lister.get(key)]
-
 
 def _same_version(a: Object, b: Object) -> bool:
     version = a.metadata.resource_version
