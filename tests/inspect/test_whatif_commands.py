@@ -21,6 +21,7 @@ HIGH = {
     "value": 1000,
 }
 OF_WEB = "kubectl patch replicaset -n default web --type=json -p "
+GONE = "kubectl delete pod -n default -l app=web"
 RESOURCES = "/spec/template/spec/containers/0/resources"
 CLASS = '[{"op": "add", "path": "/spec/template/spec/priorityClassName", "value": "%s"}]'
 
@@ -41,13 +42,14 @@ def cluster():
         ("delete=pod/alone-1", ["kubectl delete pod -n default alone-1"]),
         ("delete=rs/web", ["kubectl delete replicaset -n default web"]),
         ("scale=rs/web=3", ["kubectl scale replicaset -n default web --replicas=3"]),
-        ("priority=rs/web=high", [f"{OF_WEB}'{CLASS % 'high'}'"]),
-        ("priority=rs/web=1000", [f"{OF_WEB}'{CLASS % 'high'}'"]),
+        ("priority=rs/web=high", [f"{OF_WEB}'{CLASS % 'high'}'", GONE]),
+        ("priority=rs/web=1000", [f"{OF_WEB}'{CLASS % 'high'}'", GONE]),
         (
             "priority=rs/web=7",
             [
                 "kubectl create priorityclass priority7 --value=7",
                 f"{OF_WEB}'{CLASS % 'priority7'}'",
+                GONE,
             ],
         ),
         (
@@ -55,7 +57,8 @@ def cluster():
             [
                 f"{OF_WEB}"
                 f"""'[{{"op": "add", "path": "{RESOURCES}/requests", "value": {{"cpu": "2"}}}}, """
-                f"""{{"op": "add", "path": "{RESOURCES}/limits", "value": {{"cpu": "2"}}}}]'"""
+                f"""{{"op": "add", "path": "{RESOURCES}/limits", "value": {{"cpu": "2"}}}}]'""",
+                GONE,
             ],
         ),
         (
@@ -71,9 +74,10 @@ def cluster():
         (
             'patch=job/night=[{"op":"add","path":"/spec/hostNetwork","value":true}]',
             [
-                "# a job keeps its template: delete job/night and create it changed so: "
-                """--type=json -p '[{"op": "add", "path": "/spec/template/spec/hostNetwork", """
-                """"value": true}]'"""
+                "kubectl get job -n default night -o json | kubectl patch --local -f - -o json "
+                """--type=json -p '[{"op": "remove", "path": "/spec/selector"}, """
+                """{"op": "add", "path": "/spec/template/spec/hostNetwork", "value": true}]'"""
+                " | kubectl replace --force -f -"
             ],
         ),
         (
@@ -122,5 +126,5 @@ def test_an_owner_may_be_changed_more_than_once(cluster):
     found = cluster.what_if("request=rs/web=cpu=2", "priority=rs/web=high", "request=rs/web=cpu=1")
 
     assert found.ok
-    assert 3 == len(found.commands)
+    assert 6 == len(found.commands)
     assert ["default/web-0"] == [move.pod for move in found.moves]

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from bayplan.api import Namespace, Node, Object, Pod, parse_time
+from bayplan.api import Namespace, Node, Object, ObjectMeta, Pod, parse_time
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.errors import BayplanError
 from bayplan.inspect.errors import InspectError, SourceError, unknown
-from bayplan.inspect.kinds import OWNERS
-from bayplan.inspect.objects import Budget, Event, Owner
+from bayplan.inspect.kinds import OWNER_KINDS, OWNERS
+from bayplan.inspect.objects import Budget, Deployment, Event, Owner
 from bayplan.inspect.settings import Settings, load_settings, version_for, version_key
 from bayplan.inspect.trial import Trial
 from bayplan.plugins.gang_scheduling import members_of
@@ -235,19 +235,24 @@ class Cluster:
         ]
 
     def owner_of(self, pod: Pod) -> Owner | None:
-        """What would make the pod again: a deployment rather than its replica set."""
+        """What would make the pod again, if it was read: a deployment, not its replica set."""
         owner = self._controller(pod)
         above = None if owner is None else self._controller(owner)
         return above or owner
 
+    def maker_of(self, pod: Pod) -> Owner | None:
+        """The same; of one that was not read the name alone."""
+        owner = self._controller(pod) or _named(pod)
+        if owner is None:
+            return None
+        return self._controller(owner) or _named(owner) or _deployment_of(pod, owner) or owner
+
     def _controller(self, item: Object) -> Owner | None:
         ref = item.controller
-        if ref is None:
-            return None
-        for kind in OWNERS:
-            if kind.KIND == ref.kind:
-                return self.of(kind).get(f"{item.namespace}/{ref.name}")
-        return None
+        kind = None if ref is None else OWNER_KINDS.get(ref.kind)
+        return None if ref is None or kind is None else (
+            self.of(kind).get(f"{item.namespace}/{ref.name}")
+        )  # fmt: skip
 
     def pod(self, name: str, namespace: str = "") -> Pod:
         """A pod by `name` or `namespace/name`; raises UnknownObject with near names."""
@@ -347,6 +352,24 @@ class Cluster:
         from bayplan.inspect.diff import diff
 
         return diff(self, self.settings, other)
+
+
+def _named(item: Object) -> Owner | None:
+    """What controls an object, as far as its reference tells."""
+    ref = item.controller
+    kind = None if ref is None else OWNER_KINDS.get(ref.kind)
+    return None if ref is None or kind is None else (
+        kind(metadata=ObjectMeta(ref.name, item.namespace, ref.uid))
+    )  # fmt: skip
+
+
+def _deployment_of(pod: Pod, owner: Owner) -> Owner | None:
+    """The deployment of a replica set that was not read: its pods tell the hash in its name."""
+    digest = pod.labels.get("pod-template-hash", "")
+    name = owner.name.removesuffix(f"-{digest}")
+    if owner.KIND != "ReplicaSet" or owner.controller is not None or name == owner.name:
+        return None
+    return Deployment(metadata=ObjectMeta(name, pod.namespace))
 
 
 def _turn(pod: Pod) -> tuple[int, str, str]:

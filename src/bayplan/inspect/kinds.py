@@ -136,3 +136,4 @@ OWNERS: tuple[type[o.Owner], ...] = (
     o.ReplicationControllerOwner,
     o.Job,
 )
+OWNER_KINDS = {kind.KIND: kind for kind in OWNERS}

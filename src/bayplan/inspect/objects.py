@@ -6,9 +6,10 @@ service accounts why a pod was never made. As everywhere, only what is read is k
 field for an environment value or a secret to land in.
 """
 
+import re
 from typing import ClassVar
 
-from bayplan.api import Condition, LabelSelector, Model, Object, ObjectMeta, PodSpec, Resources
+from bayplan.api import Condition, LabelSelector, Model, Object, ObjectMeta, Pod, PodSpec, Resources
 from bayplan.api.volumes import ClaimTemplate
 
 
@@ -25,10 +26,35 @@ class PodTemplate(Model, frozen=True):
     spec: TemplateSpec = TemplateSpec()
 
 
+class Rolling(Model, frozen=True):
+    """`rollingUpdate` of a strategy; numbers or shares such as `25%`."""
+
+    partition: int = 0
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class Strategy(Model, frozen=True):
+    """How an owner replaces its pods when its template changes."""
+
+    type: str = "RollingUpdate"
+    rolling_update: Rolling | None = None
+
+    @property
+    def rolling(self) -> Rolling:
+        return self.rolling_update or Rolling()
+
+
 class OwnerSpec(Model, frozen=True):
     """`spec` of an owner, as far as its pods go."""
 
     replicas: int | None = None
+    paused: bool = False
+    strategy: Strategy = Strategy()
+    """Of a deployment."""
+    update_strategy: Strategy = Strategy()
+    """Of stateful and daemon sets."""
+    manual_selector: bool = False
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool = False
@@ -68,9 +94,30 @@ class Owner(Object, kw_only=True, frozen=True):
         return 1 if spec.replicas is None else spec.replicas
 
     @property
+    def replaces(self) -> bool:
+        """Whether it replaces its pods by itself when its template changes."""
+        if self.KIND in ("StatefulSet", "DaemonSet"):
+            return self.spec.update_strategy.type != "OnDelete"
+        return self.KIND == "Deployment"
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """Labels that its pods have."""
+        return self.spec.template.metadata.labels
+
+    @property
     def title(self) -> str:
         """`deployment/web`, as kubectl names it."""
         return f"{self.KIND.lower()}/{self.name}"
+
+
+_ORDINAL = re.compile(r"-(\d+)$")
+
+
+def ordinal(pod: Pod) -> int:
+    """The number of a stateful set's pod."""
+    found = _ORDINAL.search(pod.name)
+    return int(found.group(1)) if found else 0
 
 
 class NodeInfo(Model, frozen=True):

@@ -12,7 +12,7 @@ from bayplan.api.labels import SelectorError, parse_selector
 from bayplan.framework import PodInfo
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.errors import InspectError, unknown
-from bayplan.inspect.objects import Budget, DaemonSet, Owner
+from bayplan.inspect.objects import Budget, DaemonSet, Owner, ordinal
 from bayplan.inspect.whatif import changes as c
 from bayplan.inspect.whatif.budgets import Budgets, PodCounter, is_healthy
 from bayplan.inspect.whatif.commands import commands_of
@@ -24,7 +24,7 @@ from bayplan.inspect.whatif.making import (
     with_priority,
     with_requests,
 )
-from bayplan.inspect.whatif.owners import Remake, ordinal, remake
+from bayplan.inspect.whatif.owners import Remake, remake
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.whatif.shapes import new_nodes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayplan.api import Pod
-from bayplan.inspect.commands import anew, create, json_patch, patch_template, where
+from bayplan.inspect.commands import anew, change_owner, create, json_patch, where
 from bayplan.inspect.objects import Owner
 from bayplan.inspect.settings import Settings
 from bayplan.inspect.whatif import changes as c
@@ -44,9 +44,9 @@ def commands_of(carrying: Carrying, change: c.AnyChange) -> list[str]:
         case c.Priority():
             return _priority(carrying, target, change.priority)
         case c.Request():
-            return [_changed(target, _requests(target, change.requests))]
+            return _changed(target, _requests(target, change.requests))
         case _:
-            return [_changed(target, change.patch)]
+            return _changed(target, change.patch)
 
 
 def scheduler_commands(settings: Settings) -> tuple[str, ...]:
@@ -63,14 +63,8 @@ def _apply(carrying: Carrying, change: c.Apply) -> list[str]:
     return found
 
 
-def _changed(target: Owner | Pod, ops: Ops) -> str:
-    if isinstance(target, Pod):
-        return anew(target, ops)
-    if target.KIND == "Job":
-        return f"# a job keeps its template: delete {target.title} and create it changed so:" + (
-            f" {json_patch(ops, '/spec/template')}"
-        )
-    return patch_template(target, ops)
+def _changed(target: Owner | Pod, ops: Ops) -> list[str]:
+    return [anew(target, ops)] if isinstance(target, Pod) else change_owner(target, ops)
 
 
 def _requests(target: Owner | Pod, requests: dict[str, str]) -> Ops:
@@ -94,4 +88,5 @@ def _priority(carrying: Carrying, target: Owner | Pod, priority: str) -> list[st
         known = sorted(item.name for item in classes if item.value == value)
         name = known[0] if known else f"priority{value}"
         before = [] if known else [f"kubectl create priorityclass {name} --value={value}"]
-    return [*before, _changed(target, (set_to(name, "spec", "priorityClassName"),))]
+    ops = (set_to(name, "spec", "priorityClassName"),)
+    return [*before, *_changed(target, ops)]

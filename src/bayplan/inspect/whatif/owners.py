@@ -14,7 +14,6 @@ scheduler only a stateful set's name means anything, and that one stays.
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 
 from msgspec.structs import replace
@@ -35,7 +34,6 @@ from bayplan.inspect.objects import StatefulSetOwner
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 
 MIRROR = "kubernetes.io/config.mirror"
-_ORDINAL = re.compile(r"-(\d+)$")
 
 
 class Remake(Enum):
@@ -78,11 +76,6 @@ def is_ordered(cluster: Cluster, pod: Pod) -> bool:
         return False
     found = cluster.of(StatefulSetOwner).get(f"{pod.namespace}/{ref.name}")
     return found is None or found.spec.pod_management_policy != "Parallel"
-
-
-def ordinal(pod: Pod) -> int:
-    found = _ORDINAL.search(pod.name)
-    return int(found.group(1)) if found else 0
 
 
 def successor(pod: Pod, number: int) -> Pod:

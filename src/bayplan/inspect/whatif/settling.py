@@ -21,13 +21,13 @@ from bayplan.framework import NominatingMode, PodInfo
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.gangs import group_of, try_group
+from bayplan.inspect.objects import ordinal
 from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.making import pinned
 from bayplan.inspect.whatif.owners import (
     Remake,
     is_daemon,
     is_ordered,
-    ordinal,
     release_claims,
     remake,
     successor,

@@ -16,7 +16,8 @@ from bayplan.api import Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Status
 from bayplan.inspect.cluster import Cluster
-from bayplan.inspect.commands import anew, create, json_patch, patch_template, where
+from bayplan.inspect.commands import anew, change_owner, create, for_template, json_patch, where
+from bayplan.inspect.objects import Owner
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES
@@ -136,17 +137,32 @@ def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
         node, removes = nominating.nominated_node_name, [p.key for p in victims.pods]
         change = f"{change}; it then preempts {victims_text(list(victims.pods))}"
         cost += 5 * len(removes) + 30 * victims.pdb_violations
+    commands = pod_commands(cluster, given, step)
+    if commands is None or node not in (pinned_to(given) or node):
+        return None
     return Fix(
         change,
         step.side,
         node,
         step.patch,
-        (*(step.commands or _creating(step)), *pod_commands(cluster, given, step)),
+        (*(step.commands or _creating(step)), *commands),
         step.creates,
         tuple(removes),
         equals,
         cost,
     )
+
+
+def pinned_to(pod: Pod) -> tuple[str, ...]:
+    """The node that a daemon set made a pod for; empty if it may go anywhere."""
+    affinity = pod.spec.affinity
+    required = None if affinity is None or affinity.node_affinity is None else (
+        affinity.node_affinity.required
+    )  # fmt: skip
+    if pod.controller is None or pod.controller.kind != "DaemonSet" or required is None:
+        return ()
+    fields = [field for term in required.node_selector_terms for field in term.match_fields]
+    return tuple(name for field in fields if field.key == "metadata.name" for name in field.values)
 
 
 def _creating(step: Step) -> tuple[str, ...]:
@@ -165,13 +181,29 @@ def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
     return tuple(names[place] for place in top if names[place] != decision.node_name)
 
 
-def pod_commands(cluster: Cluster, pod: Pod, step: Step) -> tuple[str, ...]:
-    """How to make a change of the pod: in place, in its owner's template, or anew."""
+def pod_commands(cluster: Cluster, pod: Pod, step: Step) -> tuple[str, ...] | None:
+    """How to make a change of the pod: in place, in its owner's template, or anew.
+
+    None if the owner would make the next pod without the change.
+    """
     if not step.patch:
         return ()
-    owner, exists = cluster.owner_of(pod), pod.key in cluster.pods
+    owner, exists = cluster.maker_of(pod), pod.key in cluster.pods
     if exists and all(op["path"].startswith(LIVE_PATHS) for op in step.patch):
         return (f"kubectl patch pod {where(pod)} {json_patch(step.patch)}",)
-    if owner is not None and owner.KIND != "Job":
-        return (patch_template(owner, step.patch),)
+    waiting = pod if exists else None
+    if owner is not None and not _has_template(owner):
+        return tuple(change_owner(owner, step.patch, waiting))
+    if owner is not None:
+        ops = for_template(owner, step.patch)
+        return None if ops is None else tuple(change_owner(owner, ops, waiting))
+    ref = pod.controller
+    if ref is not None and exists:
+        note = f"# {ref.kind.lower()}/{ref.name} makes this pod: change it there, then"
+        return note, f"kubectl delete pod {where(pod)}"
     return (anew(pod, step.patch),) if exists else ()
+
+
+def _has_template(owner: Owner) -> bool:
+    """Whether more than the owner's name is known."""
+    return bool(owner.spec.template.spec.containers)
