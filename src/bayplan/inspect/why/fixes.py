@@ -21,7 +21,7 @@ from bayplan.inspect.objects import Owner
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES
-from bayplan.inspect.why.moving import move_step, new_node_steps, priority_steps, victims_text
+from bayplan.inspect.why.moving import move_steps, new_node_steps, priority_steps, victims_text
 from bayplan.inspect.why.nearest import nearest_rows
 from bayplan.inspect.why.step import Step, patched, remove, together
 
@@ -105,12 +105,13 @@ def _pairs(case: Case, row: int) -> Iterable[Step]:
 
 
 def _moves(case: Case) -> Iterator[Step]:
-    for row in nearest_rows(case, 2, 6):
-        failing = case.failing(row)
-        if all(name in FAMILIES and FAMILIES[name].evictable for name in failing):
-            step = move_step(case, row)
-            if step is not None:
-                yield step
+    rows = [
+        row
+        for filters in (1, 2)
+        for row in nearest_rows(case, filters, 4)
+        if all(name in FAMILIES and FAMILIES[name].evictable for name in case.failing(row))
+    ]
+    yield from move_steps(case, rows)
 
 
 def _new_nodes(case: Case) -> Iterator[Step]:
@@ -125,9 +126,9 @@ def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
         for item in step.delete:
             trial.delete(item)
         decision = trial.decide(pod)
-        equals = equally_good(cluster, decision)
-    node, removes, change = decision.node_name, [p.key for p in step.delete], step.change
-    cost = step.cost
+        equals = () if step.lands else equally_good(cluster, decision)
+    node, change, cost = step.lands or decision.node_name, step.change, step.cost
+    removes = [item.key for item in step.delete]
     if not node:
         victims, nominating = decision.victims, decision.nominating
         if not step.patch or victims is None or nominating is None:

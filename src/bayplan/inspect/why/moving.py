@@ -8,7 +8,7 @@ stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -28,6 +28,8 @@ from bayplan.cluster.info import PodInfo
 from bayplan.framework.runtime.filtering import run_add_pod, run_filters_on, run_remove_pod
 from bayplan.inspect.amounts import listed
 from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.commands import where
+from bayplan.inspect.gangs import group_of
 from bayplan.inspect.objects import Budget
 from bayplan.inspect.trial import unbound
 from bayplan.inspect.why.case import CORDON, Case
@@ -45,6 +47,7 @@ POOLS = (
 )
 CRITICAL = 2_000_000_000
 NEW = "new-node"
+MOST_LEAVERS = 8
 
 _EXAMPLES: WeakKeyDictionary[Cluster, list[Node]] = WeakKeyDictionary()
 
@@ -53,9 +56,10 @@ def leavers(case: Case, row: int) -> list[Pod]:
     """The fewest pods that must leave a node so that the pod fits; empty if that cannot help."""
     node, state = case.node(row).clone(), case.state.clone()
     profile, pod = case.profile, case.pod
+    held = case.cluster.engine.cache.is_assumed  # only tried there: nobody could move it
     movable = sorted(
-        (info for info in node.pods if _may_leave(info.pod)),
-        key=lambda info: (info.priority, _size(info), info.pod.key),
+        (info for info in node.pods if _may_leave(info.pod) and not held(info.uid)),
+        key=lambda info: (info.pod.controller is None, info.priority, _size(info), info.pod.key),
     )
     for info in movable:
         node.remove_pod(info)
@@ -63,7 +67,7 @@ def leavers(case: Case, row: int) -> list[Pod]:
     if run_filters_on(profile, state, pod, node) is not None:
         return []
     gone = []
-    for info in reversed(movable):  # the most important and largest stay if they can
+    for info in reversed(movable):  # who would be lost, or is important or large, stays if it can
         node.add_pod(info)
         run_add_pod(profile, state, pod, info, node)
         if run_filters_on(profile, state, pod, node) is not None:
@@ -83,33 +87,102 @@ def _size(info: PodInfo) -> int:
     return sum(amount for _, amount in info.traits.used)
 
 
-def move_step(case: Case, row: int) -> Step | None:
-    """Take the fewest pods off a node; says where each would go, tried in the engine."""
-    gone = leavers(case, row)
-    if not gone or len(gone) > 8:
-        return None
-    places: dict[str, str] = {}
-    with case.cluster.trial() as trial:
+def move_steps(case: Case, rows: Iterable[int]) -> Iterator[Step]:
+    """Take the fewest pods off one of some nodes; carried out in the engine, and kept if it helps.
+
+    Their owners make them again by their own rules: what would come straight back, before the pod
+    that waits, is no help.
+    """
+    found = [(row, gone) for row in rows if 0 < len(gone := leavers(case, row)) <= MOST_LEAVERS]
+    for row, gone in sorted(found, key=lambda item: len(item[1])):
+        for closed in (False, True):
+            node, places = _carried_out(case, row, gone, closed)
+            if node:
+                yield _move(case, row, node, gone, places, closed)
+                return
+
+
+def _carried_out(
+    case: Case, row: int, gone: list[Pod], closed: bool
+) -> tuple[str, dict[str, str | None]]:
+    """Where the pod ends when others are told to go, and where each of those does.
+
+    None for one that nobody makes again; a group's pod is tried alone here, the group later. The
+    node may be closed meanwhile, so that nobody comes straight back.
+    """
+    from bayplan.inspect.whatif.draining import cordoned
+    from bayplan.inspect.whatif.budgets import Budgets
+    from bayplan.inspect.whatif.rehearsal import Rehearsal
+    from bayplan.inspect.whatif.settling import Settling
+
+    cluster, engine = case.cluster, case.cluster.engine
+    with Rehearsal(engine, cluster.now) as trial:
+        if group_of(engine, case.pod) is not None:
+            for pod in gone:
+                trial.delete(pod)
+            node = "" if closed else trial.place(case.pod).node_name
+            return node, {pod.key: trial.place(unbound(pod)).node_name for pod in gone}
+        settling = Settling(cluster, trial, Budgets(cluster))
+        mine = settling.add(case.pod)
+        settling.run()
+        open_node = case.table.nodes[row]
+        if closed:
+            trial.put(cordoned(open_node, unschedulable=True))
         for pod in gone:
-            trial.delete(pod)
-        if not trial.place(case.pod).placed:
-            return None
-        for pod in gone:
-            places[pod.key] = trial.place(unbound(pod)).node_name
+            info = engine.cache.pod(pod.uid)
+            if info is not None:
+                settling.evict(info)
+        settling.run()
+        if closed:
+            trial.put(open_node)
+            settling.run()
+        ends = settling.ends
+        places = {pod.key: ends[pod.uid].node if pod.uid in ends else None for pod in gone}
+        places |= {first.key: "" for _, first in settling.unborn() if first.key in places}
+        return mine.node, places
+
+
+def _move(
+    case: Case,
+    row: int,
+    node: str,
+    gone: list[Pod],
+    places: dict[str, str | None],
+    closed: bool,
+) -> Step:
     name = case.name(row)
     broken = [key for key, budget in case.cluster.budgets.items() if _breaks(budget, gone)]
-    moved = all(places.values())
-    if moved:
-        shown = listed([f"{key} to {node}" for key, node in places.items()], 3)
-        text = f"move {shown}, off {name}"
-    else:
-        waits = [key for key, node in places.items() if not node]
+    lost = [key for key, place in places.items() if place is None]
+    waits = [key for key, place in places.items() if place == ""]
+    if lost:
+        text = f"delete {listed(list(places), 3)} from {name} ("
+        text += "nothing makes it again)" if lost == list(places) else (
+            f"nothing makes {listed(lost, 2)} again)"
+        )  # fmt: skip
+    elif waits:
         text = f"evict {listed(list(places), 3)} from {name} ({listed(waits, 2)} would then wait)"
+    else:
+        shown = listed([f"{key} to {place}" for key, place in places.items()], 3)
+        text = f"move {shown}, off {name}"
     if broken:
         text += f"; the disruption budget {listed(broken, 1)} does not allow it now"
-    cost = (50 if moved else 75) + 5 * len(gone) + 30 * len(broken)
-    commands = tuple(f"kubectl delete pod -n {pod.namespace} {pod.name}" for pod in gone)
-    return Step(text, cost, "move", delete=tuple(gone), commands=commands)
+    cost = (85 if lost else 75 if waits else 50) + 5 * len(gone) + 30 * len(broken)
+    commands = [f"kubectl delete pod {where(pod)}" for pod in gone]
+    if closed:
+        text += f"; {name} is cordoned meanwhile"
+        commands = [f"kubectl cordon {name}", *commands, *_until_placed(gone, places)]
+        commands.append(f"kubectl uncordon {name}")
+    return Step(text, cost, "move", delete=tuple(gone), commands=tuple(commands), lands=node)
+
+
+def _until_placed(gone: list[Pod], places: dict[str, str | None]) -> list[str]:
+    """A stateful set makes its pod again, under its name, only when the old one is gone."""
+    return [
+        f"kubectl wait -n {pod.namespace} --for={event} pod/{pod.name} --timeout=5m"
+        for pod in gone
+        if places[pod.key] and pod.controller is not None and pod.controller.kind == "StatefulSet"
+        for event in ("create", "condition=PodScheduled")
+    ]
 
 
 def _breaks(budget: Budget, gone: list[Pod]) -> bool:
@@ -176,8 +249,8 @@ def _large_enough(case: Case, node: Node) -> bool:
     )
 
 
-def _like(cluster: Cluster, node: Node, where: dict[str, str]) -> Step:
-    labels = {**node.labels, **where}
+def _like(cluster: Cluster, node: Node, needed: dict[str, str]) -> Step:
+    labels = {**node.labels, **needed}
     if HOSTNAME in node.labels:
         labels[HOSTNAME] = NEW
     meta = replace(

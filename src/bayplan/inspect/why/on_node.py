@@ -12,7 +12,7 @@ from bayplan.inspect.why.answer import Answer, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES, missing_on
 from bayplan.inspect.why.fixes import verify
-from bayplan.inspect.why.moving import move_step
+from bayplan.inspect.why.moving import move_steps
 from bayplan.inspect.why.placed import compared
 from bayplan.inspect.why.pod import why_pod
 
@@ -45,10 +45,9 @@ def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
             if len(plugins) == 1 and plugin in FAMILIES
             for step in FAMILIES[plugin].steps(case, row)
         ]
-        move = None
         if plugins and all(p in FAMILIES and FAMILIES[p].evictable for p in plugins):
-            move = move_step(case, row)
-        found = [verify(cluster, free, step) for step in (*steps, *([move] if move else []))]
+            steps += move_steps(case, [row])
+        found = [verify(cluster, free, step) for step in steps]
         better = _better(cluster, case, node) if fits else ""
     here = tuple(fix for fix in found if fix is not None and fix.node == node)
     near = () if fits else (Near(node, missing, plugins),)
