@@ -12,10 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from bayplan.api import quantity
-from bayplan.api.defaults.pods import aggregate
+from bayplan.api.quotas import Usage, in_scope, pod_usage, undeclared
 from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader, forbidden
-
-Usage = dict[str, int]
 
 
 class Kind(Protocol):
@@ -70,7 +68,7 @@ def check_quota(attrs: Attributes, reader: Reader) -> None:
     for quota in quotas:
         spec = quota.get("spec") or {}
         hard: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
-        if attrs.resource == "pods" and not _in_scope(spec, attrs.obj):
+        if attrs.resource == "pods" and not in_scope(spec, attrs.obj):
             continue
         wanted = {name: amount for name, amount in added.items() if name in hard}
         _demand_declared(attrs, quota, hard)
@@ -93,20 +91,7 @@ def _demand_declared(attrs: Attributes, quota: dict[str, Any], hard: dict[str, s
     """A quota on cpu or memory demands that each container says how much it needs."""
     if attrs.resource != "pods" or attrs.group:
         return
-    missing: list[str] = []
-    for name in sorted(hard):
-        part, _, resource = name.rpartition(".")
-        if part == "" and name in ("cpu", "memory"):
-            part, resource = "requests", name
-        if part not in ("requests", "limits") or resource not in ("cpu", "memory"):
-            continue
-        spec: Any = attrs.obj["spec"]
-        if ((spec.get("resources") or {}).get(part) or {}).get(resource) is not None:
-            continue
-        for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-            if resource not in ((container.get("resources") or {}).get(part) or {}):
-                missing.append(f"{name} for: {container.get('name', '')}")
-                break
+    missing = undeclared(hard, attrs.obj)
     if missing:
         name = quota["metadata"]["name"]
         raise forbidden(attrs, f"failed quota: {name}: must specify {'; '.join(missing)}")
@@ -135,7 +120,7 @@ def used_of(quota: dict[str, Any], objects: Iterable[dict[str, Any]], kind: Kind
     """Return what the given objects of one kind use of a quota, in nanos by resource name."""
     totals: Usage = {}
     for obj in objects:
-        if kind.resource == "pods" and (_is_finished(obj) or not _in_scope(quota["spec"], obj)):
+        if kind.resource == "pods" and (_is_finished(obj) or not in_scope(quota["spec"], obj)):
             continue
         for name, amount in _usage(kind.group, kind.resource, obj).items():
             totals[name] = totals.get(name, 0) + amount
@@ -154,7 +139,7 @@ def _usage(group: str, resource: str, obj: dict[str, Any]) -> Usage:
     if resource in _COUNTED:
         usage[resource] = _NANO
     if resource == "pods":
-        usage.update(_pod_usage(obj))
+        usage.update(pod_usage(obj))
     elif resource == "persistentvolumeclaims":
         resources = (obj.get("spec") or {}).get("resources") or {}
         size = (resources.get("requests") or {}).get("storage")
@@ -170,22 +155,6 @@ def _usage(group: str, resource: str, obj: dict[str, Any]) -> Usage:
     return usage
 
 
-def _pod_usage(pod: dict[str, Any]) -> Usage:
-    spec = pod.get("spec") or {}
-    usage: Usage = {}
-    own = spec.get("resources") or {}
-    requests = {**aggregate(spec, "requests"), **(own.get("requests") or {})}
-    limits = {**aggregate(spec, "limits"), **(own.get("limits") or {})}
-    for name, value in requests.items():
-        nanos = quantity.nanos(value)
-        usage[f"requests.{name}"] = nanos
-        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
-            usage[name] = nanos
-    for name, value in limits.items():
-        usage[f"limits.{name}"] = quantity.nanos(value)
-    return usage
-
-
 def _service_usage(service: dict[str, Any]) -> Usage:
     spec = service.get("spec") or {}
     ports = len(spec.get("ports") or ()) * _NANO
@@ -194,30 +163,3 @@ def _service_usage(service: dict[str, Any]) -> Usage:
     if spec.get("type") == "LoadBalancer":
         return {"services.loadbalancers": _NANO, "services.nodeports": ports}
     return {}
-
-
-def _in_scope(spec: Any, pod: dict[str, Any]) -> bool:
-    scopes: list[dict[str, Any]] = [
-        {"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()
-    ]
-    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
-    return all(_matches(scope, pod) for scope in scopes)
-
-
-def _matches(scope: dict[str, Any], pod: dict[str, Any]) -> bool:
-    name, spec = scope.get("scopeName"), pod.get("spec") or {}
-    terminating: bool = spec.get("activeDeadlineSeconds") is not None
-    if name in ("Terminating", "NotTerminating"):
-        return terminating is (name == "Terminating")
-    if name in ("BestEffort", "NotBestEffort"):
-        usage = _pod_usage(pod)
-        return (not usage) is (name == "BestEffort")
-    if name == "PriorityClass":
-        wanted, values = spec.get("priorityClassName") or "", scope.get("values") or ()
-        operator = scope.get("operator")
-        if operator == "In":
-            return wanted in values
-        if operator == "NotIn":
-            return wanted not in values
-        return bool(wanted) == (operator == "Exists")
-    return True
