@@ -25,7 +25,9 @@ def owner(kind, name, *, above=None, uid=None, **spec):
         group, of_kind, of_name = above
         ref = {"apiVersion": group, "kind": of_kind, "name": of_name, "controller": True}
         meta["ownerReferences"] = [{**ref, "uid": f"uid-{of_name}"}]
-    version = "batch/v1" if kind == "Job" else "v1" if kind == "ReplicationController" else "apps/v1"
+    version = (
+        "batch/v1" if kind == "Job" else "v1" if kind == "ReplicationController" else "apps/v1"
+    )
     return {
         "apiVersion": version,
         "kind": kind,

@@ -1,4 +1,4 @@
-"""Moving pods away as a change that helps: offered, carried out by their owners' rules, and kept."""
+"""Moving pods away as a change that helps: carried out by the rules of their owners."""
 
 from bayplan.inspect import Cluster
 from bayplan.testing.builders import make_node, make_pod
@@ -45,7 +45,10 @@ def test_a_node_is_closed_where_the_new_pod_would_take_the_room_again():
 
 def test_a_stateful_set_has_placed_its_pod_before_the_node_is_opened():
     (fix,) = moves(
-        node("a", cpu=3), node("b", cpu=2), on("db-0", "a", owner="StatefulSet", priority=9), waits()
+        node("a", cpu=3),
+        node("b", cpu=2),
+        on("db-0", "a", owner="StatefulSet", priority=9),
+        waits(),
     )
 
     assert "move default/db-0 to b, off a; a is cordoned meanwhile" == fix.change

@@ -109,26 +109,6 @@ def test_an_owner_that_goes_leaves_no_ghost_of_a_victim(change):
     assert (found.after.running, found.after.pending) == (1, 0)
 
 
-def test_a_rolling_update_that_is_stuck_starts_nothing():
-    cluster = Cluster.from_objects([*nodes(1), web(0, "node-0"), replica_set(1)])
-    found = cluster.what_if("request=rs/web=cpu=8")
-
-    assert found.ok
-    assert (found.starts, found.moves) == ((), ())
-    assert [(s.source, s.new, s.state) for s in found.stuck] == [("", True, "pending")]
-    assert "Insufficient cpu" in found.stuck[0].reason
-    assert "1 new pod would stay pending" in str(found)
-
-
-def test_a_rolling_update_that_is_stuck_after_a_drain_keeps_the_move():
-    cluster = Cluster.from_objects([*nodes(2), web(0, "node-0"), replica_set(1)])
-    found = cluster.what_if("drain=node-0", "request=rs/web=cpu=8")
-
-    assert [(m.source, m.target) for m in found.moves] == [("node-0", "node-1")]
-    assert found.starts == ()
-    assert found.ok
-
-
 def test_new_pods_that_preempt_each_other_are_no_moves(tmp_path):
     high = replica_set(2, "vip")
     high["spec"]["template"]["spec"]["priority"] = 10

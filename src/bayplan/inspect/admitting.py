@@ -1,7 +1,8 @@
 """A pod as the API server would keep it, as far as scheduling reads it.
 
-Fields that are left out get their defaults, limits become requests, a priority class becomes a
-number, and every pod tolerates an unreachable node for five minutes. Webhooks are not asked.
+Fields that are left out get their defaults, limits become requests, limit ranges fill in what is
+not asked for, a priority class becomes a number, and every pod tolerates an unreachable node for
+five minutes. Webhooks are not asked.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from bayplan.api import Container, Pod, PodSpec, PriorityClass, Toleration, convert
+from bayplan.api import Container, Pod, PodSpec, PriorityClass, Toleration, convert, plain
 from bayplan.api.defaults import apply_defaults
+from bayplan.api.limit_ranges import fill_in
 from bayplan.api.requests import limits_to_requests
 from bayplan.errors import DecodeError
 from bayplan.inspect.kinds import BY_KIND
+from bayplan.inspect.objects import LimitRange
 
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -37,7 +41,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def admitted(pod: Pod, classes: Iterable[PriorityClass]) -> Pod:
+def admitted(pod: Pod, classes: Iterable[PriorityClass], ranges: Iterable[LimitRange] = ()) -> Pod:
     """The pod with what admission adds; a class that does not exist means priority 0."""
     spec = replace(
         pod.spec,
@@ -45,6 +49,11 @@ def admitted(pod: Pod, classes: Iterable[PriorityClass]) -> Pod:
         init_containers=tuple(map(_with_requests, pod.spec.init_containers)),
         tolerations=pod.spec.tolerations + _tolerations(pod.spec),
     )
+    for item in ranges:
+        if item.namespace == pod.namespace:
+            body = plain(spec)
+            if fill_in(body, plain(item.spec).get("limits", ())):
+                spec = msgspec.convert(body, type(spec))
     return replace(pod, spec=_with_priority(spec, list(classes)))
 
 

@@ -84,7 +84,9 @@ def _job_anew(job: Owner, ops: Ops) -> list[str]:
     """A job keeps its template, so it is made again, without what the server put into it."""
     labels = job.spec.template.metadata.labels
     own = {key: value for key, value in labels.items() if key not in OF_JOBS}
-    fresh = [] if job.spec.manual_selector else [{"op": "remove", "path": "/spec/selector"}]
+    fresh: list[dict[str, Any]] = []
+    if not job.spec.manual_selector:
+        fresh.append({"op": "remove", "path": "/spec/selector"})
     if own != labels:
         path = f"{TEMPLATE}/metadata/labels"
         fresh.append({"op": "add", "path": path, "value": own})
@@ -101,9 +103,7 @@ def _job_anew(job: Owner, ops: Ops) -> list[str]:
 
 def _below(ops: Ops, prefix: str) -> list[dict[str, Any]]:
     """A patch of a pod as one of a template, which has no priority of its own, only a class."""
-    return [
-        {**op, "path": f"{prefix}{op['path']}"} for op in ops if op["path"] != "/spec/priority"
-    ]
+    return [{**op, "path": f"{prefix}{op['path']}"} for op in ops if op["path"] != "/spec/priority"]
 
 
 def for_template(owner: Owner, ops: Ops) -> Ops | None:
@@ -127,7 +127,8 @@ def for_template(owner: Owner, ops: Ops) -> Ops | None:
 
 
 def _with_parents(body: dict[str, Any], op: dict[str, Any]) -> dict[str, Any]:
-    parts, here = JsonPointer(op["path"]).parts, body
+    parts = JsonPointer(op["path"]).parts
+    here: Any = body
     for depth, part in enumerate(parts[:-1]):
         if isinstance(here, dict) and part not in here:
             value = op["value"]

@@ -14,9 +14,10 @@ from bayplan.api.volumes import ClaimTemplate
 
 
 class TemplateSpec(PodSpec, frozen=True):
-    """`spec` of a template; the account is checked before a pod is made."""
+    """`spec` of a pod that is to be made: with what is checked only then."""
 
     service_account_name: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodTemplate(Model, frozen=True):
@@ -273,6 +274,32 @@ class ResourceQuota(Object, kw_only=True, frozen=True):
 
     spec: QuotaSpec = QuotaSpec()
     status: QuotaStatus = QuotaStatus()
+
+
+class LimitItem(Model, frozen=True):
+    """One of the `limits` of a limit range."""
+
+    type: str = ""
+    max: Resources = {}
+    min: Resources = {}
+    default: Resources = {}
+    default_request: Resources = {}
+    max_limit_request_ratio: Resources = {}
+
+
+class LimitRangeSpec(Model, frozen=True):
+    """`spec` of a limit range."""
+
+    limits: tuple[LimitItem, ...] = ()
+
+
+class LimitRange(Object, kw_only=True, frozen=True):
+    """What pods of a namespace get if they ask for nothing, and what they may ask for."""
+
+    KIND: ClassVar[str] = "LimitRange"
+    RESOURCE: ClassVar[str] = "limitranges"
+
+    spec: LimitRangeSpec = LimitRangeSpec()
 
 
 class ServiceAccount(Object, kw_only=True, frozen=True):

@@ -14,8 +14,8 @@ import msgspec
 
 from bayplan.api import Node, Taint, yaml
 from bayplan.inspect import Cluster
+from bayplan.inspect.step import Ops, set_to
 from bayplan.inspect.why.answer import Fix
-from bayplan.inspect.why.step import Ops, set_to
 
 UNCORDON = re.compile(r"kubectl uncordon (\S+)$")
 UNTAINT = re.compile(r"kubectl taint nodes (\S+) (\S+):(\w+)-$")

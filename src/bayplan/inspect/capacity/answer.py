@@ -46,7 +46,7 @@ class Capacity(Model, frozen=True, kw_only=True):
     binding: dict[str, int]
     """What ends it, by the number of nodes that say so."""
     ends: str = ""
-    """Which loss forbids one more set, if room to lose one was kept."""
+    """What else forbids one more set: the API server, or which loss if room for one was kept."""
     stranded: tuple[Stranded, ...]
     keep_free: str = ""
     """`node` or `zone` if room to lose one was kept."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from bayplan.api import OwnerReference, Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Diagnosis
+from bayplan.inspect.admission import Admission
 from bayplan.inspect.admitting import admitted
 from bayplan.inspect.capacity.answer import Capacity, Fit
 from bayplan.inspect.capacity.stranded import stranded
@@ -58,19 +59,21 @@ def capacity(
         raise InspectError(f'--keep-free "{keep_free}" is not known; use node or zone')
     notes = [f"not read: {u.what}: {u.without}" for u in cluster.origin.unread]
     with Rehearsal(cluster.engine, cluster.now) as trial:
-        settle(cluster, trial, Budgets(cluster))
+        admission = settle(cluster, trial, Budgets(cluster)).admission
         classes = trial.engine.cache.objects.priority_classes
-        ready = [replace(t, pod=admitted(_fresh(t), classes)) for t in templates]
-        alone = [_alone(trial, item, limit) for item in ready]
+        ready = [replace(t, pod=admitted(_fresh(t), classes, admission.ranges)) for t in templates]
+        alone = [_alone(trial, admission, item, limit) for item in ready]
         mark = trial.mark
-        filling = Filling(trial, ready)
+        filling = Filling(trial, admission, ready)
         filling.run(limit)
         binding, checked, loss = filling.binding(), 0, None
+        ends = filling.refused and f"the API server would refuse it: {filling.refused}"
         if keep_free:
-            sets, checked, loss = _with_room(cluster, trial, ready, filling.sets, keep_free, mark)
-            binding = binding if loss is None else loss.binding
+            sets, checked, loss = _with_room(cluster, filling, keep_free, mark)
+            if loss is not None:
+                binding, ends = loss.binding, loss.text
             trial.undo(mark)
-            filling = Filling(trial, ready)
+            filling = Filling(trial, admission, ready)
             filling.run(sets * sum(item.share for item in ready))
         return Capacity(
             sets=filling.sets,
@@ -78,7 +81,7 @@ def capacity(
                 _fit(cluster, filling, item, one) for item, one in zip(ready, alone, strict=True)
             ),
             binding=binding,
-            ends="" if loss is None else loss.text,
+            ends=ends,
             stranded=() if keep_free else stranded(cluster, trial, [t.pod for t in ready]),
             keep_free=keep_free,
             checked=checked,
@@ -92,10 +95,14 @@ def capacity(
 class Filling:
     """Pods added in turn by their shares until one finds no node."""
 
-    def __init__(self, trial: Rehearsal, templates: Sequence[Template]) -> None:
-        self._trial, self._templates = trial, templates
+    def __init__(
+        self, trial: Rehearsal, admission: Admission, templates: Sequence[Template]
+    ) -> None:
+        self.trial, self.admission, self.templates = trial, admission, templates
         self.nodes: dict[str, Counter[str]] = {item.name: Counter() for item in templates}
         self.last: Decision | None = None
+        self.refused = ""
+        """Why the API server would not let one more be made."""
         self.sets = 0
         self.total = 0
 
@@ -105,14 +112,19 @@ class Filling:
             self.sets += 1
 
     def _one_set(self, limit: int) -> bool:
-        for item in self._templates:
+        for item in self.templates:
             for _ in range(item.share):
                 if self.total >= limit:
                     return False
-                decision = self._trial.fill(numbered(item, self.total))
+                pod = numbered(item, self.total)
+                self.refused = self.admission.refusal(pod)
+                if self.refused:
+                    return False
+                decision = self.trial.fill(pod)
                 if not decision.placed:
                     self.last = decision
                     return False
+                self.admission.count(pod, 1, self.trial.afterwards)
                 self.total += 1
                 self.nodes[item.name][decision.node_name] += 1
         return True
@@ -140,13 +152,13 @@ def numbered(item: Template, number: int) -> Pod:
     return replace(item.pod, metadata=replace(meta, name=name, uid=f"more:{item.name}:{number}"))
 
 
-def _alone(trial: Rehearsal, item: Template, limit: int) -> tuple[int, str]:
+def _alone(trial: Rehearsal, admission: Admission, item: Template, limit: int) -> tuple[int, str]:
     mark = trial.mark
-    filling = Filling(trial, [replace(item, share=1)])
+    filling = Filling(trial, admission, [replace(item, share=1)])
     filling.run(limit)
     trial.undo(mark)
     message = "" if filling.last is None else filling.last.message
-    return filling.total, message
+    return filling.total, filling.refused or message
 
 
 def _fit(cluster: Cluster, filling: Filling, item: Template, alone: tuple[int, str]) -> Fit:
@@ -167,25 +179,22 @@ def _fit(cluster: Cluster, filling: Filling, item: Template, alone: tuple[int, s
 
 
 def _with_room(
-    cluster: Cluster,
-    trial: Rehearsal,
-    templates: Sequence[Template],
-    most: int,
-    what: str,
-    mark: int,
+    cluster: Cluster, full: Filling, what: str, mark: int
 ) -> tuple[int, int, Loss | None]:
     """The most sets with which any one node or zone may still be lost, and what forbids one more.
 
     Nothing does if the room without any loss ends first.
     """
-    low, high, checked = 0, most, 0
+    trial, templates = full.trial, full.templates
+    low, high, checked = 0, full.sets, 0
     budgets = Budgets(cluster)
     losses: dict[int, Loss] = {}
     while low < high:
         middle = (low + high + 1) // 2
         trial.undo(mark)
-        Filling(trial, templates).run(middle * sum(item.share for item in templates))
-        loss, checked = _loss(cluster, trial, what, budgets)
+        filling = Filling(trial, full.admission, templates)
+        filling.run(middle * sum(item.share for item in templates))
+        loss, checked = _loss(cluster, filling, what, budgets)
         if loss is None:
             low = middle
         else:
@@ -201,13 +210,14 @@ class Loss(NamedTuple):
 
 
 def _loss(
-    cluster: Cluster, trial: Rehearsal, what: str, budgets: Budgets
+    cluster: Cluster, filling: Filling, what: str, budgets: Budgets
 ) -> tuple[Loss | None, int]:
     """The first loss that leaves pods without a node; how many are tried."""
+    trial = filling.trial
     groups = _groups(cluster, trial, what)
     for name, names in groups:
         mark = trial.mark
-        settling = Settling(cluster, trial, budgets)
+        settling = Settling(cluster, trial, budgets, filling.admission)
         Draining(trial, settling, budgets).lose(names, remove=False)
         settling.run()
         found = _told(cluster, trial, settling, f"{what} {name}")
@@ -226,11 +236,13 @@ def _told(cluster: Cluster, trial: Rehearsal, settling: Settling, what: str) -> 
         binding = {} if error is None else dict(reasons(error.diagnosis).most_common())
         text = f"{len(failed)} {noun} of {title(cluster, first.pod) or first.pod.key}"
         return Loss(f"without {what}, {text} would find no node: {first.message}", binding)
+    for one in settling.refused():
+        return Loss(f"without {what}, {one.pod.key} would not be made again: {one.message}", {})
     if unborn:
         return Loss(f"without {what}, {unborn[0][0].key} would not be made again", {})
     if settling.preempted:
-        one = settling.preempted[0]
-        return Loss(f"without {what}, {one.pod.key} would be evicted for {one.by.key}", {})
+        gone = settling.preempted[0]
+        return Loss(f"without {what}, {gone.pod.key} would be evicted for {gone.by.key}", {})
     return None
 
 

@@ -41,7 +41,8 @@ class Stuck(Model, frozen=True, kw_only=True):
     source: str = msgspec.field(name="from")
     """Where it ran before; empty if it did not."""
     state: str
-    """`pending`, `lost` (nobody makes it again) or `blocked` (it could not be evicted)."""
+    """`pending`, `lost` (nobody makes it again), `blocked` (it could not be evicted) or `refused`
+    (the API server does not let its owner make it)."""
     reason: str
     new: bool = False
     """Whether it came to be by the change; else it is there now."""

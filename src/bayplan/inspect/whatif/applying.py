@@ -13,10 +13,10 @@ from bayplan.errors import DecodeError
 from bayplan.inspect.admitting import admitted, completed
 from bayplan.inspect.errors import CORRECT, SourceError, damaged, unknown
 from bayplan.inspect.kinds import BY_KIND
-from bayplan.inspect.objects import Budget, Owner
+from bayplan.inspect.objects import Budget, Owner, ordinal
 from bayplan.inspect.sources.gather import Gathering
 from bayplan.inspect.whatif.changes import Apply
-from bayplan.inspect.whatif.making import new_pod
+from bayplan.inspect.whatif.rolling import roll
 
 if TYPE_CHECKING:
     from bayplan.inspect.whatif.carrying import Carrying
@@ -79,6 +79,7 @@ def apply_manifests(carrying: Carrying, change: Apply) -> None:
     for item in items:
         if not isinstance(item, Node | Pod | Owner):
             carrying.trial.put(item)
+            carrying.settling.admission.put(item)
             if isinstance(item, Budget):
                 carrying.add_budget(item)
     for item in items:
@@ -96,7 +97,9 @@ def _apply_pod(carrying: Carrying, pod: Pod) -> None:
     if pod.key in carrying.cluster.pods:  # a pod that exists cannot be given another spec
         return
     engine = carrying.trial.engine
-    made, node = admitted(pod, engine.cache.objects.priority_classes), pod.spec.node_name
+    ranges = carrying.settling.admission.ranges
+    made = admitted(pod, engine.cache.objects.priority_classes, ranges)
+    node = pod.spec.node_name
     if not node:
         carrying.settling.add(made)
     elif engine.cache.table.row_of(node) is None:
@@ -109,22 +112,23 @@ def _apply_pod(carrying: Carrying, pod: Pod) -> None:
 def _apply_owner(carrying: Carrying, owner: Owner) -> None:
     known = carrying.cluster.of(type(owner)).get(owner.key)
     if owner.KIND == "DaemonSet":
-        carrying.apply_daemons(owner)
+        carrying.apply_daemons(owner if known is None else replace(owner, metadata=known.metadata))
         return
     if known is None:
         for number in range(owner.wanted):
-            carrying.create(owner, new_pod(owner, None, number, carrying.trial))
+            carrying.create(owner, carrying.new_pod(owner, number))
         return
     owner = replace(owner, metadata=known.metadata)
-    if known.spec.template != owner.spec.template:
-        fresh = new_pod(owner, None, 0, carrying.trial)
-        carrying.roll(
-            owner,
-            lambda pod: replace(
-                pod,
-                metadata=replace(pod.metadata, labels={**pod.labels, **fresh.labels}),
-                spec=fresh.spec,
-            ),
-        )
-    if owner.spec.replicas is not None and owner.KIND != "Job":
-        carrying.scale(owner, owner.spec.replicas)
+    changed = known.spec.template != owner.spec.template
+    if changed and owner.KIND == "Job":
+        carrying.notes.append(f"{owner.title} keeps its template: the API server refuses another")
+    elif changed:
+
+        def renewed(pod: Pod) -> Pod:
+            fresh = carrying.new_pod(owner, ordinal(pod))
+            meta = replace(pod.metadata, labels={**pod.labels, **fresh.labels})
+            return replace(pod, metadata=meta, spec=fresh.spec)
+
+        roll(carrying, owner, renewed, deleting=False)
+    if owner.spec.replicas not in (None, known.wanted) and owner.KIND != "Job":
+        carrying.scale(owner, owner.wanted)

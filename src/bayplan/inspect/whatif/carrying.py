@@ -20,12 +20,15 @@ from bayplan.inspect.whatif.draining import Draining, cordoned
 from bayplan.inspect.whatif.making import (
     daemon_pod,
     new_pod,
+    pinned,
+    pinned_to,
     with_patch,
     with_priority,
     with_requests,
 )
-from bayplan.inspect.whatif.owners import Remake, remake
+from bayplan.inspect.whatif.owners import Remake, is_daemon, remake
 from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.inspect.whatif.rolling import roll
 from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.whatif.shapes import new_nodes
 
@@ -49,8 +52,6 @@ class Carrying:
         self.draining = Draining(trial, settling, budgets)
         self.dropped: list[Pod] = []
         """Pods that were deleted on purpose."""
-        self.halted: dict[str, Waiting] = {}
-        """By owner, the pod of a rolling update that found no node; the old ones stay."""
         self.notes: list[str] = []
         self.commands: list[str] = []
         """What carries the changes out for real."""
@@ -133,18 +134,42 @@ class Carrying:
 
     def apply_daemons(self, daemons: Owner) -> None:
         """A daemon set comes to be, or replaces the pods that it has."""
-        for pod in self.pods_of(daemons):
-            self.drop(pod)
-        pattern = new_pod(daemons, None, 0, self.trial)
-        for node in list(self.trial.engine.cache.table.nodes):
-            self._start_daemon(pattern, node.name, template=True)
+        pattern = self.new_pod(daemons)
+        wanted = {
+            node.name: made
+            for node in self.trial.engine.cache.table.nodes
+            if (made := self._daemon_for(pattern, node.name, template=True)) is not None
+        }
+        present = {self.node_of(pod): pod for pod in self.pods_of(daemons)}
+        for node, pod in present.items():
+            if node and node not in wanted:
+                self.drop(pod)
+        for node, made in wanted.items():
+            if node not in present:
+                self.settling.add(made)
+        self.settling.run()
+        known = self.cluster.of(DaemonSet).get(daemons.key)
+        if known is None or known.spec.template == daemons.spec.template:
+            return
+
+        def changed(pod: Pod) -> Pod:
+            return replace(pod, spec=daemon_pod(pattern, pinned_to(pod), template=True).spec)
+
+        roll(self, daemons, changed, deleting=False)
+
+    def _daemon_for(self, pod: Pod, node: str, *, template: bool) -> Pod | None:
+        """A daemon set's pod for a node; None if it does not want to run there."""
+        mine = daemon_pod(pod, node, template=template)
+        error = self.trial.decide(mine, preempt=False).fit_error
+        row = self.trial.engine.cache.table.row_of(node)
+        if error is None or row is None:
+            return mine
+        return None if error.diagnosis.status_of_row(row).plugin in _NO_DAEMON else mine
 
     def _start_daemon(self, pod: Pod, node: str, *, template: bool) -> None:
-        mine = daemon_pod(pod, node, template=template)
-        decision = self.trial.decide(mine, preempt=False)
-        fits = not decision.unschedulable_plugins & _NO_DAEMON
-        if decision.placed or fits:
-            self.settling.add(mine)
+        made = self._daemon_for(pod, node, template=template)
+        if made is not None:
+            self.settling.add(made)
 
     def add_budget(self, budget: Budget) -> None:
         """A budget comes to be, or has other limits."""
@@ -162,7 +187,7 @@ class Carrying:
                     yield pod, False
         for key, daemons in self.cluster.of(DaemonSet).items():
             if key not in seen:
-                yield new_pod(daemons, None, 0, self.trial), True
+                yield self.new_pod(daemons), True
 
     # -- owners ---------------------------------------------------------------------------------
 
@@ -185,16 +210,15 @@ class Carrying:
         gone = {pod.uid for pod in self.dropped}
         found = [*self.cluster.pods_of(owner), *self._made.get(_key(owner), ())]
         now = [ends[pod.uid].pod if pod.uid in ends else pod for pod in found if not pod.finished]
-        return [pod for pod in now if pod.uid not in gone and not pod.terminating]
+        there = {pod.uid: pod for pod in now if pod.uid not in gone and not pod.terminating}
+        return list(there.values())
 
     def scale(self, owner: Owner, replicas: int) -> None:
         """Make or delete pods until there are as many as wanted."""
         if owner.KIND not in SCALABLE:
             raise InspectError(f"{owner.title} {NOT_SCALED}")
         pods = self.pods_of(owner)
-        if not replicas:
-            self.halted.pop(_key(owner), None)
-        for pod in _surplus(owner, pods, self._node_of)[: max(len(pods) - replicas, 0)]:
+        for pod in self.leaving_order(owner, pods)[: max(len(pods) - replicas, 0)]:
             self.drop(pod)
         numbers = {ordinal(pod) for pod in pods} if owner.KIND == "StatefulSet" else set()
         like = min(pods, key=lambda pod: pod.name, default=None)
@@ -203,46 +227,43 @@ class Carrying:
             while number in numbers:
                 number += 1
             numbers.add(number)
-            self.create(owner, new_pod(owner, like, number, self.trial))
+            self.create(owner, self.new_pod(owner, number, like))
         if like is not None:
             self.budgets.resize(like, replicas - owner.wanted, self.trial)
         self.owners[_key(owner)] = replace(owner, spec=replace(owner.spec, replicas=replicas))
 
-    def create(self, owner: Owner, pod: Pod) -> None:
+    def new_pod(self, owner: Owner, number: int = 0, like: Pod | None = None) -> Pod:
+        """One more pod of an owner, as the API server would admit it."""
+        return new_pod(owner, like, number, self.trial, self.settling.admission.ranges)
+
+    def create(self, owner: Owner, pod: Pod) -> Waiting:
         """An owner makes one more pod."""
         self._made.setdefault(_key(owner), []).append(pod)
-        self.settling.add(pod)
+        return self.settling.add(pod)
 
     def drop(self, pod: Pod) -> None:
         """Delete a pod on purpose."""
-        info = self._info(pod)
-        if info is not None:
-            self.settling.drop(info)
-        self.settling.withdraw(pod.uid)
+        self.settling.remove(pod)
         self.dropped.append(pod)
 
     def _info(self, pod: Pod) -> PodInfo | None:
         return self.trial.engine.cache.pod(pod.uid)
 
-    def _node_of(self, pod: Pod) -> str:
+    def node_of(self, pod: Pod) -> str:
+        """Where a pod is now; empty if it waits."""
         info = self._info(pod)
         return "" if info is None else info.node_name
 
+    def leaving_order(self, owner: Owner, pods: list[Pod]) -> list[Pod]:
+        """Pods in the order in which their controller deletes them."""
+        return _surplus(owner, pods, self.node_of)
+
     def _delete(self, change: c.Delete) -> None:
         if change.kind not in PODS:
-            owner = self.owner(change)
-            self.halted.pop(_key(owner), None)
-            for pod in self.pods_of(owner):
+            for pod in self.pods_of(self.owner(change)):
                 self.drop(pod)
             return
-        pod = self._pod(change)
-        info, waiting = self._info(pod), self.settling.known.get(pod.uid)
-        if remake(pod) is Remake.NEVER or (info is None and waiting is None):
-            self.drop(pod)
-        elif info is not None:
-            self.settling.evict(info)  # its owner makes it again
-        elif waiting is not None:
-            self.settling.renew(waiting)
+        self.delete_pod(self._pod(change))
 
     def _pod(self, change: c.OfOwner) -> Pod:
         pod = self.cluster.pod(change.name, change.namespace)
@@ -253,10 +274,13 @@ class Carrying:
         def changed(pod: Pod) -> Pod:
             return form(pod, how)
 
-        if change.kind in PODS:
-            self._made_again(self._pod(change), changed, gone_first=True)
-        else:
-            self.roll(self.owner(change), changed)
+        if change.kind not in PODS:
+            roll(self, self.owner(change), changed, deleting=True)
+            return
+        pod = self._pod(change)
+        first = self.settling.first_of(pod)
+        self.settling.remove(pod)
+        self.settling.add(self.renewed(pod, changed), first)
 
     def _patch(self, change: c.Patch) -> None:
         if change.kind not in c.NODE_WORDS:
@@ -265,50 +289,25 @@ class Carrying:
         for name in self.nodes(change.name):
             self.trial.put(with_patch(self.node(name), change.patch))
 
-    def roll(self, owner: Owner, changed: Callable[[Pod], Pod]) -> None:
-        """Replace an owner's pods one by one: the new one first, but for stateful sets."""
-        self.halted.pop(_key(owner), None)
-        for pod in self.pods_of(owner):
-            gone_first = owner.KIND == "StatefulSet"
-            halted = self._made_again(pod, changed, gone_first=gone_first)
-            if halted is not None:
-                self.halted[_key(owner)] = halted
-                self.notes.append(
-                    f"the rolling update of {owner.title} stops at {pod.key}: {halted.message}"
-                )
-                return
-
-    def _made_again(
-        self, pod: Pod, changed: Callable[[Pod], Pod], *, gone_first: bool
-    ) -> Waiting | None:
-        """Replace one pod; returns the new one if it found no node and the old one stays."""
+    def renewed(self, pod: Pod, form: Callable[[Pod], Pod], name: str = "") -> Pod:
+        """A pod to be made in the place of another, in a new form."""
         self._renewed += 1
-        fresh = replace(pod.metadata, uid=f"{pod.uid.partition('+')[0]}+{self._renewed}")
-        made = changed(Pod(metadata=fresh, spec=replace(pod.spec, node_name="")))
-        known, ends = self.settling.known.get(pod.uid), self.settling.ends
-        first = pod if known is None else known.first
-        info = self._info(pod)
-        if info is None:
-            self.settling.withdraw(pod.uid)
-        elif gone_first:
-            self.settling.drop(info)
-        waiting = self.settling.add(made, first)
-        self.settling.run()
-        if info is None or gone_first:
-            return None
-        if not waiting.node:
-            self.settling.withdraw(made.uid)
-            del ends[first.uid]
-            if known is not None:
-                ends[first.uid] = known
-            return waiting
-        old = ends[first.uid].pod if ends[first.uid] is not waiting else pod
-        info = self._info(old)  # itself, or its copy if the new one preempted it
-        if info is not None:
-            self.settling.drop(info)
-        self.settling.withdraw(old.uid)
-        ends[first.uid] = waiting
-        return None
+        uid = f"{pod.uid.partition('+')[0]}+{self._renewed}"
+        fresh = replace(pod.metadata, uid=uid, name=name or pod.name, deletion_timestamp="")
+        spec, node = replace(pod.spec, node_name=""), self.node_of(pod)
+        return form(
+            Pod(metadata=fresh, spec=pinned(spec, node) if is_daemon(pod) and node else spec)
+        )
+
+    def delete_pod(self, pod: Pod, form: Callable[[Pod], Pod] | None = None) -> None:
+        """Delete a pod; its owner, if it has one, makes it again, perhaps in another form."""
+        info, waiting = self._info(pod), self.settling.known.get(pod.uid)
+        if remake(pod) is Remake.NEVER or (info is None and waiting is None):
+            self.drop(pod)
+        elif info is not None:
+            self.settling.evict(info, form)
+        elif waiting is not None:
+            self.settling.renew(waiting, form)
 
     def _apply(self, change: c.Apply) -> None:
         from bayplan.inspect.whatif.applying import apply_manifests

@@ -9,9 +9,9 @@ from bayplan.api import Pod
 from bayplan.inspect.commands import anew, change_owner, create, json_patch, where
 from bayplan.inspect.objects import Owner
 from bayplan.inspect.settings import Settings
+from bayplan.inspect.step import Ops, set_to
 from bayplan.inspect.whatif import changes as c
 from bayplan.inspect.whatif.making import asking
-from bayplan.inspect.why.step import Ops, set_to
 
 if TYPE_CHECKING:
     from bayplan.inspect.whatif.carrying import Carrying

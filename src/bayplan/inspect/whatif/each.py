@@ -81,7 +81,7 @@ def each(
         anyway = tuple(Reading(cluster, Carrying(cluster, trial, budgets, start)).losses())
         tries = []
         for number, (name, nodes) in enumerate(groups):
-            tries.append(_try(cluster, budgets, name, nodes, drain=what == "node"))
+            tries.append(_try(cluster, start, name, nodes, drain=what == "node"))
             if progress is not None:
                 progress(number + 1, len(groups))
     ok = not anyway and all(t.ok for t in tries)
@@ -110,9 +110,10 @@ def _groups(cluster: Cluster, what: str) -> Iterator[tuple[str, list[str]]]:
     yield from ((zone or "(no zone)", zones[zone]) for zone in sorted(zones))
 
 
-def _try(cluster: Cluster, budgets: Budgets, name: str, nodes: list[str], *, drain: bool) -> Each:
+def _try(cluster: Cluster, start: Settling, name: str, nodes: list[str], *, drain: bool) -> Each:
+    budgets = start.budgets
     with Rehearsal(cluster.engine, cluster.now) as trial:
-        settling = Settling(cluster, trial, budgets)
+        settling = Settling(cluster, trial, budgets, start.admission)
         draining = Draining(trial, settling, budgets)
         if drain:
             draining.drain(nodes)
@@ -128,6 +129,7 @@ def _read(cluster: Cluster, name: str, nodes: int, settling: Settling, draining:
     stuck += [
         (first, "pending", "its stateful set waits for lower ordinals") for _, first in unborn
     ]
+    stuck += [(item.first, "refused", item.message) for item in settling.refused()]
     lost = [(pod, "lost", "it has no owner") for pod in settling.unmade.values()]
     blocked = [(pod, "blocked", why) for pod, _, why in draining.blocked]
     moved = sum(bool(w.node) for w in settling.ends.values())

@@ -22,7 +22,7 @@ def junit_what_if(found: WhatIf) -> str:
             failures += 1
             ET.SubElement(case, "failure", type=item.state, message=item.reason)
         else:
-            ET.SubElement(case, "skipped", message=f"new and pending: {item.reason}")
+            ET.SubElement(case, "skipped", message=f"new and {item.state}: {item.reason}")
     return _text(suite, failures)
 
 

@@ -6,7 +6,7 @@ the template is used where there is none, as the API server would admit it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import jsonpatch
@@ -39,9 +39,9 @@ from bayplan.errors import DecodeError
 from bayplan.framework import ClusterObjects
 from bayplan.inspect.admitting import admitted
 from bayplan.inspect.errors import InspectError, unknown
-from bayplan.inspect.objects import Owner
+from bayplan.inspect.objects import LimitRange, Owner
+from bayplan.inspect.step import patched
 from bayplan.inspect.whatif.rehearsal import Rehearsal
-from bayplan.inspect.why.step import patched
 
 HASH = "pod-template-hash"
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -80,7 +80,13 @@ def with_priority(objects: ClusterObjects, pod: Pod, text: str) -> Pod:
     )
 
 
-def new_pod(owner: Owner, like: Pod | None, number: int, trial: Rehearsal) -> Pod:
+def new_pod(
+    owner: Owner,
+    like: Pod | None,
+    number: int,
+    trial: Rehearsal,
+    ranges: Iterable[LimitRange] = (),
+) -> Pod:
     """One more pod of an owner; `number` is the ordinal for a stateful set."""
     objects = trial.engine.cache.objects
     stateful = owner.KIND == "StatefulSet"
@@ -101,25 +107,32 @@ def new_pod(owner: Owner, like: Pod | None, number: int, trial: Rehearsal) -> Po
     pod = Pod(metadata=meta, spec=spec, status=PodStatus())
     if stateful and owner.spec.volume_claim_templates:
         pod = _with_own_claims(owner, pod, trial)
-    return pod if like is not None else admitted(pod, objects.priority_classes)
+    return pod if like is not None else admitted(pod, objects.priority_classes, ranges)
 
 
 def _from_template(owner: Owner, trial: Rehearsal) -> Pod:
     template = owner.spec.template
     kind, name, labels = owner.KIND, owner.name, dict(template.metadata.labels)
     if owner.KIND == "Deployment":
-        kind, name = "ReplicaSet", f"{owner.name}-new"
-        labels[HASH] = "new"
-        made = ReplicaSet(
-            metadata=ObjectMeta(name=name, namespace=owner.namespace, uid=f"new:{owner.key}"),
-            spec=SelectorSpec(selector=LabelSelector(match_labels=labels)),
-        )
-        trial.put(made)
-    uid = owner.uid if kind == owner.KIND else f"new:{owner.key}"
-    ref = OwnerReference("apps/v1", kind, name, uid, controller=True)
+        labels, ref = new_replica_set(owner, trial)
+    else:
+        ref = OwnerReference(owner.API_VERSION, kind, name, owner.uid, controller=True)
     meta = ObjectMeta(labels=labels, owner_references=(ref,))
     return Pod(metadata=replace(meta, annotations=template.metadata.annotations),
                spec=template.spec)  # fmt: skip
+
+
+def new_replica_set(owner: Owner, trial: Rehearsal) -> tuple[dict[str, str], OwnerReference]:
+    """What a deployment makes for a new template: the labels of its pods, and their owner."""
+    labels = {**owner.spec.template.metadata.labels, HASH: "new"}
+    name, uid = f"{owner.name}-new", f"new:{owner.key}"
+    trial.put(
+        ReplicaSet(
+            metadata=ObjectMeta(name=name, namespace=owner.namespace, uid=uid),
+            spec=SelectorSpec(selector=LabelSelector(match_labels=labels)),
+        )
+    )
+    return labels, OwnerReference("apps/v1", "ReplicaSet", name, uid, controller=True)
 
 
 def _with_own_claims(owner: Owner, pod: Pod, trial: Rehearsal) -> Pod:
@@ -160,6 +173,17 @@ def pinned(spec: PodSpec, node: str) -> PodSpec:
     required = NodeSelector(tuple(replace(term, match_fields=here) for term in terms))
     affinity = replace(affinity, node_affinity=replace(wanted, required=required))
     return replace(spec, affinity=affinity)
+
+
+def pinned_to(pod: Pod) -> str:
+    """The node that a daemon set made a pod for; empty if it may go anywhere."""
+    affinity = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
+    required = None if affinity is None else affinity.required
+    if pod.controller is None or pod.controller.kind != "DaemonSet" or required is None:
+        return ""
+    fields = [field for term in required.node_selector_terms for field in term.match_fields]
+    names = [name for item in fields if item.key == "metadata.name" for name in item.values]
+    return names[0] if names else ""
 
 
 def with_requests(pod: Pod, amounts: Mapping[str, str]) -> Pod:

@@ -74,7 +74,7 @@ class Reading:
     def _all_stuck(self) -> Iterator[Stuck]:
         yield from self._pending()
         yield from self._unborn()
-        yield from self._halted()
+        yield from self._refused()
         yield from self._lost()
         yield from self._blocked()
 
@@ -135,17 +135,9 @@ class Reading:
             name = "" if pod.controller is None else pod.controller.name
             yield self._stuck(first, "pending", ORDERED.format(name))
 
-    def _halted(self) -> Iterator[Stuck]:
-        """Pods that a rolling update made and that find no node; the old ones stay."""
-        for item in self._carrying.halted.values():
-            yield Stuck(
-                pod=f"{item.pod.key}-new",  # it is there beside the old one
-                owner=title(self._cluster, item.pod),
-                source="",
-                state="pending",
-                reason=item.message,
-                new=True,
-            )
+    def _refused(self) -> Iterator[Stuck]:
+        for item in self._settling.refused():
+            yield self._stuck(item.first, "refused", item.message)
 
     def _lost(self) -> Iterator[Stuck]:
         for uid, pod in self._settling.unmade.items():

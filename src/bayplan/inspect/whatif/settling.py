@@ -10,7 +10,7 @@ kube-scheduler. It ends when another round would change nothing.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from bayplan.api import Pod, PodGroup
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import NominatingMode, PodInfo
 from bayplan.framework.runtime.filtering import run_pre_enqueue
+from bayplan.inspect.admission import Admission
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.gangs import group_of, try_group
 from bayplan.inspect.objects import ordinal
@@ -37,6 +38,9 @@ from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.plugins.gang_scheduling import group_key
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+Form = Callable[[Pod], Pod]
 
 
 class Waiting:
@@ -67,8 +71,15 @@ class Preempted:
 class Settling:
     """Pods on their way, and the rules by which they move."""
 
-    def __init__(self, cluster: Cluster, trial: Rehearsal, budgets: Budgets) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        trial: Rehearsal,
+        budgets: Budgets,
+        admission: Admission | None = None,
+    ) -> None:
         self.cluster, self.trial, self.budgets = cluster, trial, budgets
+        self.admission = admission or Admission(cluster)
         self.preempted: list[Preempted] = []
         self.known: dict[str, Waiting] = {}
         """Everything that was tried, by uid of the pod."""
@@ -78,10 +89,14 @@ class Settling:
         """Pods that nobody makes again, by uid of the chain's first."""
         self._queue: list[tuple[int, int, Waiting]] = []
         self._failed: dict[str, Waiting] = {}
+        self._refused: dict[str, Waiting] = {}
+        """Pods that the API server does not let their owner make, by uid."""
         self._going: dict[str, tuple[PodInfo, Pod]] = {}
         """Pods whose grace period runs, with the first of their chain, by uid."""
         self._to_make: list[tuple[Pod, Pod]] = []
         self._refusals: dict[bytes, tuple[int, str]] = {}
+        self._forms: dict[str, Form] = {}
+        """What owners make of pods that go, where it is not the same, by uid."""
         self._rested_at = -1
         """The trial's mark when all was tried last."""
         self._number = 0
@@ -91,23 +106,38 @@ class Settling:
     def add(self, pod: Pod, first: Pod | None = None) -> Waiting:
         """A pod came to be that has no node yet."""
         waiting = Waiting(pod, first or pod)
-        if self.cluster.pods.get(pod.key) is not pod:  # it is new
-            self.trial.join(pod)
         self.known[pod.uid] = waiting
         self.ends[waiting.first.uid] = waiting
-        self._push(waiting)
+        if self.cluster.pods.get(pod.key) is pod or self._admitted(waiting):
+            self._push(waiting)
         return waiting
 
     def settled_on(self, pod: Pod, node: str) -> None:
         """A new pod that names its node itself; no scheduler is asked."""
         waiting = Waiting(pod, pod)
-        waiting.node = node
-        self.trial.put(pod)
         self.known[pod.uid] = self.ends[pod.uid] = waiting
+        if self._admitted(waiting):
+            waiting.node = node
+            self.trial.put(pod)
 
-    def evict(self, info: PodInfo) -> bool:
-        """A pod is told to go, with its grace period; True if that violates a budget."""
+    def _admitted(self, waiting: Waiting) -> bool:
+        """Whether the API server lets a new pod be made; its owner tries again later if not."""
+        waiting.message = self.admission.refusal(waiting.pod)
+        if waiting.message:
+            self._refused[waiting.pod.uid] = waiting
+            return False
+        self.admission.count(waiting.pod, 1, self.trial.afterwards)
+        self.trial.join(waiting.pod)
+        return True
+
+    def evict(self, info: PodInfo, form: Form | None = None) -> bool:
+        """A pod is told to go, with its grace period; True if that violates a budget.
+
+        With a form its owner makes the next one so.
+        """
         first = self._first(info)
+        if form is not None:
+            self._forms[info.uid] = form
         violated = self.budgets.gone(info.pod, self.trial)
         self._going[info.uid] = self.trial.terminate(info), first
         if remake(info.pod) is Remake.AT_ONCE:
@@ -118,30 +148,63 @@ class Settling:
         """A pod is gone with its node, at once."""
         first = self._first(info)
         self.budgets.gone(info.pod, self.trial)
-        self.trial.take(info)
+        self._take(info)
         self._gone(info.pod, first, at_once=False)
 
     def drop(self, info: PodInfo) -> None:
         """A pod is deleted on purpose; nobody makes it again."""
         self.ends.pop(self._first(info).uid, None)
         self.budgets.gone(info.pod, self.trial)
-        self.trial.take(info)
+        self._take(info)
         release_claims(self.trial, info.pod)
 
-    def withdraw(self, uid: str) -> Waiting | None:
+    def _take(self, info: PodInfo) -> None:
+        self.trial.take(info)
+        self.admission.count(info.pod, -1, self.trial.afterwards)
+
+    def withdraw(self, uid: str) -> None:
         """A pod that waits, or is still to be made, is no longer wanted."""
-        waiting = self._failed.pop(uid, None)
         self._to_make = [item for item in self._to_make if item[0].uid != uid]
+        self._refused.pop(uid, None)
+        waiting = self._failed.pop(uid, None)
+        queued = [item for item in self._queue if item[2].pod.uid == uid]
+        if queued:
+            waiting = queued[0][2]
+            self._queue.remove(queued[0])
+            heapq.heapify(self._queue)
         if waiting is not None:
             self.trial.leave(waiting.pod)
-        self._queue = [item for item in self._queue if item[2].pod.uid != uid]
-        heapq.heapify(self._queue)
-        return waiting
+            self.admission.count(waiting.pod, -1, self.trial.afterwards)
 
-    def renew(self, waiting: Waiting) -> None:
+    def renew(self, waiting: Waiting, form: Form | None = None) -> None:
         """A pod that waits is deleted, and its owner makes it again."""
         self.withdraw(waiting.pod.uid)
+        if form is not None:
+            self._forms[waiting.pod.uid] = form
         self._make(waiting.pod, waiting.first)
+
+    def remove(self, pod: Pod) -> None:
+        """A pod goes on purpose, whether it has a node or waits."""
+        info = self.trial.engine.cache.pod(pod.uid)
+        if info is not None:
+            self.drop(info)
+        self.withdraw(pod.uid)
+
+    def link(self, waiting: Waiting, first: Pod) -> None:
+        """A pod takes the place of a chain that ended."""
+        self.ends.pop(waiting.first.uid, None)
+        waiting.first = first
+        self.ends[first.uid] = waiting
+
+    def first_of(self, pod: Pod) -> Pod:
+        """The first of a pod's chain."""
+        known = self.known.get(pod.uid)
+        return pod if known is None else known.first
+
+    def latest(self, pod: Pod) -> Pod:
+        """What became of a pod."""
+        end = self.ends.get(self.first_of(pod).uid)
+        return pod if end is None else end.pod
 
     # -- until it rests --------------------------------------------------------------------------
 
@@ -153,6 +216,7 @@ class Settling:
             before = self.trial.mark
             self._schedule()
             self._end_grace()
+            self._make_refused()
             self._make_ordered()
             if not self._queue and (self.trial.mark == before or not self._failed):
                 break
@@ -162,6 +226,10 @@ class Settling:
     def failed(self) -> Iterable[Waiting]:
         """Pods that found no node."""
         return self._failed.values()
+
+    def refused(self) -> Iterable[Waiting]:
+        """Pods that the API server does not let be made, and why."""
+        return self._refused.values()
 
     def unborn(self) -> Iterator[tuple[Pod, Pod]]:
         """Pods that a stateful set does not make yet, with the first of their chain."""
@@ -275,7 +343,7 @@ class Settling:
     def _end_grace(self) -> None:
         going, self._going = self._going, {}
         for info, first in going.values():
-            self.trial.take(info)
+            self._take(info)
             self._gone(info.pod, first, at_once=True)
 
     def _gone(self, pod: Pod, first: Pod, *, at_once: bool) -> None:
@@ -296,12 +364,20 @@ class Settling:
         now = self.cluster.pods.get(pod.key)
         return now is not None and now.uid == pod.uid and now.terminating
 
+    def _make_refused(self) -> None:
+        """Let owners try again to make what was refused."""
+        refused, self._refused = self._refused, {}
+        for waiting in refused.values():
+            if self._admitted(waiting):
+                self._push(waiting)
+
     def _make_ordered(self) -> None:
         """Let stateful sets make what is gone: by ordinal, waiting for those before."""
         if not self._to_make:
             return
-        stuck = {_set_of(w.pod) for w in self._failed.values() if _set_of(w.pod)}
-        stuck |= {_set_of(item[2].pod) for item in self._queue if _set_of(item[2].pod)}
+        waiting = [*self._failed.values(), *self._refused.values()]
+        stuck = {_set_of(item.pod) for item in waiting}
+        stuck |= {_set_of(item[2].pod) for item in self._queue}
         self._to_make.sort(key=lambda item: (_set_of(item[0]), ordinal(item[0])))
         left: list[tuple[Pod, Pod]] = []
         for pod, first in self._to_make:
@@ -321,13 +397,15 @@ class Settling:
     def _make(self, pod: Pod, first: Pod) -> None:
         self._number += 1
         made = with_claims(self.trial, pod, successor(pod, self._number))
+        form = self._forms.pop(pod.uid, None)
+        if form is not None:
+            made = form(made)
         if is_daemon(pod) and pod.spec.node_name:
             made = replace(made, spec=pinned(made.spec, pod.spec.node_name))
         self.add(made, first)
 
     def _first(self, info: PodInfo) -> Pod:
-        known = self.known.get(info.uid)
-        return info.pod if known is None else known.first
+        return self.first_of(info.pod)
 
     def _push(self, waiting: Waiting) -> None:
         self._number += 1

@@ -48,6 +48,8 @@ def _verdict(found: WhatIf) -> str:
         parts = []
         if by["pending"]:
             parts.append(f"{_pods(by['pending'])} would find no node")
+        if by["refused"]:
+            parts.append(f"{_pods(by['refused'])} would not be made again")
         if by["lost"]:
             parts.append(f"{_pods(by['lost'])} would be lost")
         if by["blocked"]:
@@ -58,14 +60,17 @@ def _verdict(found: WhatIf) -> str:
         if found.moves:
             text += f"; {_pods(len(found.moves))} would move"
     for new, what in ((True, "new "), (False, "pending ")):
-        count = sum(item.new is new for item in found.new_pending)
-        if count:
-            text += f"; {count} {what}{'pod' if count == 1 else 'pods'} would stay pending"
+        mine = [item for item in found.new_pending if item.new is new]
+        waits = sum(item.state != "refused" for item in mine)
+        for count, end in ((waits, "stay pending"), (len(mine) - waits, "not be made")):
+            if count:
+                text += f"; {count} {what}{'pod' if count == 1 else 'pods'} would {end}"
     return text
 
 
 _HEADS = {
     "pending": "Would stay pending",
+    "refused": "Would not be made, the API server refuses",
     "lost": "Would be lost",
     "blocked": "Could not be evicted, the drain would hang",
 }

@@ -18,12 +18,13 @@ from bayplan.framework import Status
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.commands import anew, change_owner, create, for_template, json_patch, where
 from bayplan.inspect.objects import Owner
+from bayplan.inspect.step import Step, patched, remove, together
+from bayplan.inspect.whatif.making import pinned_to
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES
 from bayplan.inspect.why.moving import move_steps, new_node_steps, priority_steps, victims_text
 from bayplan.inspect.why.nearest import nearest_rows
-from bayplan.inspect.why.step import Step, patched, remove, together
 
 TRIED = 24
 """How many changes are decided again at most."""
@@ -139,7 +140,7 @@ def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
         change = f"{change}; it then preempts {victims_text(list(victims.pods))}"
         cost += 5 * len(removes) + 30 * victims.pdb_violations
     commands = pod_commands(cluster, given, step)
-    if commands is None or node not in (pinned_to(given) or node):
+    if commands is None or node != (pinned_to(given) or node):
         return None
     return Fix(
         change,
@@ -152,18 +153,6 @@ def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
         equals,
         cost,
     )
-
-
-def pinned_to(pod: Pod) -> tuple[str, ...]:
-    """The node that a daemon set made a pod for; empty if it may go anywhere."""
-    affinity = pod.spec.affinity
-    required = None if affinity is None or affinity.node_affinity is None else (
-        affinity.node_affinity.required
-    )  # fmt: skip
-    if pod.controller is None or pod.controller.kind != "DaemonSet" or required is None:
-        return ()
-    fields = [field for term in required.node_selector_terms for field in term.match_fields]
-    return tuple(name for field in fields if field.key == "metadata.name" for name in field.values)
 
 
 def _creating(step: Step) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from bayplan.api import Pod
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.gangs import group_of
+from bayplan.inspect.step import Step, patched
 from bayplan.inspect.trial import Trial
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.fixes import verified
 from bayplan.inspect.why.gangs import Tried, group_fixes, incomplete_fixes
-from bayplan.inspect.why.step import Step, patched
 from bayplan.plugins.gang_scheduling import group_key
 
 NOT_FOR_THIS_POD = (JsonPatchException, JsonPointerException)

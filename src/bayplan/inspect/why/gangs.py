@@ -22,13 +22,13 @@ from bayplan.inspect.amounts import plural
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.commands import where
 from bayplan.inspect.gangs import group_of, try_group
+from bayplan.inspect.step import CLUSTER, Step
 from bayplan.inspect.trial import Trial
 from bayplan.inspect.whatif.shapes import named
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.fixes import SHOWN, TRIED, candidates
 from bayplan.inspect.why.moving import new_node_steps
-from bayplan.inspect.why.step import CLUSTER, Step
 from bayplan.plugins.gang_scheduling import group_key, members_of, min_count
 
 MOST_NODES = 64

@@ -8,9 +8,9 @@ from typing import Any
 
 from bayplan.api import Pod, yaml
 from bayplan.errors import DecodeError
+from bayplan.inspect.admission import admitted
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import CORRECT, SourceError, damaged
-from bayplan.inspect.why.admission import admitted
 
 
 def read_pods(cluster: Cluster, filename: str) -> list[Pod]:

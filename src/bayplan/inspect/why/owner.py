@@ -8,14 +8,19 @@ import msgspec
 from msgspec.structs import replace
 
 from bayplan.api import Pod, plain
+from bayplan.inspect.admission import Admission, admitted
 from bayplan.inspect.cluster import Cluster, is_pending
-from bayplan.inspect.objects import Owner
-from bayplan.inspect.why.admission import admitted, refused
-from bayplan.inspect.why.answer import Answer, Fix
-from bayplan.inspect.why.fixes import verify
+from bayplan.inspect.commands import where
+from bayplan.inspect.objects import Owner, ordinal
+from bayplan.inspect.why.answer import Answer
+from bayplan.inspect.why.making import as_refused
 from bayplan.inspect.why.observed import events_about
 from bayplan.inspect.why.pod import why_pod
-from bayplan.inspect.why.step import patched, together
+
+REFUSED_BY_OTHERS = (
+    "nothing that is checked here refuses it now: its controller tries again by itself, or a "
+    "webhook or policy refuses it, and only that can be changed"
+)
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,9 +49,10 @@ def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
             chosen.append(pod)
     missing = max(0, owner.wanted - len(pods))
     answers = [why_pod(cluster, pod) for pod in (chosen or pods[:1])[:5]]
-    notes = not_made(cluster, owner) if missing else []
-    if missing and (notes or not pods):
-        answers = [*(answers if waiting else ()), _not_made(cluster, owner, notes)]
+    notes = held_back(owner, waiting) if missing else []
+    if missing and not notes:
+        notes = failures(cluster, owner)
+        answers = [*(answers if waiting else ()), _not_made(cluster, owner, missing, notes)]
     return OwnerAnswer(
         f"{owner.KIND.lower()}/{owner.key}",
         owner.wanted,
@@ -68,8 +74,19 @@ def _summary(owner: Owner, made: int, waiting: int, missing: int) -> str:
     return f"all {made} pods have a node"
 
 
-def not_made(cluster: Cluster, owner: Owner) -> list[str]:
-    """Why an owner has not made its pods: its FailedCreate events, conditions, and our checks."""
+def held_back(owner: Owner, waiting: list[Pod]) -> list[str]:
+    """Why an owner does not even try to make its pods."""
+    if owner.spec.suspend:
+        command = f'kubectl patch job {where(owner)} -p \'{{"spec": {{"suspend": false}}}}\''
+        return [f"it is suspended; this lets it go on: {command}"]
+    ordered = owner.KIND == "StatefulSet" and owner.spec.pod_management_policy != "Parallel"
+    if ordered and waiting:
+        return [f"it makes the next pod when {min(waiting, key=ordinal).name} is ready"]
+    return []
+
+
+def failures(cluster: Cluster, owner: Owner) -> list[str]:
+    """Why an owner could not make its pods: its FailedCreate events and its conditions."""
     makers = [owner]
     if owner.KIND == "Deployment":
         makers += [item for item in cluster.owners()
@@ -81,13 +98,7 @@ def not_made(cluster: Cluster, owner: Owner) -> list[str]:
         for condition in item.status.conditions:
             if condition.type == "ReplicaFailure" and condition.status == "True":
                 found[f"{item.title} says: {condition.message}"] = None
-    for obstacle in refused(cluster, admitted(cluster, template_body(owner)), _account(owner)):
-        found[obstacle.text] = None
     return list(found)
-
-
-def _account(owner: Owner) -> str:
-    return owner.spec.template.spec.service_account_name or "default"
 
 
 def template_body(owner: Owner) -> dict[str, Any]:
@@ -101,34 +112,29 @@ def template_body(owner: Owner) -> dict[str, Any]:
     return body
 
 
-def _not_made(cluster: Cluster, owner: Owner, notes: list[str]) -> Answer:
-    """What would happen to a pod of the template if it were made, and what lets it be made."""
+def _not_made(cluster: Cluster, owner: Owner, missing: int, notes: list[str]) -> Answer:
+    """What keeps a pod of the template from being made, and what lets it be made."""
     pod = admitted(cluster, template_body(owner))
-    answer = why_pod(cluster, pod)
-    if not notes:
-        return replace(answer, state="notMade")
-    found = _making(cluster, pod, _account(owner))
+    obstacles = Admission(cluster).obstacles(pod, missing)
+    if obstacles:
+        alone = Admission(cluster).obstacles(pod)
+        answer = why_pod(cluster, pod, with_fixes=False)
+        if alone:  # the answer says already that it would be refused; told again for all of them
+            answer = replace(answer, notes=answer.notes[-1:])
+        found = as_refused(cluster, pod, obstacles, answer, times=missing)
+        notes += [item.text for item in obstacles]
+        return found
+    answer = why_pod(cluster, pod, with_fixes=not notes)
+    if notes:
+        return replace(
+            answer,
+            state="notMade",
+            summary="it has not been made: its controller was refused",
+            node="",
+            notes=(REFUSED_BY_OTHERS, f"if it were made: {answer.message or answer.summary}"),
+        )
     return replace(
         answer,
         state="notMade",
-        summary="it has not been made",
-        node="",
-        notes=(*notes, *(note for note in answer.notes if note not in notes)),
-        fixes=(found, *answer.fixes) if found is not None else answer.fixes,
+        summary=f"it has not been made yet, and nothing refuses it; then {answer.summary}",
     )
-
-
-def _making(cluster: Cluster, pod: Pod, account: str) -> Fix | None:
-    """What takes every obstacle away, checked again; None if one has no remedy."""
-    steps = [obstacle.step for obstacle in refused(cluster, pod, account)]
-    known = [step for step in steps if step is not None]
-    if not known or len(known) < len(steps):
-        return None
-    step = together(tuple(known)) if len(known) > 1 else known[0]
-    objects = dict(cluster.objects)
-    for item in step.put:
-        objects[type(item)] = {**objects.get(type(item), {}), item.key: item}
-    changed = Cluster(objects, origin=cluster.origin, settings=cluster.settings)
-    if refused(changed, patched(pod, step.patch), account):
-        return None
-    return verify(cluster, pod, step)

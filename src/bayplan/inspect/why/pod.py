@@ -9,10 +9,11 @@ from bayplan.api import Pod
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Status
 from bayplan.framework.runtime.filtering import run_pre_enqueue
+from bayplan.inspect.admission import Admission
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.gangs import group_of
-from bayplan.inspect.why.admission import outlived, refused
+from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
@@ -25,11 +26,11 @@ from bayplan.inspect.why.gangs import (
     incomplete_fixes,
     member,
 )
+from bayplan.inspect.why.making import as_refused
 from bayplan.inspect.why.nearest import nearest
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.placed import compared, scores_of
 from bayplan.inspect.why.preempting import preemption_facts
-from bayplan.inspect.why.step import Step, set_to
 from bayplan.plugins.gang_scheduling import NAME
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
@@ -80,11 +81,17 @@ def why_pod(
         return replace(base, state="terminating", summary="it is being deleted")
     if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
         return _foreign(cluster, pod, base, with_fixes)
+    admission = Admission(cluster)
     exists = pod.key in cluster.pods
-    notes = outlived(cluster, pod) if exists else [item.text for item in refused(cluster, pod)]
-    base = replace(base, notes=tuple(notes))
+    refused = [] if exists else admission.obstacles(pod)
+    if exists:
+        base = replace(base, notes=tuple(admission.outlived(pod)))
+    helps = with_fixes and not refused
     with member(cluster, pod):
-        return _waiting(cluster, pod, base, with_fixes, {} if groups is None else groups, brief)
+        answer = _waiting(cluster, pod, base, helps, {} if groups is None else groups, brief)
+    if refused:
+        return as_refused(cluster, pod, refused, answer, with_fixes=with_fixes)
+    return answer
 
 
 def _waiting(

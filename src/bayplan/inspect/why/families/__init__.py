@@ -13,6 +13,7 @@ import msgspec
 
 from bayplan.cluster.arrays import IntArray
 from bayplan.framework import Status
+from bayplan.inspect.step import Step
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import (
     affinity,
@@ -25,7 +26,6 @@ from bayplan.inspect.why.families import (
     taints,
     volumes,
 )
-from bayplan.inspect.why.step import Step
 
 Facts = Callable[[Case, Status, IntArray], list[str]]
 Lacks = Callable[[Case, int], str]

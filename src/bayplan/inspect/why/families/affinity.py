@@ -12,8 +12,8 @@ from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.info import AffinityTerm
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.step import Step, remove, set_to
 from bayplan.inspect.why.case import Case
-from bayplan.inspect.why.step import Step, remove, set_to
 from bayplan.plugins.inter_pod_affinity.required import (
     REASON_AFFINITY,
     REASON_ANTI,

@@ -10,8 +10,8 @@ from bayplan.cluster.arrays import IntArray
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.errors import unknown
+from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import Case
-from bayplan.inspect.why.step import Step, set_to
 
 
 def claim_names(case: Case) -> list[tuple[str, str]]:

@@ -19,9 +19,9 @@ from bayplan.api import (
     convert,
     to_builtins,
 )
+from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families.volumes import WAIT, claims
-from bayplan.inspect.why.step import Step, set_to
 
 HOSTNAME = "kubernetes.io/hostname"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"

@@ -10,8 +10,8 @@ from bayplan.cluster.arrays import FloatArray, IntArray
 from bayplan.cluster.resources import resource_id
 from bayplan.framework import Status
 from bayplan.inspect.amounts import apart, exact, show
+from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import Case
-from bayplan.inspect.why.step import Step, set_to
 
 INSUFFICIENT = "Insufficient "
 TOO_MANY = "Too many pods"

@@ -15,8 +15,8 @@ from bayplan.cluster.selection import requirement_mask
 from bayplan.errors import DecodeError
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.step import Step, pointer, remove, set_to
 from bayplan.inspect.why.case import Case
-from bayplan.inspect.why.step import Step, pointer, remove, set_to
 
 AFFINITY = ("spec", "affinity", "nodeAffinity")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -12,8 +12,8 @@ from bayplan.api.taints import tolerated
 from bayplan.cluster.arrays import FloatArray, IntArray, distinct
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import CORDON, HARD, Case
-from bayplan.inspect.why.step import Step, set_to
 
 LIFECYCLE = {
     "node.kubernetes.io/not-ready": "the node is not ready",

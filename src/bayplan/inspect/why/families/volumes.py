@@ -15,9 +15,9 @@ from bayplan.cluster.arrays import IntArray
 from bayplan.framework import Status
 from bayplan.inspect.amounts import listed
 from bayplan.inspect.errors import unknown
+from bayplan.inspect.step import Step
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families.selectors import written
-from bayplan.inspect.why.step import Step
 
 WAIT = "WaitForFirstConsumer"
 
