@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import stat
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from bayplan.store import Conflict, Delete, KeyValue, Locked, NotFound, Put, SqliteStore, StoreError
 from bayplan.store import sqlite as sqlite_store
-from bayplan.store.sqlite_file import FILE_NAME
+from bayplan.store.sqlite_file import FILE_NAME, RESERVE_BYTES, Reserve
 
 
 async def test_two_processes_cannot_open_one_directory(tmp_path: Path) -> None:
@@ -258,3 +259,16 @@ async def test_a_damaged_file_is_told_apart(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="not a database"):
         await SqliteStore.open(tmp_path)
+
+
+def test_room_is_kept_where_the_system_has_no_call_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS: the reserve is written instead."""
+    monkeypatch.delattr(os, "posix_fallocate")
+    reserve = Reserve(tmp_path / "reserve")
+
+    assert reserve.restore()
+    assert (tmp_path / "reserve").stat().st_blocks * 512 >= RESERVE_BYTES
+    assert reserve.give_up()
+    assert not (tmp_path / "reserve").exists()

@@ -104,7 +104,7 @@ class Reserve:
             return True
         descriptor = private.open_file(self._path, os.O_WRONLY)
         try:
-            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            _take_room(descriptor)
             self._there = True
         except OSError:
             self._path.unlink(missing_ok=True)
@@ -117,6 +117,15 @@ class Reserve:
         was, self._there = self._there, False
         self._path.unlink(missing_ok=True)
         return was
+
+
+def _take_room(descriptor: int) -> None:
+    """Have the disk set room aside; a file that is only long has none."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        return
+    os.write(descriptor, bytes(RESERVE_BYTES))  # macOS has no such call
+    os.fsync(descriptor)
 
 
 class SqliteFile:
@@ -165,6 +174,7 @@ class SqliteFile:
             execute(f"PRAGMA page_size = {PAGE_SIZE}")  # of a file that is still empty
             execute("PRAGMA journal_mode = WAL")
             execute(f"PRAGMA synchronous = {synchronous}")
+            execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync stops at the disk's own memory
             execute("PRAGMA journal_size_limit = 67108864")
             execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // PAGE_SIZE}")
             if not tables:
