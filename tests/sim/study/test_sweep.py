@@ -80,17 +80,18 @@ def cluster():
 
 
 @pytest.mark.xdist_group("dask")
-def test_dask_joblib_and_this_process_agree_to_the_byte(folder, cluster):
-    plan = plan_of(folder)
-    texts = []
+def test_200_runs_on_dask_joblib_and_in_this_process_agree_to_the_byte(folder, cluster):
     dask = Dask(cluster.scheduler_address)
-    for name, workers in (("here", Here()), ("joblib", Local(2)), ("dask", dask)):
+    texts = {}
+    for name, workers, seeds in (("here", Here(), 2), ("joblib", Local(2), 50), ("dask", dask, 50)):
+        plan = plan_of(folder, seeds)
         sweep(plan, lambda workers=workers: workers, folder / f"{name}.csv", quiet)
-        texts.append((folder / f"{name}.csv").read_bytes())
+        texts[name] = (folder / f"{name}.csv").read_bytes()
     dask.close()
 
-    assert len(texts[0].splitlines()) == 17
-    assert texts[0] == texts[1] == texts[2]
+    assert 201 == len(texts["joblib"].splitlines())
+    assert texts["joblib"] == texts["dask"]
+    assert set(texts["here"].splitlines()) < set(texts["joblib"].splitlines())
 
 
 def once_deadly(folder):

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bayplan.api import Pod, PodGroup
-from bayplan.cluster.info import PodInfo
+from bayplan.api import Pod
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.gangs import Gang, policy_of
 from bayplan.engine.loop.group_cycle import Cycle, Nominations
@@ -19,21 +18,13 @@ from bayplan.framework import NominatingInfo, NominatingMode, Status
 from bayplan.framework.contract.status import Code
 from bayplan.framework.runtime.profile import Profile
 from bayplan.plugins.default_preemption.plugin import is_leaving_for_us
-from bayplan.plugins.default_preemption.victims import Budgets, compile_budgets, start_time
-from bayplan.plugins.gang_scheduling import group_key
+from bayplan.plugins.default_preemption.units import Unit, Units, by_importance, split
+from bayplan.plugins.default_preemption.victims import Budgets, compile_budgets
 
 PREFIX = "pod group preemption: "
 DEVICES = "DynamicResources"
 GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 """What the plugin of devices says of a group that does not fit, whether or not it has claims."""
-
-
-class Unit(NamedTuple):
-    """Pods that go together."""
-
-    priority: int
-    infos: list[PodInfo]
-    of_group: bool
 
 
 class Room(NamedTuple):
@@ -72,6 +63,7 @@ class GroupPreemption:
         self._gang = gang
         self._now = now
         self._table = engine.cache.table
+        self._units = Units(self._table, engine.cache.objects)
 
     def find(self) -> Room:
         """Who has to go for the group, or why nobody can."""
@@ -81,7 +73,8 @@ class GroupPreemption:
         if self._under_way(pods):
             nominations = {pod.uid: _to(pod.status.nominated_node_name) for pod in pods}
             return Room(f"{PREFIX}ongoing preemption on nominated nodes", nominations, [])
-        units = [unit for unit in self._units() if unit.priority < self._gang.priority]
+        every = self._units.of(self._table.all_pods())
+        units = [unit for unit in every if unit.priority < self._gang.priority]
         if not units:
             room = _helpless("No preemption victims found for incoming preemptor")
             return room._replace(final=True)
@@ -98,7 +91,7 @@ class GroupPreemption:
         finally:
             for unit in gone:
                 self._put_back(unit)
-        victims = [info.pod for unit in self._by_importance(gone) for info in unit.infos]
+        victims = [info.pod for unit in by_importance(gone, self._now) for info in unit.infos]
         text = f"{PREFIX}found a placement for podgroup, preempting {len(victims)} victims"
         pairs = zip(cycle.decisions, cycle.nodes, strict=True)
         nominations = {decision.info.uid: _to(node) for decision, node in pairs if node}
@@ -108,43 +101,17 @@ class GroupPreemption:
         """Whether victims are leaving the nodes that the group was promised."""
         names = {pod.status.nominated_node_name for pod in pods} - {""}
         return any(
-            self._priority(info.pod) < self._gang.priority and is_leaving_for_us(info.pod)
+            self._units.priority(info.pod) < self._gang.priority and is_leaving_for_us(info.pod)
             for name in names
             for info in self._table.pods_of(name)
         )
 
-    def _units(self) -> list[Unit]:
-        together: dict[str, list[PodInfo]] = {}
-        alone: list[Unit] = []
-        for info in list(self._table.all_pods()):
-            group = self._group(info.pod)
-            if group is not None and group.spec.leaves_as_one:
-                together.setdefault(group.key, []).append(info)
-            else:
-                of_group = bool(group_key(info.pod))
-                alone.append(Unit(self._priority(info.pod), [info], of_group))
-        return [
-            *(Unit(self._priority(infos[0].pod), infos, True) for infos in together.values()),
-            *alone,
-        ]
-
-    def _group(self, pod: Pod) -> PodGroup | None:
-        key = group_key(pod)
-        return self._engine.cache.objects.pod_groups.get(key) if key else None
-
-    def _priority(self, pod: Pod) -> int:
-        group = self._group(pod)
-        return pod.priority if group is None else group.spec.priority or 0
-
     def _victims(self, cycle: Cycle, units: Sequence[Unit]) -> list[Unit]:
         """The units that cannot stay; the others are back on their nodes."""
-        budgets = Budgets(compile_budgets(list(self._engine.cache.objects.pod_disruption_budgets)))
-        ordered = self._by_importance(units)
-        infos = [info for unit in ordered for info in unit.infos]
-        broken = {info.uid for info in budgets.split(infos)[0]}
-        ordered.sort(key=lambda unit: not any(info.uid in broken for info in unit.infos))
+        compiled = compile_budgets(list(self._engine.cache.objects.pod_disruption_budgets))
+        budgets = Budgets(compiled, all_count=False)
         gone = []
-        for unit in ordered:
+        for unit, _ in split(by_importance(units, self._now), budgets):
             self._put_back(unit)
             if not self._still_fits(cycle):
                 self._take_off(unit)
@@ -167,13 +134,6 @@ class GroupPreemption:
         finally:
             for decision in reversed(held):
                 engine.undo(decision)
-
-    def _by_importance(self, units: Sequence[Unit]) -> list[Unit]:
-        def rank(unit: Unit) -> tuple[int, bool, int, float]:
-            earliest = min(start_time(info.pod, self._now) for info in unit.infos)
-            return -unit.priority, not unit.of_group, -len(unit.infos), earliest
-
-        return sorted(units, key=rank)
 
     def _take_off(self, unit: Unit) -> None:
         for info in unit.infos:

@@ -41,6 +41,7 @@ from bayplan.plugins.default_preemption.memory import (
     hangs_on_rows_only,
 )
 from bayplan.plugins.default_preemption.sweep import Sweep
+from bayplan.plugins.default_preemption.units import Units
 from bayplan.plugins.default_preemption.victims import NO_VICTIMS, pick_node
 
 NAME = "DefaultPreemption"
@@ -64,6 +65,7 @@ class DefaultPreemption:
         self._absolute = args.min_candidate_nodes_absolute
         self._memories = Memories(handle.limits.dry_runs)
         self._tells = handle.gates.since("1.37")
+        self._groups = self._tells and handle.gates["GenericWorkload"]
         self._stopped: Sweep | None = None
         """What time was up for, until the same pod comes again."""
 
@@ -107,26 +109,35 @@ class DefaultPreemption:
         name = pod.status.nominated_node_name
         if not name or statuses.status_of(name).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
+        units = self._units()
         for info in self._handle.table.pods_of(name):
-            if info.priority < pod.priority and is_leaving_for_us(info.pod):
+            priority = info.priority if units is None else units.priority(info.pod)
+            if priority < pod.priority and is_leaving_for_us(info.pod):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
     def _swept(self, state: CycleState, pod: Pod, rows: IntArray) -> Sweep:
         """All candidates; raises Unfinished when time is up, and goes on in the next attempt."""
-        handle = self._handle
+        handle, units = self._handle, self._units()
         hopeful = handle.table.min_priority[rows] < pod.priority
-        tried = rows[hopeful].tolist()
+        tried = (rows if units is not None else rows[hopeful]).tolist()
         sweep, self._stopped = self._stopped, None
         if sweep is None or not sweep.holds_for(pod, tried):
             hopeless = len(rows) - len(tried)
             failures = {unresolvable(NO_VICTIMS): hopeless} if hopeless else {}
-            memory = self._memory(state, pod)
-            sweep = Sweep(handle, pod, tried, self._wanted(len(rows)), failures, memory)
+            memory = self._memory(state, pod) if units is None else None
+            sweep = Sweep(handle, pod, tried, self._wanted(len(rows)), failures, memory, units)
         if not sweep.run(state, handle.late):
             self._stopped = sweep
             raise Unfinished(f'preemption for pod "{pod.key}" goes on in the next step')
         return sweep
+
+    def _units(self) -> Units | None:
+        """Which pods are preempted together; None if each stands for itself."""
+        handle = self._handle
+        if not self._groups or not len(handle.objects.pod_groups):
+            return None
+        return Units(handle.table, handle.objects)
 
     def _memory(self, state: CycleState, pod: Pod) -> Memory | None:
         """Where dry runs for pods like this are remembered; None if they must not be."""

@@ -15,6 +15,7 @@ from bayplan.api import Pod
 from bayplan.framework import Code, CycleState, Handle, PodInfo, Status, Victims
 from bayplan.plugins.default_preemption.memory import Memory, Outcome
 from bayplan.plugins.default_preemption.sums import Sums, only_sums
+from bayplan.plugins.default_preemption.units import UnitRun, Units
 from bayplan.plugins.default_preemption.victims import (
     Budgets,
     Cost,
@@ -41,7 +42,9 @@ class Sweep:
         wanted: int,
         failures: dict[Status, int],
         memory: Memory | None,
+        units: Units | None = None,
     ) -> None:
+        """`units`: which pods go together, where there are pod groups."""
         self._handle = handle
         self._pod = pod
         self._rows = rows
@@ -54,7 +57,9 @@ class Sweep:
         self.failures = failures
         """How many nodes failed for each reason."""
         self.problem: Status | None = None
-        self._budgets = Budgets(compile_budgets(list(handle.objects.pod_disruption_budgets)))
+        compiled = compile_budgets(list(handle.objects.pod_disruption_budgets))
+        self._budgets = Budgets(compiled, all_count=not handle.gates.since("1.37"))
+        self._units = units
         self._alike: dict[Hashable, tuple[list[int], int, Cost | None]] = {}
         """By shape of row: which pods must go, how many break a budget, and what that costs."""
         self.costs: dict[str, tuple[Victims, Cost]] = {}
@@ -89,7 +94,7 @@ class Sweep:
         assert profile is not None
         moving = moving_filters(profile, state, self._pod)
         sums = None
-        if only_sums(profile, state, moving):
+        if self._units is None and only_sums(profile, state, moving):
             sums = Sums(profile, state, self._pod, handle.table, moving)
         self._alike.clear()  # who has not started is as old as the attempt
         begun = self._place
@@ -153,6 +158,10 @@ class Sweep:
         handle, priority = self._handle, self._pod.priority
         table, profile = handle.table, handle.profile
         assert profile is not None
+        if self._units is not None:
+            units = self._units.of(table.pods[row])
+            trial = UnitRun(table, profile, state, self._pod, table.info(row), nominated, moving)
+            return trial.choose(units, self._budgets, priority, handle.now)
         potential = [info for info in table.pods[row] if info.traits.priority < priority]
         if sums is not None:
             found = self._by_shape(row, name, potential, sums)

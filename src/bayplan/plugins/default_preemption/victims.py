@@ -104,8 +104,12 @@ def by_importance(pods: Sequence[PodInfo], now: float) -> list[PodInfo]:
 class Budgets:
     """All disruption budgets; which of them mean a pod is worked out once per group of pods."""
 
-    def __init__(self, items: Sequence[Budget]) -> None:
-        self._items = items
+    def __init__(self, items: Sequence[Budget], *, all_count: bool = True) -> None:
+        """`all_count`: as 1.36, where a pod uses up every budget that means it, also broken ones.
+
+        1.37 stops at the first budget that a pod breaks. Which is the first, upstream draws.
+        """
+        self._items, self._all_count = items, all_count
         self.know_names = any(budget.disrupted for budget in items)
         """Whether some pod is treated in another way than others of its group."""
         self._by_group: dict[object, list[tuple[int, dict[str, str]]]] = {}
@@ -126,7 +130,10 @@ class Budgets:
             for place, disrupted in about:
                 if not disrupted or info.pod.metadata.name not in disrupted:
                     left[place] -= 1
-                    breaks = breaks or left[place] < 0
+                    if left[place] < 0:
+                        breaks = True
+                        if not self._all_count:
+                            break
             (violating if breaks else harmless).append(info)
         return violating, harmless
 

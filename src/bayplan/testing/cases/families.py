@@ -177,7 +177,7 @@ def _add_workloads(draw: Draw, objects: Body, asked: Body) -> None:
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "uid-rs"}
         asked["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     if draw.wants("budgets"):
-        objects["podDisruptionBudgets"] = [_budget(draw, i) for i in range(draw.number(1, 2))]
+        objects["podDisruptionBudgets"] = [_budget(draw, i) for i in range(draw.number(1, 3))]
 
 
 def _budget(draw: Draw, i: int) -> Body:

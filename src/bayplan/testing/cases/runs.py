@@ -42,7 +42,12 @@ def run_case(seed: object, *, modern: bool = True) -> Body:
     for body in placed:
         body["spec"]["priority"] = draw.pick((0, 0, 5))
     waiting = [member for group in groups for member in _members(draw, group, names, modern)]
-    waiting += [pod(draw, f"w{i}", names, "default") for i in range(draw.number(0, 3))]
+    alone = [pod(draw, f"w{i}", names, "default") for i in range(draw.number(0, 3))]
+    if modern and draw.chance(0.5):
+        groups.append(_old_group(draw, placed))
+        for body in alone:
+            body["spec"]["priority"] = draw.pick((0, 20))
+    waiting += alone
     for number, body in enumerate(draw.some(waiting, least=len(waiting))):
         body["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
     waiting.sort(key=lambda body: str(body["metadata"]["creationTimestamp"]))
@@ -73,6 +78,18 @@ def _group(draw: Draw, name: str) -> Body:
     if draw.chance(0.3):
         spec["disruptionMode"] = {draw.pick(("all", "single")): {}}
     return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}, "spec": spec}
+
+
+def _old_group(draw: Draw, placed: list[Body]) -> Body:
+    """A group whose pods are placed, for others to preempt."""
+    group = _group(draw, "old")
+    group["spec"]["priority"] = draw.pick((0, 5))
+    group["spec"]["disruptionMode"] = {draw.pick(("all", "all", "single")): {}}
+    for body in draw.some(placed, 4):
+        body["metadata"]["namespace"] = "default"
+        body["spec"]["schedulingGroup"] = {"podGroupName": "old"}
+        body["spec"]["priority"] = group["spec"]["priority"]
+    return group
 
 
 def _members(draw: Draw, group: Body, names: list[str], modern: bool) -> list[Body]:
