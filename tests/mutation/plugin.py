@@ -28,8 +28,8 @@ KILLED, SURVIVED, LATE, NOT_RUN = "killed", "survived", "late", "not run"
 NOT_PLANTED = "not planted"  # nothing that is loaded has the function: a fault of this tool
 SURVIVAL, ABSENT = 101, 102  # exit codes of a child
 LIMIT_CPU = 10.0  # seconds that a child may compute beyond what its tests need
-LIMIT = 40.0  # seconds that a child may take at all, waiting for a processor not counted
-BUDGET = 40.0  # seconds of tests for one mutant
+LIMIT = 20.0  # seconds that a child may take at all, waiting for a processor not counted
+BUDGET = 20.0  # seconds of tests for one mutant
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -116,7 +116,7 @@ class _Run:
             alive = all(_passes(item, following) for item, following in pairwise(items))
             return SURVIVAL if alive else 0
 
-        code = _child(test, cpu=LIMIT_CPU + 4 * seconds, wall=LIMIT + 10 * seconds)
+        code = _child(test, cpu=LIMIT_CPU + 4 * seconds, wall=LIMIT + 4 * seconds)
         if code is None:
             return LATE
         return {SURVIVAL: SURVIVED, ABSENT: NOT_PLANTED}.get(code, KILLED)

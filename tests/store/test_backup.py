@@ -52,6 +52,15 @@ def test_what_is_no_store_is_refused(tmp_path):
         backup(tmp_path, tmp_path / "copy")
 
 
+def test_a_file_that_is_no_database_leaves_no_copy(tmp_path):
+    (tmp_path / "bayplan.db").write_bytes(b"no database" * 1000)
+
+    with pytest.raises(StoreError, match=r'copying ".*bayplan\.db": file is not a database'):
+        backup(tmp_path, tmp_path / "copy")
+
+    assert [] == list((tmp_path / "copy").iterdir())
+
+
 async def test_a_damaged_store_says_what_to_do(tmp_path):
     store = await SqliteStore.open(tmp_path)
     for number in range(300):

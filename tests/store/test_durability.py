@@ -8,11 +8,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from bayplan.store import SqliteStore, StoreError
+from bayplan.store import Conflict, SqliteStore, StoreError
 from bayplan.store.sqlite_file import FILE_NAME, SqliteFile
 from bayplan.store.sqlite_writer import Write, Writer
 
@@ -51,6 +52,44 @@ async def test_the_file_syncs_every_commit_by_default(tmp_path: Path) -> None:
     file.close()
 
     assert 2 == level, "FULL"
+
+
+async def test_whoever_chooses_so_syncs_less(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path, synchronous="NORMAL")
+
+    (level,) = file._db.execute("PRAGMA synchronous").fetchone()
+    file.close()
+
+    assert 1 == level, "NORMAL"
+
+
+class HeldFile(SqliteFile):
+    """Commits only when it is let."""
+
+    may_commit: threading.Event
+
+    def write(self, events):
+        self.may_commit.wait(60)
+        super().write(events)
+
+
+async def test_who_lost_against_what_can_be_read_is_told_at_once(tmp_path: Path) -> None:
+    """Not when the write on its way, against which it would lose too, is on the disk."""
+    store = await SqliteStore.open(tmp_path)
+    first = await store.put("/a", b"1")
+    file = store._writer._commits.file
+    file.__class__, file.may_commit = HeldFile, threading.Event()
+    on_its_way = asyncio.create_task(store.put("/a", b"2"))
+    await asyncio.sleep(0)
+
+    with pytest.raises(Conflict):
+        await store.put("/a", b"3", expect=first.mod_revision + 100)
+    early = not on_its_way.done()
+    file.may_commit.set()
+    await on_its_way
+    await store.close()
+
+    assert early
 
 
 class FailingFile(SqliteFile):

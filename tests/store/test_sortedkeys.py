@@ -45,3 +45,12 @@ def test_prefix_end_bounds_exactly_the_prefix(keys: list[str], prefix: str) -> N
 def test_removing_what_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
         SortedKeys(["a"]).remove("b")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "end"),
+    [("a", "b"), ("\ud7ff", "\ue000"), ("a\U0010ffff", "b"), ("\U0010ffff", ""), ("", "")],
+    ids=["letter", "before the surrogates", "last of all", "nothing after", "empty"],
+)
+def test_what_comes_after_a_prefix(prefix: str, end: str) -> None:
+    assert end == prefix_end(prefix)
