@@ -31,6 +31,10 @@ class Block(NamedTuple):
     def file(self) -> str:
         return next((mark[5:] for mark in self.marks if mark.startswith("file=")), "")
 
+    @property
+    def exits(self) -> int:
+        return next((int(mark[6:]) for mark in self.marks if mark.startswith("exits=")), 0)
+
 
 def pages() -> list[Path]:
     found = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]

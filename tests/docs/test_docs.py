@@ -111,28 +111,34 @@ def test_marked_blocks_run_and_print_what_is_shown(page: Path, tmp_path, monkeyp
 
 
 def _run(block: Block) -> None:
-    """Run each `$ bayplan …` line; every line shown below it must be in its output, in order."""
+    """Run each `$ bayplan …` line; every line shown below it must be in its output, in order.
+
+    Each must end with the code 0, or the block says otherwise: with `exits=1` one ends with 1.
+    """
     output: list[str] = []
+    codes: set[int] = set()
     for line in block.lines:
         if line.startswith("$ "):
-            output = _output_of(line.removeprefix("$ "))
+            code, output = _output_of(line.removeprefix("$ "))
+            codes.add(code)
         elif line.strip() not in ("", "…"):
             shown = re.escape(line.strip()).replace("…", ".*")
             place = next((i for i, got in enumerate(output) if re.fullmatch(shown, got)), None)
             assert place is not None, f"{line!r} is not in the output, or too early: {output}"
             output = output[place + 1 :]
+    assert block.exits == max(codes, default=0)
 
 
-def _output_of(line: str) -> list[str]:
+def _output_of(line: str) -> tuple[int, list[str]]:
     program, *words = line.split()
     assert "bayplan" == program
     words = [str(ROOT / word) if word.startswith(HERE) else word for word in words]
     result = CliRunner().invoke(bayplan, words)
     if isinstance(result.exception, BayplanError):
-        return [f"error: {result.exception}"]
+        return 1, [f"error: {result.exception}"]
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return [text.strip() for text in result.output.splitlines()]
+    return result.exit_code, [text.strip() for text in result.output.splitlines()]
 
 
 def _call_tests(file: Path) -> None:

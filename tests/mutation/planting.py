@@ -29,6 +29,7 @@ def plant(path: Path, index: int) -> int:
     code = compile(mutated(path.read_text("utf-8"), index), str(path), "exec")
     bodies = {_place(body): body for body in _bodies(code)}
     count = 0
+    gc.unfreeze()  # what is frozen is not told
     for item in gc.get_objects():
         if isinstance(item, FunctionType) and item.__code__.co_filename == str(path):
             body = bodies.get(_place(item.__code__))
