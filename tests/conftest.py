@@ -3,6 +3,8 @@
 Hypothesis gives an example 200 ms by default, and all of them a second to be drawn. On a busy
 machine that fails at random, so there is no such limit here; pytest's own timeout ends what hangs.
 
+Tests, and the programs that they start, import the source beside them, whatever is installed.
+
 Real programs that `hack/kube-assets` built are put on the path, so that a test finds the same
 kubectl or helm everywhere. Where CI is set a skipped test is a failed one: what it needs has to be
 brought there, or its green would say nothing. Names of tests must be the same in every run and on
@@ -12,11 +14,21 @@ every worker: those that could not be are refused here, `hack/check-test-names` 
 import os
 import random
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import bayplan
 from bayplan.testing.servers import kube_assets
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+assert Path(bayplan.__file__).is_relative_to(SOURCE), (
+    f"tests of {ROOT} would try {bayplan.__file__}"
+)
+before = os.environ.get("PYTHONPATH", "")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), str(ROOT), before]))
 
 # Bytes, what is not ASCII, addresses in memory: names that hang on the run or cannot be typed.
 UNFIT_NAME = re.compile(r"\\x|\\u|\\U|0x[0-9a-f]{6,}|[^ -~]")

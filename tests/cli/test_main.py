@@ -5,6 +5,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -47,6 +48,13 @@ def test_the_package_itself_is_the_command():
     )
 
     assert shown.stdout.startswith("bayplan, version ")
+
+
+def test_programs_that_tests_start_are_those_of_this_tree(tmp_path):
+    command = [sys.executable, "-c", "import bayplan; print(bayplan.__file__)"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert Path(__file__).parents[2] / "src/bayplan/__init__.py" == Path(shown.stdout.strip())
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest():

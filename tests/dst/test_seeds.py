@@ -3,6 +3,7 @@
 `bayplan-dst --seeds 1000` runs more.
 """
 
+import os
 import subprocess
 import sys
 
@@ -38,7 +39,7 @@ def test_a_seed_decides_all():
     script = "from bayplan.dst.world import run; print(run(3).digest)"
     other = subprocess.run(
         [sys.executable, "-c", script],
-        env={"PYTHONHASHSEED": "77"},
+        env={**os.environ, "PYTHONHASHSEED": "77"},
         capture_output=True,
         text=True,
         check=True,

@@ -29,7 +29,7 @@ NOT_PLANTED = "not planted"  # nothing that is loaded has the function: a fault 
 SURVIVAL, ABSENT = 101, 102  # exit codes of a child
 LIMIT_CPU = 10.0  # seconds that a child may compute beyond what its tests need
 LIMIT = 20.0  # seconds that a child may take at all, waiting for a processor not counted
-BUDGET = 20.0  # seconds of tests for one mutant
+BUDGET = 8.0  # seconds of tests for one mutant
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -150,7 +150,7 @@ def _child(work: Callable[[], int], *, cpu: float, wall: float) -> int | None:
             break
         if time.monotonic() - began > deadline:
             # A busy machine is not the mutant's fault, but it must end.
-            deadline = wall + min(_kept_waiting(pid), 2 * wall)
+            deadline = wall + min(_kept_waiting(pid), 20 * wall)
             if time.monotonic() - began > deadline:
                 late = True
                 _end_group(pid)
