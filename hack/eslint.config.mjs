@@ -1,9 +1,9 @@
 // Rules for the page's modules; none needs a package.
 const browser = Object.fromEntries(
   ["document", "window", "location", "history", "performance", "matchMedia", "localStorage", "navigator", "devicePixelRatio", "innerHeight", "globalThis",
-    "requestAnimationFrame", "requestIdleCallback", "cancelAnimationFrame", "addEventListener", "dispatchEvent", "setTimeout", "fetch", "atob", "EventSource",
+    "requestAnimationFrame", "requestIdleCallback", "cancelAnimationFrame", "addEventListener", "dispatchEvent", "setTimeout", "clearTimeout", "fetch", "atob", "EventSource",
     "ResizeObserver", "HashChangeEvent", "HTMLElement", "Node", "Path2D", "URLSearchParams", "Response", "Blob", "DecompressionStream",
-    "TextDecoder", "Intl"].map((name) => [name, "readonly"]),
+    "TextDecoder", "TextDecoderStream", "AbortController", "Intl"].map((name) => [name, "readonly"]),
 );
 
 export default [

@@ -5,6 +5,8 @@ import json
 import re
 import shutil
 import threading
+import urllib.request
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,13 +23,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def url(tmp_path):
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    for source in SAMPLE.iterdir():
-        (conf / source.name).write_bytes(source.read_bytes())
-    options = Options(conf, host="127.0.0.1", port=0, store="memory")
+@contextmanager
+def serving(conf, token=""):
+    options = Options(conf, host="127.0.0.1", port=0, store="memory", token=token)
     ready, stop = threading.Event(), threading.Event()
     found = {}
 
@@ -39,14 +37,29 @@ def url(tmp_path):
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     yield found["url"]
     stop.set()
     thread.join(20)
 
 
 @pytest.fixture
-def opened(chromium, url):
+def conf(tmp_path):
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    for source in SAMPLE.iterdir():
+        (conf / source.name).write_bytes(source.read_bytes())
+    return conf
+
+
+@pytest.fixture
+def url(conf):
+    with serving(conf) as found:
+        yield found
+
+
+@contextmanager
+def opening(chromium, url):
     said = []
     page = chromium.new_page()
     page.set_default_timeout(20_000)
@@ -54,7 +67,6 @@ def opened(chromium, url):
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: request.url.startswith(url) or said.append(request.url))
     page.goto(url)
-    page.get_by_label("Totals").get_by_text("1 site").wait_for()
     yield page
     page.close()
 
@@ -62,7 +74,14 @@ def opened(chromium, url):
     assert [text for text in said if "Failed to load resource" not in text] == []
 
 
-def test_a_group_is_tried_and_placed_by_the_form(opened):
+@pytest.fixture
+def opened(chromium, url):
+    with opening(chromium, url) as page:
+        page.get_by_label("Totals").get_by_text("1 site").wait_for()
+        yield page
+
+
+def test_a_group_is_tried_and_placed_by_the_form(opened, url):
     place = opened.get_by_role("button", name="Place")
     place.click()
     opened.get_by_text("would be placed").wait_for()
@@ -80,6 +99,12 @@ def test_a_group_is_tried_and_placed_by_the_form(opened):
     assert "Nothing is held yet" in tried
     assert "1,002 / 4,000" in site.inner_text()
     assert opened.title() == "site1 · Sites · bayplan"
+    [flavor] = call(f"{url}v1/sites/site1", "GET")["site"]["flavors"]
+    site.get_by_text(f"{flavor['free']:,} free, 1 held by allocations").wait_for()
+    row.get_by_role("link", name="web").click()
+    allocation = opened.get_by_role("region", name="Allocation")
+    allocation.get_by_text("Nothing happened to it").wait_for()
+    assert "site1: 1 × c6.large.2" in allocation.inner_text()
 
 
 def test_what_does_not_fit_comes_with_its_funnel_and_the_nearest_site(opened):
@@ -111,3 +136,99 @@ def test_the_sites_are_walked_by_keys(opened):
     opened.get_by_role("region", name="Site").get_by_role("heading", name="site1").wait_for()
     canvas.press("Escape")
     opened.get_by_role("region", name="Place").wait_for()
+
+
+def call(url, method="POST", body=None, token=""):
+    headers = {"Content-Type": "application/json"} | (
+        {"Authorization": f"Bearer {token}"} if token else {}
+    )
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers=headers, method=method)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def test_what_others_place_move_and_release_is_shown_by_itself(opened, url):
+    body = json.loads((SAMPLE / "sample_allocation_req_body.json").read_text())
+    held = call(f"{url}v1/allocations", body=body)["allocation"]["id"]
+    opened.get_by_label("Totals").get_by_text("1 allocation").wait_for()
+    opened.goto(f"{url}#/map?allocation={held}")
+    call(f"{url}v1/allocations/{held}", "PATCH", {"replicas": 2})
+    allocation = opened.get_by_role("region", name="Allocation")
+    allocation.get_by_text("resized from 1 to 2 replicas").wait_for()
+    call(f"{url}v1/allocations/{held}", "DELETE")
+    opened.get_by_label("Totals").get_by_text("0 allocations").wait_for()
+    opened.get_by_role("region", name="Place").wait_for()
+
+
+def test_the_token_opens_the_stream_and_the_form(chromium, conf):
+    with serving(conf, "secret") as url, opening(chromium, url) as page:
+        page.get_by_text("a bearer token is needed").wait_for()
+        page.get_by_label("token").fill("secret")
+        page.get_by_label("token").press("Tab")
+        page.get_by_label("Totals").get_by_text("1 site").wait_for()
+        page.get_by_role("button", name="Place").click()
+        page.get_by_text("would be placed").wait_for()
+
+
+def test_ten_thousand_sites_are_shown_and_one_is_found(chromium, conf):
+    many(conf, 10_000)
+    with serving(conf) as url, opening(chromium, url) as page:
+        page.set_default_timeout(90_000)
+        page.get_by_label("Totals").get_by_text("10,000 sites").wait_for()
+        page.get_by_label("dry run").uncheck()
+        page.get_by_label("Flavors").fill("f")
+        page.get_by_role("button", name="Place").click()
+        page.get_by_text("✓ placed").wait_for()
+        page.get_by_label("Totals").get_by_text("1 allocation").wait_for()
+        page.goto(f"{url}#/map?site=site-09999")
+        page.get_by_role("region", name="Site").get_by_text("free, 0 held").wait_for()
+
+
+def many(conf, count):
+    """An inventory of so many sites in a hundred regions."""
+    places = [(f"site-{n:05}", f"r{n % 100}", f"z{n // 100}") for n in range(count)]
+    sites = [
+        {"id": name, "region": region, "az": zone, "status": "Normal", "operator": {"name": "o"}}
+        for name, region, zone in places
+    ]
+    hosts = [
+        {
+            "edge_site_id": name,
+            "region": region,
+            "availability_zone": zone,
+            "node_infos": [
+                {
+                    "edge_node_id": "h",
+                    "region": region,
+                    "availability_zone": zone,
+                    "total_vcpus": 64,
+                    "used_vcpus": n % 50,
+                    "total_mem": 256,
+                    "used_mem": n % 200,
+                    "resource_type": "gp",
+                }
+            ],
+        }
+        for n, (name, region, zone) in enumerate(places)
+    ]
+    flavors = [
+        {
+            "region_flavor_id": f"r{n}|f",
+            "region": f"r{n}",
+            "id": "f",
+            "name": "f",
+            "vcpus": "2",
+            "ram": 4,
+            "os_extra_specs": {"resource_type": "gp"},
+        }
+        for n in range(100)
+    ]
+    for name, key, value in (
+        ("sites", "sites", sites),
+        ("site_nodes", "site_nodes", hosts),
+        ("flavors", "flavors", flavors),
+        ("eip_pools", "eip_pools", []),
+        ("volume_pools", "volume_pools", []),
+    ):
+        (conf / f"{name}.json").write_text(json.dumps({key: value}))

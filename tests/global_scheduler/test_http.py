@@ -1,15 +1,21 @@
+import asyncio
 import re
 from importlib.resources import files
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from bayplan.global_scheduler.files import must_load
 from bayplan.global_scheduler.http import Api
+from bayplan.global_scheduler.inventory import Inventory, Site
+from bayplan.global_scheduler.listing import Feed, Page, TooManyReadersError, sites
 from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import Allocations
+from bayplan.global_scheduler.table import SiteTable
 from bayplan.store import MemoryStore
 
 SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
@@ -217,3 +223,108 @@ async def test_a_token_is_asked_for_when_one_is_set(client):
         allowed = await guarded.get("/v1/sites", headers={"Authorization": "Bearer secret"})
 
     assert (401, 200) == (refused.status_code, allowed.status_code)
+
+
+async def test_lists_come_in_pages_that_add_up(client):
+    for _ in range(5):
+        await client.post("/v1/allocations", json=allocation(domain_id="a"))
+    await client.post("/v1/allocations", json=allocation(domain_id="b"))
+    everything = (await client.get("/v1/allocations")).json()["allocations"]
+
+    pages, query = [], "limit=4"
+    while query:
+        page = (await client.get(f"/v1/allocations?{query}")).json()
+        pages.append(page["allocations"])
+        query = f"limit=4&continue={page['continue']}" if "continue" in page else ""
+
+    assert [4, 2] == [len(page) for page in pages]
+    assert everything == [one for page in pages for one in page]
+    of = (await client.get("/v1/allocations?site=site1&domain_id=b")).json()
+    assert (1, None) == (len(of["allocations"]), of.get("continue"))
+    assert [] == (await client.get("/v1/allocations?site=other")).json()["allocations"]
+    for query in ("continue=x", "limit=5001", "limit=-1"):
+        assert 400 == (await client.get(f"/v1/allocations?{query}")).status_code
+
+
+async def test_sites_come_in_pages_in_their_order():
+    names = [f"s{n:02}" for n in range(23)]
+    table = SiteTable(Inventory(sites=tuple(Site(name, "r", name) for name in names)))
+
+    found, after = [], ""
+    while len(found) < 23:
+        page = await sites(table, Page(limit=7, after=after))
+        found += [site["site_id"] for site in page["sites"]]
+        after = page.get("continue", "")
+
+    assert names == found
+    assert ("", 2) == (after, len(page["sites"]))
+    assert ["s08"] == [s["site_id"] for s in (await sites(table, Page(1, "s07x")))["sites"]]
+
+
+async def test_a_site_tells_what_of_each_flavor_it_has_holds_and_has_room_for(client):
+    before = (await client.get("/v1/sites/site1")).json()["site"]
+    await client.post("/v1/allocations", json=allocation(resource={"count": 3}, replicas=2))
+    after = (await client.get("/v1/sites/site1")).json()["site"]
+
+    [was], [now] = before["flavors"], after["flavors"]
+    assert {"flavor_id": "c6.large.2", "held": 6, "free": was["free"] - 6} | {
+        "stock": was["stock"]
+    } == now
+    assert (0, 1) == (before["allocations"], after["allocations"])
+    assert 404 == (await client.get("/v1/sites/nowhere")).status_code
+
+
+async def test_metrics_tell_of_sites_and_tenants(client):
+    await client.post("/v1/allocations", json=allocation(domain_id='a"b', replicas=2))
+
+    metrics = (await client.get("/metrics")).text
+    by_site = (await client.get("/metrics/sites")).text
+
+    families = {one.name: one for one in text_string_to_metric_families(by_site)}
+    replicas = families["global_scheduler_site_replicas"].samples
+    assert [({"site": "site1", "region": "region1", "zone": "az1"}, 2)] == [
+        (sample.labels, sample.value) for sample in replicas
+    ]
+    totals = {
+        s.labels["resource"]: s.value for s in families["global_scheduler_site_total"].samples
+    }
+    free = {s.labels["resource"]: s.value for s in families["global_scheduler_site_free"].samples}
+    assert totals.keys() == free.keys() >= {"vcpus", "memory", "eips"}
+    assert 'global_scheduler_domain_used{domain="a\\"b",resource="replicas"} 2.0' in metrics
+
+
+async def lines_of(feed, count):
+    async with asyncio.timeout(10):
+        return [msgspec.json.decode(await anext(feed)) for _ in range(count)]
+
+
+async def test_the_stream_tells_everything_and_then_what_changes(client):
+    await client.post("/v1/allocations", json=allocation())
+    step = asyncio.Event()
+
+    async def pause(seconds):
+        await step.wait()
+
+    feed = Feed(client.service, pause=pause, readers=1)
+    stream = feed.follow()
+    begin, sites_, held, live = await lines_of(stream, 4)
+    with pytest.raises(TooManyReadersError):
+        feed.follow()
+    new = (await client.post("/v1/allocations", json=allocation())).json()["allocation"]
+    await client.delete(f"/v1/allocations/{held['allocations'][0]['id']}")
+    step.set()
+    [change] = await lines_of(stream, 1)
+
+    assert {"begin": {"sites": 1, "allocations": 1}} == begin
+    assert (await client.get("/v1/sites")).json()["sites"] == change["sites"] != []
+    assert sites_["sites"] == (await client.get("/v1/sites")).json()["sites"]
+    assert {"live": True} == live
+    assert [new["id"]] == [one["id"] for one in change["allocations"]]
+    assert [held["allocations"][0]["id"]] == change["gone"]
+    assert {"region1/common_pool1": client.service.table.eip_free.item()} == change["eips"]
+
+    await client.service.close_site("site1")
+    again = await lines_of(stream, 2)
+    assert ("begin", "Drained") == (*again[0], again[1]["sites"][0]["status"])
+    await stream.aclose()
+    await feed.follow().aclose()

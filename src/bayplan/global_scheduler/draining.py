@@ -49,8 +49,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 async def drain(service: Allocations, site: str) -> Drained:
     """Close a site and move what is there; again for what stayed, when there is room."""
-    there = any(on(record, site) for record in service.ledger.records.values())
-    if service.table.row_of(site) is None and not there:
+    if service.table.row_of(site) is None and not service.ledger.by_site.get(site):
         raise UnknownSiteError(f'there is no site "{site}"')
     await service.close_site(site)
     return await leave(service, site, f"{site} drained")
@@ -58,13 +57,9 @@ async def drain(service: Allocations, site: str) -> Drained:
 
 async def leave(service: Allocations, site: str, why: str) -> Drained:
     """Move everything that is on a site elsewhere, by rank."""
-    records = by_rank(r for r in service.ledger.records.values() if on(r, site))
+    ledger = service.ledger
+    records = by_rank(ledger.records[identity] for identity in ledger.by_site.get(site, ()))
     return Drained(site, tuple([await _move(service, record, site, why) for record in records]))
-
-
-def on(record: Record, site: str) -> bool:
-    """Whether some replica is on a site."""
-    return any(group.selected.node_id == site for group in record.groups)
 
 
 async def _move(service: Allocations, record: Record, site: str, why: str) -> Moved:
@@ -129,11 +124,11 @@ class Lost:
                 self._since[site] = now
 
     def _lost(self) -> set[str]:
-        records = self._service.ledger.records.values()
-        used = {group.selected.node_id for record in records for group in record.groups}
+        used = self._service.ledger.by_site
         table = self._service.table
         return {
             site
             for site in used
-            if (row := table.row_of(site)) is None or table.sites[row].status == "Offline"
+            if used[site]
+            and ((row := table.row_of(site)) is None or table.sites[row].status == "Offline")
         }

@@ -1,23 +1,25 @@
 """The HTTP face of the global scheduler: allocations, sites, health, metrics, a page to try it."""
 
+import asyncio
 import hmac
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from bayplan import origin
 from bayplan.errors import BayplanError
 from bayplan.extender.body import BodyError, read_body
-from bayplan.global_scheduler import answers, openapi, page
+from bayplan.global_scheduler import answers, listing, openapi, page
 from bayplan.global_scheduler.draining import drain
 from bayplan.global_scheduler.fields import Fields, Json, Problem
+from bayplan.global_scheduler.metrics import Metrics, by_site
 from bayplan.global_scheduler.question import read_question
 from bayplan.global_scheduler.quotas import QuotaError
 from bayplan.global_scheduler.request import MAX_REPLICAS, read_allocation
@@ -48,32 +50,6 @@ class _BadRequest(BayplanError):
         self.problems = problems
 
 
-class Metrics:
-    """What `/metrics` shows."""
-
-    def __init__(self, service: Allocations) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "global_scheduler_requests",
-            "Requests by method and status.",
-            ["method", "code"],
-            registry=self.registry,
-        )
-        self.seconds = Histogram(
-            "global_scheduler_allocation_duration_seconds",
-            "Time to place and store an allocation.",
-            registry=self.registry,
-            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
-        )
-        for name, text, value in (
-            ("sites", "Sites known.", lambda: service.table.count),
-            ("allocations", "Allocations held.", lambda: len(service.ledger.records)),
-            ("conflicts", "Batches decided again.", lambda: service.ledger.conflicts),
-        ):
-            gauge = Gauge(f"global_scheduler_{name}", text, registry=self.registry)
-            gauge.set_function(value)
-
-
 class Api:
     """The routes; `app` is the ASGI application."""
 
@@ -82,6 +58,7 @@ class Api:
     ) -> None:
         self.service = service
         self.metrics = Metrics(service)
+        self.feed = listing.Feed(service)
         self._ttl = ttl
         self._token = token
         one = f"{prefix}/allocations/{{id}}"
@@ -95,6 +72,8 @@ class Api:
                 self._route(f"{one}/move", self.move, "POST"),
                 self._route(f"{one}/commit", self.commit, "POST"),
                 self._route(f"{prefix}/sites", self.sites, "GET"),
+                self._route(f"{prefix}/sites/{{id}}", self.site, "GET"),
+                self._route(f"{prefix}/stream", self.stream, "GET"),
                 self._route(f"{prefix}/sites/{{id}}/drain", self.drain, "POST"),
                 self._route(f"{prefix}/sites/{{id}}/drain", self.reopen, "DELETE"),
                 self._route(f"{prefix}/rebalance", self.plan, "GET"),
@@ -102,6 +81,7 @@ class Api:
                 self._route(f"{prefix}/whatif", self.what_if, "POST"),
                 self._route(f"{prefix}/stranded", self.stranded, "GET"),
                 Route("/metrics", self._guarded(self.show_metrics)),
+                Route("/metrics/sites", self._guarded(self.show_sites)),
                 Route("/healthz", _healthy),
                 Route("/openapi.json", _document),
                 *page.routes(),
@@ -235,8 +215,9 @@ class Api:
 
     async def list(self, request: Request) -> Response:
         """GET /v1/allocations."""
-        records = sorted(self.service.ledger.records.values(), key=lambda r: (r.created, r.id))
-        return _answer({"allocations": [answers.full_body(record) for record in records]})
+        fields = Fields(dict(request.query_params), [])
+        body = await listing.allocations(self.service, listing.read_page(fields), fields)
+        return _checked(body, fields)
 
     async def get(self, request: Request) -> Response:
         """GET /v1/allocations/{id}."""
@@ -261,8 +242,21 @@ class Api:
 
     async def sites(self, request: Request) -> Response:
         """GET /v1/sites."""
-        table = self.service.table
-        return _answer({"sites": [answers.site_body(table, row) for row in range(table.count)]})
+        fields = Fields(dict(request.query_params), [])
+        body = await listing.sites(self.service.table, listing.read_page(fields))
+        return _checked(body, fields)
+
+    async def site(self, request: Request) -> Response:
+        """GET /v1/sites/{id}."""
+        identity = request.path_params["id"]
+        row = self.service.table.row_of(identity)
+        if row is None:
+            raise UnknownSiteError(f'there is no site "{identity}"')
+        return _answer({"site": listing.one_site(self.service, row)})
+
+    async def stream(self, request: Request) -> Response:
+        """GET /v1/stream: a JSON object a line, until the reader goes."""
+        return StreamingResponse(self.feed.follow(), media_type="application/x-ndjson")
 
     async def drain(self, request: Request) -> Response:
         """POST /v1/sites/{id}/drain."""
@@ -315,6 +309,16 @@ class Api:
         """GET /metrics."""
         return Response(generate_latest(self.metrics.registry), media_type="text/plain")
 
+    async def show_sites(self, request: Request) -> Response:
+        """GET /metrics/sites."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for piece in by_site(self.service):
+                yield piece
+                await asyncio.sleep(0)
+
+        return StreamingResponse(pieces(), media_type="text/plain")
+
 
 async def _body(request: Request) -> Json:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -337,6 +341,12 @@ def _flag(request: Request, name: str, problems: list[Problem]) -> bool:
     return text in ("true", "1", "")
 
 
+def _checked(body: object, fields: Fields) -> Response:
+    if fields.problems:
+        raise _BadRequest(fields.problems)
+    return _answer(body)
+
+
 def _answer(value: object, status: int = 200) -> Response:
     return Response(answers.render(value), status, media_type="application/json")
 
@@ -353,7 +363,7 @@ def _error(problem: BayplanError) -> Response:
             return _answer(answers.error_body(answers.CONFLICT, str(problem)), 409)
         case QuotaError():
             return _answer(answers.error_body(answers.QUOTA, str(problem)), 409)
-        case UnavailableError():
+        case UnavailableError() | listing.TooManyReadersError():
             return _answer(answers.error_body(answers.UNAVAILABLE, str(problem)), 503)
         case BodyError():
             return _answer(answers.error_body(answers.BAD_BODY, str(problem)), problem.status)

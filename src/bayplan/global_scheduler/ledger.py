@@ -172,6 +172,8 @@ class Ledger:
         """Ids of records that will expire, or end."""
         self.used: dict[str, Counter[str]] = {}
         """What each domain takes, see `quotas`."""
+        self.by_site: dict[str, Counter[str]] = {}
+        """Replicas by site and record."""
         self.seen = 0
         self.conflicts = 0
         self.others = 0
@@ -332,6 +334,11 @@ class Ledger:
             (self.timed.add if there else self.timed.discard)(record.id)
         if record.expires or record.allocation.ends_at:
             (self.ending.add if there else self.ending.discard)(record.id)
+        for group in record.groups:
+            counts = self.by_site.setdefault(group.selected.node_id, Counter())
+            counts[record.id] += 1 if there else -1
+            if not counts[record.id]:
+                del counts[record.id]
         for listener in self._listeners:
             listener(record, there)
 

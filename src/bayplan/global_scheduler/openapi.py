@@ -26,6 +26,17 @@ def _object(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[
     return schema | ({"required": list(required)} if required else {})
 
 
+def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema}
+
+
+_PAGE = [
+    _query("limit", {"type": "integer", "minimum": 0, "maximum": 5000}),
+    _query("continue", _TEXT),
+]
+_REST = {"continue": _TEXT, "remaining": {"type": "integer"}}
+
+
 def _group() -> dict[str, Any]:
     spot = _object(
         {
@@ -155,7 +166,7 @@ def _schemas() -> dict[str, Any]:
         ),
         "Move": _object({"leave": _list(_TEXT, minItems=1)}, ("leave",)),
         "AllocationAnswer": _object({"allocation": placed, "explain": why}, ("allocation",)),
-        "AllocationList": _object({"allocations": _list(placed)}, ("allocations",)),
+        "AllocationList": _object({"allocations": _list(placed)} | _REST, ("allocations",)),
         "Question": _object(
             {
                 "lose": _list(_TEXT),
@@ -176,7 +187,8 @@ def _schemas() -> dict[str, Any]:
         ),
         "WhatIf": _object({"whatif": {"type": "object"}}, ("whatif",)),
         "StrandedList": _object({"stranded": _list({"type": "object"})}, ("stranded",)),
-        "SiteList": _object({"sites": _list({"type": "object"})}, ("sites",)),
+        "SiteList": _object({"sites": _list({"type": "object"})} | _REST, ("sites",)),
+        "SiteAnswer": _object({"site": {"type": "object"}}, ("site",)),
         "Error": _error(),
     }
 
@@ -330,10 +342,23 @@ def document() -> dict[str, Any]:
     }
     listing = {
         "operationId": "listAllocations",
-        "responses": _answers(schema="AllocationList", errors=(401,)),
+        "parameters": [*_PAGE, *(_query(name, _TEXT) for name in ("site", "domain_id"))],
+        "responses": _answers(schema="AllocationList", errors=(400, 401)),
     }
     sites = {
-        "get": {"operationId": "listSites", "responses": _answers(schema="SiteList", errors=(401,))}
+        "get": {
+            "operationId": "listSites",
+            "parameters": _PAGE,
+            "responses": _answers(schema="SiteList", errors=(400, 401)),
+        }
+    }
+    site = {
+        "parameters": [_IDENTITY],
+        "get": {
+            "operationId": "getSite",
+            "summary": "A site with what of each flavor it has, holds and has room for",
+            "responses": _answers(schema="SiteAnswer", errors=(401, 404)),
+        },
     }
     whatif = {
         "operationId": "whatIf",
@@ -357,6 +382,7 @@ def document() -> dict[str, Any]:
             "/v1/allocations/{id}/commit": commit,
             "/v1/allocations/{id}/move": _move(),
             "/v1/sites": sites,
+            "/v1/sites/{id}": site,
             "/v1/sites/{id}/drain": _drain(),
             "/v1/rebalance": _rebalance(),
             "/v1/stranded": stranded,

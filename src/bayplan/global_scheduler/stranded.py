@@ -55,7 +55,7 @@ def _of(table: SiteTable, row: int, source: str, room: HostRoom, types: frozense
     usable = np.zeros(free.shape[1], np.bool_)
     total = int(free[0].sum()), int(free[1].sum())
     fits = []
-    for identity, (vcpus, memory) in sorted(_sizes(table, row, types).items()):
+    for identity, (vcpus, memory) in sorted(sizes_at(table, row, types).items()):
         each = room.per_host(span, vcpus, memory)
         usable |= each > 0
         by_sum = min(total[0] // vcpus, total[1] // memory)
@@ -65,7 +65,7 @@ def _of(table: SiteTable, row: int, source: str, room: HostRoom, types: frozense
     return Stranded(site, source, int(room.listed[number]), *total, *lost, tuple(fits))
 
 
-def _sizes(table: SiteTable, row: int, types: frozenset[str]) -> dict[str, tuple[int, int]]:
+def sizes_at(table: SiteTable, row: int, types: frozenset[str]) -> dict[str, tuple[int, int]]:
     """The flavors that are sold at a row for these types."""
     region = table.sites[row].region
     return {

@@ -61,6 +61,14 @@ class Pool(msgspec.Struct):
     free_memory: IntArray
     hosts: HostRoom | None = None
 
+    def machines_at(self, row: int, vcpus: int, memory: int) -> int:
+        """How many machines of a size a site takes now."""
+        if self.hosts is not None and row in self.sources:
+            span = self.hosts.span(self.hosts.numbers[self.sources[row]])
+            return int(self.hosts.per_host(span, vcpus, memory).sum())
+        free = self.free_vcpus[row] // vcpus, self.free_memory[row] // memory
+        return max(0, int(min(free)))
+
 
 class Storage(msgspec.Struct):
     """Volumes of one type in GB, one entry a site; `there` marks sites that have the type."""

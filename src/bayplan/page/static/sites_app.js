@@ -6,6 +6,7 @@ import { MapCanvas } from "./map.js";
 import { meter } from "./panel.js";
 import { formatRoute, parseRoute } from "./router.js";
 import { clusterOf, requestOf, stock } from "./sites.js";
+import { SitesFeed } from "./sites_feed.js";
 import { VirtualTable } from "./table.js";
 import { clock, count, percent, some } from "./units.js";
 
@@ -13,9 +14,9 @@ import { clock, count, percent, some } from "./units.js";
 /** @import { Cluster } from "./cluster.js" */
 /** @typedef {{held: Held, group: Held["resource_groups"][number]}} Line */
 
-const EVERY = 3000;
-/** Thousands of sites take long to tell: the server is left alone for so many times as long. */
-const SHARE = 20;
+const EVERY = 200;
+/** Thousands of sites take long to draw anew: the reader is left alone for so many times as long. */
+const SHARE = 5;
 /** @type {[string, string][]} */
 const COLOURS = [["cpu", "vCPUs in use"], ["memory", "Memory in use"], ["free", "Free space"], ["owner", "Group of most allocations"], ["state", "State"]];
 
@@ -32,8 +33,10 @@ class Sites {
     this.held = [];
     /** @type {Cluster | null} */
     this.cluster = null;
-    this.seen = "";
-    this.token = /** @type {HTMLInputElement} */ (h("input", { type: "password", autocomplete: "off", size: "10", onchange: () => this.refresh() }));
+    this.timer = 0;
+    this.quietUntil = 0;
+    this.token = /** @type {HTMLInputElement} */ (h("input", { type: "password", autocomplete: "off", size: "10", onchange: () => this.feed.restart() }));
+    this.feed = new SitesFeed(() => this.headers(), (problem) => this.news(problem));
     this.status = h("span", { class: "status", role: "status" }, "loading");
     this.facts = h("p", { class: "facts", "aria-label": "Totals" });
     this.theme = h("button", { type: "button", class: "quiet", "aria-label": "Other colours", onclick: () => this.turn() }, "◐");
@@ -41,12 +44,15 @@ class Sites {
     this.controls = new MapControls((change) => this.go(change), COLOURS);
     this.aside = h("aside", { class: "side" });
     this.panel = h("section", { class: "panel", "aria-label": "Site" });
+    this.one = h("section", { class: "panel", "aria-label": "Allocation" });
+    /** @type {{site: Site | null, flavors: any[], problem: string}} what is known of the site beside the map */
+    this.stocks = { site: null, flavors: [], problem: "" };
     this.form = this.fields();
     this.answer = h("div", { class: "answer", id: "answer", role: "status" });
     this.placing = h("section", { class: "panel", "aria-label": "Place" }, this.form, this.answer);
     /** @type {VirtualTable<Line>} */
     this.table = new VirtualTable("Allocations", [
-      { title: "Group", width: 2, narrow: true, key: (i) => i.group.name, cell: (i) => i.group.name },
+      { title: "Group", width: 2, narrow: true, key: (i) => i.group.name, cell: (i) => h("a", { href: this.link({ allocation: i.held.id, site: undefined }) }, i.group.name) },
       { title: "Machines", width: 3, key: (i) => machines(i), cell: (i) => machines(i) },
       { title: "Site", width: 2, narrow: true, key: (i) => i.group.selected.node_id, cell: (i) => h("a", { href: this.link({ site: i.group.selected.node_id }) }, i.group.selected.node_id) },
       { title: "State", width: 1.5, narrow: true, key: (i) => i.held.state, cell: (i) => i.held.state },
@@ -64,14 +70,36 @@ class Sites {
     /** @type {"light" | "dark"} */
     this.colours = dark.matches ? "dark" : "light";
     addEventListener("hashchange", () => this.show());
-    this.follow();
+    addEventListener("visibilitychange", () => this.later());
+    this.feed.run();
   }
 
-  /** Look again every few seconds, while somebody looks. */
-  async follow() {
-    const begin = performance.now();
-    if (document.visibilityState === "visible") await this.refresh();
-    setTimeout(() => this.follow(), Math.max(EVERY, SHARE * (performance.now() - begin)));
+  /** @param {string} problem why there is no connection; none: something came */
+  news(problem) {
+    const { feed } = this;
+    const loading = !problem && !feed.live ? `loading ${count(feed.sites.length)} of ${count(feed.expected)} sites` : "";
+    say(this.status, problem ? "connection lost, trying again" : loading || "live");
+    this.status.className = `status ${problem ? "lost" : "live"}`;
+    if (problem && !this.cluster) put(this.stage, notice("The sites could not be loaded", problem));
+    if (!problem && feed.live) this.later();
+  }
+
+  /** Draw what came, but not all the time. */
+  later() {
+    if (this.timer || !this.feed.live || document.visibilityState !== "visible") return;
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      const begin = performance.now();
+      [this.sites, this.held] = [this.feed.sites, [...this.feed.held.values()]];
+      this.cluster = clusterOf(this.sites, this.held, Date.now() / 1000);
+      this.show();
+      this.quietUntil = performance.now() + Math.max(EVERY, SHARE * (performance.now() - begin));
+    }, Math.max(0, this.quietUntil - performance.now()));
+  }
+
+  /** @returns {Record<string, string>} */
+  headers() {
+    return this.token.value ? { authorization: `Bearer ${this.token.value}` } : {};
   }
 
   /** @param {Record<string, string | undefined>} change */
@@ -91,30 +119,11 @@ class Sites {
 
   /** @param {string} path @param {unknown} [body] @returns {Promise<{status: number, body: any, text: string}>} */
   async ask(path, body) {
-    /** @type {Record<string, string>} */
-    const headers = this.token.value ? { authorization: `Bearer ${this.token.value}` } : {};
+    const headers = this.headers();
     if (body !== undefined) headers["content-type"] = "application/json";
     const found = await fetch(path, body === undefined ? { headers } : { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
     const text = await found.text();
     return { status: found.status, body: parsed(text), text };
-  }
-
-  async refresh() {
-    try {
-      const [sites, held] = await Promise.all([this.ask("v1/sites"), this.ask("v1/allocations")]);
-      if (sites.status !== 200) throw new Error(sites.body?.error_message ?? `the server answered ${sites.status}`);
-      say(this.status, "live");
-      this.status.className = "status live";
-      if (this.seen === sites.text + held.text) return;
-      this.seen = sites.text + held.text;
-      [this.sites, this.held] = [sites.body.sites, held.body?.allocations ?? []];
-      this.cluster = clusterOf(this.sites, this.held, Date.now() / 1000);
-      this.show();
-    } catch (problem) {
-      say(this.status, "connection lost, trying again");
-      this.status.className = "status lost";
-      if (!this.cluster) put(this.stage, notice("The sites could not be loaded", /** @type {Error} */ (problem).message));
-    }
   }
 
   show() {
@@ -123,8 +132,9 @@ class Sites {
     if (!cluster) return;
     const { query } = parseRoute(location.hash);
     const { sums, ready } = cluster.totals();
-    document.title = [query.site, "Sites", "bayplan"].filter(Boolean).join(" · ");
-    say(this.facts, `${some(this.sites.length, "site")} · ${count(ready)} usable · ${some(this.held.length, "allocation")} · vcpus ${percent(sums.cpu.used, sums.cpu.all)} · memory ${percent(sums.memory.used, sums.memory.all)}`);
+    const asked = this.feed.held.get(query.allocation ?? "");
+    document.title = [query.site ?? asked?.id, "Sites", "bayplan"].filter(Boolean).join(" · ");
+    say(this.facts, `${some(this.sites.length, "site")} · ${count(ready)} usable · ${some(this.feed.all, "allocation")}${this.feed.all > this.held.length ? ` (the newest ${count(this.held.length)} are shown)` : ""} · vcpus ${percent(sums.cpu.used, sums.cpu.all)} · memory ${percent(sums.memory.used, sums.memory.all)}`);
     const chosen = this.controls.choices(cluster, { group: "region", ...query });
     if (!this.sites.length) put(this.stage, notice("No sites", "The inventory lists none yet; they appear here as they come."));
     else if (this.stage.firstChild !== this.map.root) put(this.stage, this.map.root);
@@ -132,7 +142,8 @@ class Sites {
     this.map.show(cluster, { ...chosen, theme: this.colours, selected, shown: null });
     if (this.map.scene) this.controls.key(cluster, this.map.scene.colouring);
     if (selected >= 0) this.describe(this.sites[selected]);
-    const beside = selected >= 0 ? this.panel : this.placing;
+    else if (asked) this.tell(asked);
+    const beside = selected >= 0 ? this.panel : asked ? this.one : this.placing;
     if (this.aside.firstChild !== beside) put(this.aside, beside);
     this.table.show(this.held.flatMap((held) => held.resource_groups.map((group) => ({ held, group }))).filter(({ group }) => !query.site || group.selected.node_id === query.site));
   }
@@ -156,7 +167,36 @@ class Sites {
     ];
     keep(this.panel, h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, site.site_id), h("a", { class: "quiet", href: this.link({ site: undefined }), "aria-label": "Close the site" }, "✕")),
       h("p", { class: "chips" }, h("span", { class: `chip ${site.status === "Normal" ? "good" : "warn"}` }, site.status), h("span", { class: "dim" }, `${site.region} · ${site.availability_zone}`)),
-      stocks);
+      stocks, h("h2", null, "Machines by flavor"), this.flavors(site));
+  }
+
+  /** What of each flavor a site has, as the scheduler counts it. @param {Site} site */
+  flavors(site) {
+    if (this.stocks.site !== site) {
+      const same = this.stocks.site?.site_id === site.site_id;
+      this.stocks = { site, flavors: same ? this.stocks.flavors : [], problem: "" };
+      this.ask(`v1/sites/${encodeURIComponent(site.site_id)}`).then(({ status, body }) => {
+        if (this.stocks.site !== site) return;
+        if (status === 200) this.stocks.flavors = body.site.flavors;
+        else this.stocks.problem = body?.error_message ?? `the server answered ${status}`;
+        this.show();
+      }, () => {});
+    }
+    const { flavors, problem } = this.stocks;
+    if (problem) return h("p", { class: "bad" }, problem);
+    if (!flavors.length) return h("p", { class: "dim" }, "None is sold here.");
+    return h("ul", { class: "plain" }, flavors.map(({ flavor_id: id, stock: all, held, free }) =>
+      h("li", null, meter(id, all - free, all, count), h("p", { class: "dim" }, `${count(free)} free, ${count(held)} held by allocations`))));
+  }
+
+  /** One allocation: where it is and what became of it. @param {Held} held */
+  tell(held) {
+    const history = held.history ?? [];
+    keep(this.one, h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, held.resource_groups[0]?.name ?? held.id), h("a", { class: "quiet", href: this.link({ allocation: undefined }), "aria-label": "Close the allocation" }, "✕")),
+      h("p", { class: "chips" }, h("span", { class: `chip ${held.state === "committed" ? "good" : "warn"}` }, held.state), held.priority ? h("span", { class: "dim" }, `priority ${count(held.priority)}`) : null, held.expires ? h("span", { class: "dim" }, `until ${clock(held.expires)}`) : null),
+      h("p", { class: "dim" }, held.id),
+      h("ul", { class: "plain" }, held.resource_groups.map((group) => h("li", null, h("a", { href: this.link({ site: group.selected.node_id, allocation: undefined }) }, group.selected.node_id), `: ${machines({ held, group })}`))),
+      h("h2", null, "History"), history.length ? h("ul", { class: "plain" }, history.toReversed().map((entry) => h("li", null, `${clock(entry.at)} ${entry.what}`))) : h("p", { class: "dim" }, "Nothing happened to it since it was placed."));
   }
 
   /** The form, and the same as JSON. */
@@ -183,7 +223,6 @@ class Sites {
     try {
       const found = await this.ask(`v1/allocations?explain=true${dry ? "&dry_run=true" : ""}`, body);
       put(this.answer, told(found.status, found.body, (site) => this.link({ site })));
-      if (!dry) this.refresh();
     } catch {
       put(this.answer, notice("No answer", "The server does not answer; is the global scheduler still running?"));
     }
