@@ -245,3 +245,19 @@ async def test_a_condition_without_times_tells_null_and_who_wrote_that(api):
     (entry,) = (e for e in found["metadata"]["managedFields"] if e.get("subresource"))
     fields = entry["fieldsV1"]["f:status"]["f:conditions"]['k:{"type":"Ready"}']
     assert {".", "f:lastProbeTime", "f:lastTransitionTime", "f:status", "f:type"} == set(fields)
+
+
+@pytest.mark.parametrize(
+    "head", ["", '"kind":"ConfigMap",', '"kind":"ConfigMap","apiVersion":"v1",']
+)
+async def test_a_field_given_twice_is_found_whatever_else_is_left_out(api, head):
+    body = '{%s"metadata":{"name":"%s"},"data":{"a":"1","a":"2"}}'
+
+    refused = await api.call(
+        "POST", f"{CONFIGMAPS}?fieldValidation=Strict", (body % (head, "a")).encode()
+    )
+    made = await api.call("POST", CONFIGMAPS, (body % (head, "b")).encode())
+
+    assert 400 == refused.status
+    assert 'duplicate field "data.a"' in refused.body["message"]
+    assert (201, '299 - "duplicate field \\"data.a\\""') == (made.status, made.headers["warning"])

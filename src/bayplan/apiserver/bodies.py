@@ -78,7 +78,8 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
     if kind.custom:
         _check_custom_kind(kind, raw)
     obj = identify(raw, kind.api_version, kind.kind, defaulted=not kind.custom)
-    return canonical(request, kind, obj, type_, request.body if media == JSON else None)
+    body = request.body if media == JSON else None
+    return canonical(request, kind, obj, type_, body, len(obj) - len(raw or ()))
 
 
 SUMMARY = 30  # bytes of a body that an error shows
@@ -119,7 +120,8 @@ def read_as(request: Request, api_version: str, kind_name: str, *, older: str = 
     type_ = type_for(api_version, kind_name)
     if type_ is None:
         return obj
-    return _checked(request, obj, type_, request.body if media == JSON else None)
+    body = request.body if media == JSON else None
+    return _checked(request, obj, type_, body, len(obj) - len(raw or ()))
 
 
 def identify(raw: Any, api_version: str, kind: str, *, defaulted: bool) -> Object:
@@ -156,18 +158,26 @@ def _mismatch(raw: Object, api_version: str, kind: str) -> Exception:
 
 
 def canonical(
-    request: Request, kind: Kind, obj: Object, type_: Type | None, body: bytes | None
+    request: Request,
+    kind: Kind,
+    obj: Object,
+    type_: Type | None,
+    body: bytes | None,
+    added: int = 0,
 ) -> Object:
-    """Bring an object into the form in which the real server would print it."""
+    """Bring an object into the form in which the real server would print it.
+
+    `added` is how many fields it has that the body has not.
+    """
     if kind.custom:
         return _custom(request, kind, obj, body)
     type_ = type_ or type_for(kind.api_version, kind.kind)
     if type_ is None:
         return obj
-    return _checked(request, obj, type_, body)
+    return _checked(request, obj, type_, body, added)
 
 
-def _checked(request: Request, obj: Object, type_: Type, body: bytes | None) -> Object:
+def _checked(request: Request, obj: Object, type_: Type, body: bytes | None, added: int) -> Object:
     mode = request.field_validation
     try:
         out, dropped = decode(obj, type_)
@@ -177,7 +187,7 @@ def _checked(request: Request, obj: Object, type_: Type, body: bytes | None) -> 
         report(request, mode, obj, problems(type_, obj, body))
     elif mode != "Ignore" and body is not None:
         # Nothing was unknown, so only the cheap check for duplicates is left.
-        doubled = dict.fromkeys(duplicate_fields(body, obj))
+        doubled = dict.fromkeys(duplicate_fields(body, obj, added))
         report(request, mode, obj, [f'duplicate field "{path}"' for path in doubled])
     return out
 

@@ -20,7 +20,7 @@ resources get their types from `from_openapi`. Nothing here looks at objects; `d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any, Final
 
@@ -213,6 +213,7 @@ def _field(name: str, entry: list[Any]) -> Field:
     return Field(name, parse(entry[0], extras), entry[1], entry[2], extras)
 
 
+@lru_cache(1024)  # bounded: clients name versions and kinds
 def type_for(api_version: str, kind: str) -> Type | None:
     """The type of a built-in kind, or None if the kind is not known here.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bayplan.api import quantity
@@ -22,8 +23,8 @@ def apply_limits(attrs: Attributes, reader: Reader) -> None:
             annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
-def _ranges(attrs: Attributes, reader: Reader) -> list[dict[str, Any]]:
-    return list(reader.list("", "limitranges", attrs.namespace))
+def _ranges(attrs: Attributes, reader: Reader) -> Iterable[dict[str, Any]]:
+    return reader.list("", "limitranges", attrs.namespace)
 
 
 def _items(limit_range: dict[str, Any]) -> list[dict[str, Any]]:
