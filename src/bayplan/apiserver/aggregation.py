@@ -9,6 +9,7 @@ is refused at once, and discovery tells what was last seen of it, so nobody wait
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,11 +17,13 @@ import structlog
 from bayplan.api.user import User
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec
+from bayplan.apiserver.following import Following
 from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import Connection, plain_text
 from bayplan.apiserver.remotes import GROUP, RESOURCE, Remote
 from bayplan.apiserver.responses import Answer, Stream
-from bayplan.store import Compacted, Conflict, NotFound, StoreError
+from bayplan.store import Conflict, Event, NotFound, StoreError
+from bayplan.supervised import end, supervised
 
 if TYPE_CHECKING:
     from bayplan.apiserver.passing import Passing
@@ -37,7 +40,7 @@ class Aggregator:
         self._backend = backend
         self.identity: FrontProxy | None = None
         self._passed: Passing | None = None  # what speaks to servers is loaded with the first one
-        self._task: asyncio.Task[None] | None = None
+        self._following: Following | None = None
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._look_now: dict[str, asyncio.Event] = {}
 
@@ -61,23 +64,19 @@ class Aggregator:
 
     async def start(self) -> None:
         """Learn what is stored, and follow changes."""
-        after = await self._sync()
-        self._task = asyncio.create_task(self._follow(after))
+        backend, prefix = self._backend, self._codec.prefix
+        self._following = Following(
+            backend.store, prefix, self._sync, self._heard, backend.background_failures
+        )
+        await self._following.start()
 
     async def close(self) -> None:
-        tasks = [*self._checks.values(), *([self._task] if self._task else ())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._following is not None:
+            await self._following.close()
+        await end(*self._checks.values())
 
-    async def _follow(self, after: int) -> None:
-        while True:
-            try:
-                async for _ in self._backend.store.watch(self._codec.prefix, after=after):
-                    await self._sync()
-                return  # the store was closed
-            except Compacted:
-                after = await self._sync()
+    async def _heard(self, batch: list[Event]) -> None:
+        await self._sync()
 
     async def _sync(self) -> int:
         found = await self._backend.store.range(self._codec.prefix)
@@ -97,7 +96,11 @@ class Aggregator:
                 self._look_now[name].set()
                 continue
             self._look_now[name] = asyncio.Event()
-            self._checks[name] = asyncio.create_task(self._watch_over(name, remote.key))
+            self._checks[name] = supervised(
+                f"looking at {name}",
+                partial(self._watch_over, name, remote.key),
+                self._backend.background_failures,
+            )
         return found.revision
 
     async def _watch_over(self, name: str, key: tuple[str, str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -99,7 +99,8 @@ class Backend:
         self.opened_watches = 0
         self.terminating: set[tuple[str, str]] = set()  # storage of definitions that are to go
         self.remotes = Remotes()
-        self.reader = CachedReader(store, self.codec_of)
+        self.background_failures: Counter[str] = Counter()  # by work that was begun again
+        self.reader = CachedReader(store, self.codec_of, self.background_failures)
         self.turns = Turns(self.reader)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
         self.admission = Chain(disabled_plugins, suffix)

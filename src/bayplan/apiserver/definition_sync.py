@@ -17,8 +17,10 @@ from bayplan.apiserver.apiservices import write_services
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.following import Following
 from bayplan.apiserver.kinds import Kind
-from bayplan.store import Compacted, KeyValue, StoreError
+from bayplan.store import Event, KeyValue, StoreError
+from bayplan.supervised import end, supervised
 
 log = structlog.get_logger(__name__)
 AGAIN_SECONDS = 1.0
@@ -39,7 +41,8 @@ class Definitions:
         self._finish = finish
         self._served: dict[str, tuple[int, list[Kind]]] = {}  # name → revision, kinds
         self._registered = -1  # for which generation of the registry services were written
-        self._tasks: list[asyncio.Task[None]] = []
+        self._following: Following | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._some_go = asyncio.Event()
         """Set while a definition is to go; nobody is woken every second for nothing."""
 
@@ -51,14 +54,16 @@ class Definitions:
 
     async def start(self) -> None:
         """Serve what is stored, and follow changes."""
-        after = await self.sync()
-        work = (self._follow(after), self._look_again())
-        self._tasks = [asyncio.create_task(each) for each in work]
+        failures = self._backend.background_failures
+        store = self._backend.store
+        self._following = Following(store, self._codec.prefix, self.sync, self._heard, failures)
+        await self._following.start()
+        self._looking = supervised("definitions that go", self._look_again, failures)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._following is not None:
+            await self._following.close()
+        await end(self._looking)
 
     async def _look_again(self) -> None:
         """Come back to definitions whose objects have not gone yet."""
@@ -73,14 +78,8 @@ class Definitions:
             except (ApiError, StoreError) as error:
                 log.warning("definitions cannot be cleaned up", error=str(error))
 
-    async def _follow(self, after: int) -> None:
-        while True:
-            try:
-                async for _ in self._backend.store.watch(self._codec.prefix, after=after):
-                    await self.sync()
-                return  # the store was closed
-            except Compacted:
-                after = await self.sync()
+    async def _heard(self, batch: list[Event]) -> None:
+        await self.sync()
 
     async def sync(self) -> int:
         """Read all definitions and bring the registry up to date; return the revision read."""

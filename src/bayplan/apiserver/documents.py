@@ -120,12 +120,16 @@ class Documents:
 
     def _metrics(self) -> str:
         revision = self._backend.store.revision
+        failed = self._backend.background_failures.total()
         return (
             self._backend.metrics.text()
             + (
                 "# HELP bayplan_apiserver_store_revision Newest revision of the store.\n"
                 "# TYPE bayplan_apiserver_store_revision gauge\n"
                 f"bayplan_apiserver_store_revision {revision}\n"
+                "# HELP bayplan_apiserver_background_failures_total Work that was begun again.\n"
+                "# TYPE bayplan_apiserver_background_failures_total counter\n"
+                f"bayplan_apiserver_background_failures_total {failed}\n"
             )
             + self._backend.watchdog.metrics()
         )

@@ -8,12 +8,13 @@ callers must not change what they get.
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import cast
 
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.store import Compacted, FastReads, KeyValue, Store, Watcher
+from bayplan.apiserver.following import Following
+from bayplan.store import Compacted, Event, FastReads, KeyValue, Store, Watcher
 
 CACHED_OBJECTS = 4096
 REMEMBERED_LISTS, REMEMBERED_ITEMS = 256, 64
@@ -22,7 +23,13 @@ REMEMBERED_LISTS, REMEMBERED_ITEMS = 256, 64
 class CachedReader:
     """Reads the newest objects without a coroutine."""
 
-    def __init__(self, store: Store, codec_of: Callable[[str, str], Codec | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        codec_of: Callable[[str, str], Codec | None],
+        failures: Counter[str] | None = None,
+    ) -> None:
+        self._failures: Counter[str] = Counter() if failures is None else failures
         self._store = store
         self._codec_of = codec_of
         self._fast = cast("FastReads", store) if hasattr(store, "get_now") else None
@@ -99,7 +106,7 @@ class CachedReader:
         for group, resource in collections:
             codec = self._codec_of(group, resource)
             if codec is not None and codec.prefix not in self._mirrors:
-                mirror = Mirror(self._store, codec.prefix)
+                mirror = Mirror(self._store, codec.prefix, self._failures)
                 await mirror.start()
                 self._mirrors[codec.prefix] = mirror
 
@@ -113,40 +120,26 @@ class CachedReader:
 class Mirror:
     """A copy of one collection, kept up to date by a watch."""
 
-    def __init__(self, store: Store, prefix: str) -> None:
+    def __init__(self, store: Store, prefix: str, failures: Counter[str]) -> None:
         self._store = store
         self._prefix = prefix
         self.items: dict[str, KeyValue] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        after = await self._load()
-        self._task = asyncio.create_task(self._follow(after))
+        self._following = Following(store, prefix, self._load, self._hear, failures)
+        self.start, self.close = self._following.start, self._following.close
 
     async def _load(self) -> int:
         found = await self._store.range(self._prefix)
         self.items = {kv.key: kv for kv in found.items}
         return found.revision
 
-    async def _follow(self, after: int) -> None:
-        while True:
-            try:
-                async for batch in self._store.watch(self._prefix, after=after):
-                    for event in batch:
-                        if event.deleted:
-                            self.items.pop(event.kv.key, None)
-                        else:
-                            self.items[event.kv.key] = event.kv
-                return  # the store was closed
-            except Compacted:
-                after = await self._load()
+    async def _hear(self, batch: list[Event]) -> None:
+        for event in batch:
+            if event.deleted:
+                self.items.pop(event.kv.key, None)
+            else:
+                self.items[event.kv.key] = event.kv
 
     def below(self, prefix: str) -> list[KeyValue]:
         found = [kv for key, kv in self.items.items() if key.startswith(prefix)]
         found.sort(key=lambda kv: kv.key)
         return found
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)

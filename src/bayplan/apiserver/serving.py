@@ -13,6 +13,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -39,6 +40,7 @@ from bayplan.listening import listen
 from bayplan.origin import is_loopback
 from bayplan.store import Store
 from bayplan.store.sqlite_file import FILE_NAME
+from bayplan.supervised import supervised
 
 log = structlog.get_logger(__name__)
 STORES = ("memory", "sqlite", "etcd")
@@ -216,12 +218,12 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(server.close)
         server.identity = identity = FrontProxy()
         await server.start()
+        failures = server.backend.background_failures
         await publish(server.backend, identity.authority, _client_authority(settings, files))
         if settings.event_ttl > 0:
-            expiry = asyncio.create_task(keep_expiring(server.backend, settings.event_ttl))
-            stack.callback(expiry.cancel)
-        watching = asyncio.create_task(server.backend.watchdog.run())
-        stack.callback(watching.cancel)
+            expire = partial(keep_expiring, server.backend, settings.event_ttl)
+            stack.callback(supervised("expiry of events", expire, failures).cancel)
+        stack.callback(supervised("watchdog", server.backend.watchdog.run, failures).cancel)
         gc.freeze()  # what is loaded by now stays; the collector need not look at it again
         web = _web_server(settings, server, files)
         task = asyncio.create_task(web.serve(sockets=[listener]))

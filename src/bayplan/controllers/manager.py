@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -52,10 +53,9 @@ from bayplan.controllers.serviceaccount import ServiceAccountController
 from bayplan.controllers.statefulset import StatefulSetController
 from bayplan.controllers.volumes import VolumeBinder
 from bayplan.errors import ConfigError
+from bayplan.supervised import end, supervised
 
 log = structlog.get_logger(__name__)
-
-RESTART_FIRST, RESTART_LAST = 1.0, 60.0
 
 
 class Controller(Protocol):
@@ -164,7 +164,7 @@ class ControllerManager:
     ) -> None:
         """`kit`: another than one made of the other arguments."""
         self.kit = kit or Kit(client, clock=clock, seed=seed, options=options)
-        self.failures: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
         self._controllers = {name: CONTROLLERS[name](self.kit) for name in names}
 
@@ -201,27 +201,12 @@ class ControllerManager:
             self._begin(name, self._controllers[name])
 
     def _begin(self, name: str, controller: Controller) -> None:
-        task = asyncio.create_task(self._keep(name, controller), name=f"controller {name}")
-        self._tasks.append(task)
+        self._tasks.append(supervised(name, controller.run, self.failures))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
         self._tasks.clear()
 
     def _follow(self, informer: Informer[Any]) -> None:
         name = f"informer {informer.resource.plural}"
         self._tasks.append(asyncio.create_task(informer.run(), name=name))
-
-    async def _keep(self, name: str, controller: Controller) -> None:
-        pause = RESTART_FIRST
-        while True:
-            try:
-                await controller.run()
-                return
-            except Exception:
-                self.failures[name] = self.failures.get(name, 0) + 1
-                log.exception("controller failed, starting it again", controller=name, pause=pause)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, RESTART_LAST)

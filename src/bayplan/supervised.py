@@ -1,0 +1,44 @@
+"""Background work that goes on until it is done or cancelled, whatever it meets.
+
+An exception is logged, counted and followed by a pause and a new beginning; a bare task would be
+gone from then on, and nobody would know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+log = structlog.get_logger(__name__)
+FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
+
+
+def supervised(
+    name: str, work: Callable[[], Awaitable[object]], failures: Counter[str]
+) -> asyncio.Task[None]:
+    """Run work in a task of its own; `failures` counts how often it failed, by name."""
+    return asyncio.create_task(_keep(name, work, failures), name=name)
+
+
+async def _keep(name: str, work: Callable[[], Awaitable[object]], failures: Counter[str]) -> None:
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            await work()
+            return
+        except Exception:
+            failures[name] += 1
+            log.exception("background work failed, starting it again", work=name, pause=pause)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LAST_PAUSE)
+
+
+async def end(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks and wait until they are over."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
