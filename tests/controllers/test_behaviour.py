@@ -320,6 +320,34 @@ async def test_a_pod_ends_as_its_command_says_and_events_tell_of_it() -> None:
 
 
 @virtual
+async def test_each_container_has_events_of_its_own_as_a_kubelet_writes_them() -> None:
+    async with cluster(options={"events": True}) as made:
+        containers = [{"name": name, "image": "i"} for name in ("one", "two")]
+        await pod(made, "p", containers=containers)
+        await made.settle(3)
+
+        events = await made.list(CORE_EVENTS)
+        started = [event for event in events if event["reason"] == "Started"]
+        places = {event["involvedObject"]["fieldPath"] for event in started}
+        assert {"spec.containers{one}", "spec.containers{two}"} == places
+        assert {"Container started"} == {event["message"] for event in started}
+        assert {"kubelet"} == {event["source"]["component"] for event in started}
+        assert {"node-0"} == {event["source"]["host"] for event in started}
+
+
+@virtual
+async def test_a_container_knows_the_time_of_day() -> None:
+    async with cluster() as made:
+        spec = pod_spec(restartPolicy="Never")
+        spec["containers"][0]["command"] = ["sh", "-c", "date +%FT%TZ > /dev/termination-log"]
+        await made.create(PODS, {"metadata": {"name": "p"}, "spec": spec})
+        await made.settle(5)
+
+        ended = (await container(made, "p"))["state"]["terminated"]
+        assert ended["startedAt"] == ended["message"].strip()
+
+
+@virtual
 async def test_a_rule_for_an_image_says_that_it_cannot_be_pulled() -> None:
     async with cluster() as made:
         data = {"image": "b/* *:missing", "image-pull": "fail"}

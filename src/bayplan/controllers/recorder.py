@@ -50,6 +50,7 @@ class Recorder:
         *,
         warning: bool = False,
         field_path: str = "",
+        host: str = "",
     ) -> None:
         """Queue an event about an object; never blocks."""
         if not self._enabled or not self._allowed((component, about.uid)):
@@ -70,11 +71,13 @@ class Recorder:
             "reason": reason,
             "message": message[:MESSAGE_LIMIT],
             "type": type_,
-            "source": {"component": component},
+            "source": {"component": component} | ({"host": host} if host else {}),
             "reportingComponent": component,
+            **({"reportingInstance": host} if host else {}),
         }
+        about_what = f"{about.uid}{field_path}"
         try:
-            self._queue.put_nowait(((about.uid, component, type_, reason, message), body))
+            self._queue.put_nowait(((about_what, component, type_, reason, message), body))
         except asyncio.QueueFull:
             self.dropped += 1
 

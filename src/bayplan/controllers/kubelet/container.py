@@ -35,6 +35,14 @@ def image_name(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
+_LISTS = {
+    "init": "initContainers",
+    "sidecar": "initContainers",
+    "main": "containers",
+    "ephemeral": "ephemeralContainers",
+}
+
+
 class Container:
     """What is known of a container, by its spec and what has happened to it."""
 
@@ -91,6 +99,11 @@ class Container:
     @property
     def name(self) -> str:
         return str(self.spec.get("name", ""))
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the pod, as events say it."""
+        return f"spec.{_LISTS[self.role]}{{{self.name}}}"
 
     @property
     def code(self) -> int:

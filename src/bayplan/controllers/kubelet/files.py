@@ -29,6 +29,7 @@ class Files:
             key=lambda mount: -len(mount[0]),
         )
         self.own = own
+        self.wall = 0.0  # what is added to a moment to make it a time of day
 
     def _find(self, path: str) -> tuple[Volume, str, bool]:
         path = posixpath.normpath(path)

@@ -171,10 +171,12 @@ class Kubelet:
         return self._kit.clock() - _now()
 
     def _new_run(self, pod: Object) -> PodRun:
-        meta = pod.metadata
+        meta, host = pod.metadata, str(pod.spec.get("nodeName", ""))
 
-        def tell(type_: str, reason: str, text: str) -> None:
-            self._kit.events.record(PODS, meta, reason, text, "kubelet", warning=type_ == "Warning")
+        def tell(type_: str, reason: str, text: str, path: str) -> None:
+            warning = type_ == "Warning"
+            more = {"field_path": path, "host": host}
+            self._kit.events.record(PODS, meta, reason, text, "kubelet", warning=warning, **more)
 
         run = PodRun(pod, self.rules.of(pod, "pods"), self._stop, tell, self._wall())
         run.hosts = self._hosts
@@ -254,11 +256,11 @@ class Kubelet:
             what = f'failed to pull image "{image}": it was told to fail'
             container.message = f'Back-off pulling image "{image}"' if late else what
             if late:
-                run.tell("Normal", "BackOff", container.message)
+                run.tell("Normal", "BackOff", container.message, container.path)
             else:
-                run.tell("Normal", "Pulling", f'Pulling image "{image}"')
-                run.tell("Warning", "Failed", f"F{what[1:]}")
-            run.tell("Warning", "Failed", f"Error: {container.reason}")
+                run.tell("Normal", "Pulling", f'Pulling image "{image}"', container.path)
+                run.tell("Warning", "Failed", f"F{what[1:]}", container.path)
+            run.tell("Warning", "Failed", f"Error: {container.reason}", container.path)
         await self._write(run, node)
         return FOREVER if late else PULL_BACK_OFF
 

@@ -14,8 +14,8 @@ from bayplan.controllers.kubelet.syntax import NotUnderstoodError
 from bayplan.controllers.objects import Json, Object, seconds_of, timestamp
 
 ROUNDING = 1e-5
-Tell = Callable[[str, str, str], None]
-"""Type, reason and text of an event."""
+Tell = Callable[[str, str, str, str], None]
+"""Type, reason and text of an event, and the path of the container that it is about."""
 
 
 class PodRun:
@@ -142,7 +142,7 @@ class PodRun:
         when = container.wait_to_restart(now, f"{meta.name}_{meta.namespace}({meta.uid})")
         if container.state == "waiting" and before == "ended":
             text = f"Back-off restarting failed container {container.name} in pod {meta.name}"
-            self.tell("Warning", "BackOff", f"{text}_{meta.namespace}({meta.uid})")
+            self.tell("Warning", "BackOff", f"{text}_{meta.namespace}({meta.uid})", container.path)
         if when > now + ROUNDING:
             return when
         container.restart()
@@ -153,10 +153,13 @@ class PodRun:
         owner = self.pod.metadata.controller
         job = owner is not None and owner.kind == "Job"
         container.start(now, self.inputs, self.told, self.hosts, job)
-        image = container.spec.get("image", "")
-        self.tell("Normal", "Pulled", f'Container image "{image}" already present on machine')
-        self.tell("Normal", "Created", f"Container created: {container.name}")
-        self.tell("Normal", "Started", f"Container started: {container.name}")
+        assert container.files is not None
+        container.files.wall = self.wall
+        there = "already present on machine and can be accessed by the pod"
+        image = f'Container image "{container.spec.get("image", "")}" {there}'
+        self.tell("Normal", "Pulled", image, container.path)
+        self.tell("Normal", "Created", "Container created", container.path)
+        self.tell("Normal", "Started", "Container started", container.path)
         due = container.advance(now + ROUNDING)
         return now if container.state == "ended" else due
 
@@ -172,15 +175,15 @@ class PodRun:
 
     def _unhealthy(self, container: Container, probe: str, now: float) -> None:
         title = probe.capitalize()
-        self.tell("Warning", "Unhealthy", f"{title} probe failed")
+        self.tell("Warning", "Unhealthy", f"{title} probe failed", container.path)
         text = f"Container {container.name} failed {probe} probe, will be restarted"
-        self.tell("Normal", "Killing", text)
+        self.tell("Normal", "Killing", text, container.path)
         container.kill(now)
 
     def _exceed(self, now: float) -> None:
         self.failed = "DeadlineExceeded"
         self.text = "Pod was active on the node longer than the specified deadline"
-        self.tell("Normal", "DeadlineExceeded", self.text)
+        self.tell("Normal", "DeadlineExceeded", self.text, "")
         for container in self.containers:
             container.kill(now)
 
@@ -194,7 +197,8 @@ class PodRun:
         self._stopping = now + grace
         for container in self.containers:
             if container.state == "running":
-                self.tell("Normal", "Killing", f"Stopping container {container.name}")
+                text = f"Stopping container {container.name}"
+                self.tell("Normal", "Killing", text, container.path)
                 self._stops[container.name] = now + self._hook(container, now)
 
     def _hook(self, container: Container, now: float) -> float:

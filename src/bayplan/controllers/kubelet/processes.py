@@ -90,7 +90,11 @@ class Process:
         made = cls(started)
         text = _script_of(words) if words[0] in _SHELLS else shlex.join(words)
         made._shell = Shell(
-            text, variables, files, lambda data: log.write(made._due, data), lambda: made._due
+            text,
+            variables,
+            files,
+            lambda data: log.write(made._due, data),
+            lambda: made._due + files.wall,
         )
         made._run = made._shell.run()
         return made
