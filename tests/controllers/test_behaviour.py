@@ -6,6 +6,7 @@ from typing import Any
 
 from bayplan.client.resources import CORE_EVENTS, NODES, PODS, SERVICES
 from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS, Told
+from bayplan.controllers.manager import ControllerManager, select
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual
 
 
@@ -333,6 +334,20 @@ async def test_each_container_has_events_of_its_own_as_a_kubelet_writes_them() -
         assert {"Container started"} == {event["message"] for event in started}
         assert {"kubelet"} == {event["source"]["component"] for event in started}
         assert {"node-0"} == {event["source"]["host"] for event in started}
+
+
+@virtual
+async def test_no_two_pods_have_one_address_also_after_a_restart() -> None:
+    async with cluster("*,-kubelet") as made:
+        clock = made.manager.kit.clock
+        for turn in (1, 2):
+            async with ControllerManager(made.client, select("kubelet"), clock=clock).running():
+                for number in range(3):
+                    await pod(made, f"p{turn}-{number}")
+                await made.settle(5)
+
+            addresses = [found["status"]["podIP"] for found in await made.list(PODS)]
+            assert 3 * turn == len(addresses) == len(set(addresses))
 
 
 @virtual

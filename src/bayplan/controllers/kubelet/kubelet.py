@@ -69,6 +69,7 @@ class Kubelet:
             kit, "kubelet", self._sync_node, (self._nodes,), at_once=AT_ONCE, fresh=False
         )
         self._next_address = 0
+        self._addresses: set[str] = set()  # that pods have
         self.runs: dict[str, PodRun] = {}  # by uid
         self._hosts: dict[tuple[str, str], Volume] = {}
         self._pods.listen(self._pod_changed)
@@ -88,12 +89,16 @@ class Kubelet:
         return self._all or node.metadata.annotations.get(SIMULATED) == "true"
 
     def _pod_changed(self, change: Change[Object]) -> None:
+        address = change.new.status.get("podIP", "")
         if change.type == "DELETED":
             run = self.runs.pop(change.new.metadata.uid, None)
+            self._addresses -= {address, run.address if run else ""}
             for container in run.containers if run else ():
                 if container.log is not None:
                     container.log.close()
         elif change.new.spec.get("nodeName"):
+            if address:
+                self._addresses.add(address)
             self._worker.queue.add(change.new.key)
 
     def _node_changed(self, change: Change[Object]) -> None:
@@ -317,9 +322,12 @@ class Kubelet:
     def _new_address(self, pod: Object, node: Object) -> str:
         if pod.spec.get("hostNetwork"):
             return host_address(node)
-        self._next_address = self._next_address % (1 << 22) + 1
-        n = self._next_address
-        return f"10.{64 + (n >> 16)}.{n >> 8 & 255}.{n & 255}"
+        while True:
+            n = self._next_address = self._next_address % ((1 << 22) - 2) + 1
+            address = f"10.{64 + (n >> 16)}.{n >> 8 & 255}.{n & 255}"
+            if address not in self._addresses:
+                self._addresses.add(address)
+                return address
 
 
 def _now() -> float:

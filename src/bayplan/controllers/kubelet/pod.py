@@ -148,13 +148,16 @@ class PodRun:
         container.restart()
         return self._start(container, now)
 
-    def _start(self, container: Container, now: float) -> float:
+    def _run(self, container: Container, since: float) -> None:
         assert self.inputs is not None
         owner = self.pod.metadata.controller
         job = owner is not None and owner.kind == "Job"
-        container.start(now, self.inputs, self.told, self.hosts, job)
+        container.start(since, self.inputs, self.told, self.hosts, job)
         assert container.files is not None
         container.files.wall = self.wall
+
+    def _start(self, container: Container, now: float) -> float:
+        self._run(container, now)
         there = "already present on machine and can be accessed by the pod"
         image = f'Container image "{container.spec.get("image", "")}" {there}'
         self.tell("Normal", "Pulled", image, container.path)
@@ -285,14 +288,10 @@ class PodRun:
         running: Json = {}
         for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
             running |= {item.get("name"): item for item in status.get(field) or []}
-        owner = self.pod.metadata.controller
-        job = owner is not None and owner.kind == "Job"
         for container in self.containers:
             found: Json = running.get(container.name) or {}
             container.resume(found)
             if started := ((found.get("state") or {}).get("running") or {}).get("startedAt"):
-                assert self.inputs is not None
                 identity = container.id
-                begun = seconds_of(started) - self.wall
-                container.start(begun, self.inputs, self.told, self.hosts, job)
+                self._run(container, seconds_of(started) - self.wall)
                 container.id = identity or container.id
