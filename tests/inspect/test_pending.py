@@ -184,3 +184,65 @@ def test_without_details_the_groups_are_the_same(drawn, waiting):
     assert [(a.pod, a.state, a.message, a.identical) for a in whole.pods] == [
         (a.pod, a.state, a.message, a.identical) for a in brief.pods
     ]
+
+
+def big(name, cpu, **spec):
+    return make_pod(name).req(cpu=cpu).with_spec(**spec).body()
+
+
+def test_the_one_change_that_frees_most_is_searched_over_all_causes():
+    """Each cause has a change of its own; opening the large node helps two of them."""
+    small = make_node("small").capacity(cpu=2, memory="8Gi", pods=40)
+    large = make_node("large").capacity(cpu=64, memory="8Gi", pods=40).with_spec(unschedulable=True)
+    three = [big(f"three-{i}", "3") for i in range(3)]
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    on_port = [make_pod(f"port-{i}").req(cpu="1").body() for i in range(3)]
+    for body in on_port:
+        body["spec"]["containers"][0]["ports"] = ports
+    taken = make_pod("taken").node("small").body()
+    taken["spec"]["containers"][0]["ports"] = ports
+    ssd = [big(f"ssd-{i}", "100m", nodeSelector={"disk": "ssd"}) for i in range(3)]
+    objects = [small.body(), large.body(), taken, *three, *on_port, *ssd]
+
+    found = Cluster.from_objects(objects).why_pending()
+
+    assert "uncordon large" == found.fix.change
+    assert 4 == found.frees  # three of one cause, and one of another
+    assert 3 == len(found.groups)
+
+
+def test_a_change_is_found_that_only_another_template_of_the_group_shows():
+    """The oldest pod is too large for any node; the others are not."""
+    small = make_node("small").capacity(cpu=2, memory="8Gi", pods=40)
+    large = make_node("large").capacity(cpu=64, memory="8Gi", pods=40).with_spec(unschedulable=True)
+    pods = [big("a-huge", "100"), *(big(f"b-{i}", "3") for i in range(5))]
+
+    (group,) = Cluster.from_objects([small.body(), large.body(), *pods]).why_pending().groups
+
+    assert ("uncordon large", 5) == (group.fix.change, group.frees)
+
+
+def test_a_scheduler_that_is_not_heard_of_has_a_change_too():
+    node = make_node("a").capacity(cpu=4, memory="8Gi", pods=40)
+    pods = [big(f"p{i}", "1", schedulerName="nobodys") for i in range(3)]
+
+    (group,) = Cluster.from_objects([node.body(), *pods]).why_pending().groups
+
+    assert ('use the scheduler "default-scheduler"', 3) == (group.fix.change, group.frees)
+
+
+def test_names_are_counted():
+    from bayplan.inspect.why.render import render_pending
+
+    node = make_node("a").capacity(cpu=1, memory="8Gi", pods=40)
+    pods = [
+        make_pod(f"p{i}").req(cpu="4").owner("Job", f"job-{i}", uid=f"u{i}").body()
+        for i in range(7)
+    ]
+    alone = big("alone", "4")
+
+    found = Cluster.from_objects([node.body(), *pods, alone]).why_pending()
+
+    text = "\n".join(render_pending(found))
+    assert 8 == found.groups[0].owner_count
+    assert "default/alone, job/job-0, job/job-1 and 5 more" in text

@@ -98,6 +98,8 @@ class Group(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[str, ...]
     """Some of them."""
     owners: tuple[str, ...] = ()
+    """Some of those that made them; a pod that nobody made stands for itself."""
+    owner_count: int = 0
     message: str = ""
     fix: Fix | None = None
     """The one change that frees most of them."""
@@ -118,6 +120,10 @@ class Pending(msgspec.Struct, frozen=True, rename="camel"):
     observed: int = 0
     """Of how many it said anything."""
     nodes: int = 0
+    fix: Fix | None = None
+    """The one change that frees most of all of them."""
+    frees: int = 0
+    frees_more: bool = False
     unread: tuple[Unread, ...] = ()
     version: str = ""
     version_note: str = ""

@@ -18,7 +18,7 @@ from bayplan.framework import Status
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.commands import anew, change_owner, create, for_template, json_patch, where
 from bayplan.inspect.objects import Owner
-from bayplan.inspect.step import Step, patched, remove, together
+from bayplan.inspect.step import Step, patched, remove, set_to, together
 from bayplan.inspect.whatif.making import pinned_to
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
@@ -73,6 +73,18 @@ def candidates(case: Case) -> Iterator[Step]:
         yield from priority_steps(case)
         pairs = [step for row in nearest_rows(case, 2, 4) for step in _pairs(case, row)]
         yield from sorted(pairs, key=lambda step: step.cost)[:12]
+
+
+def other_schedulers(cluster: Cluster, pod: Pod) -> list[tuple[Fix, Step]]:
+    """Name a scheduler that there is, for a pod whose own is not heard of."""
+    found = []
+    for name in cluster.settings.scheduler_names:
+        patch = (set_to(name, "spec", "schedulerName"),)
+        step = Step(f'use the scheduler "{name}"', 20, name, patch)
+        fix = verify(cluster, pod, step)
+        if fix is not None:
+            found.append((fix, step))
+    return found
 
 
 def _gate_steps(case: Case) -> list[Step]:

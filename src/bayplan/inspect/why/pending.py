@@ -9,7 +9,7 @@ placing them one after the other with the change made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from contextlib import nullcontext
 
 import msgspec
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bayplan.api import Pod
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.answer import Answer, Group, Pending
-from bayplan.inspect.why.freeing import best_fix
+from bayplan.inspect.why.freeing import Freeing, best_fix, best_of_all
 from bayplan.inspect.why.gangs import Groups
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.pod import age, owner_title, why_pod
@@ -47,8 +47,8 @@ def why_pending(
     pods = [pod for pod in cluster.pending() if not namespace or pod.namespace == namespace]
     answers = _alone(cluster, pods, brief=not details)
     members: Members = {}
-    found: list[Group] = []
     rivals = _rivals(cluster, pods, answers)
+    # what a change frees is counted while those that fit hold their room
     with in_turn(cluster, rivals) if rivals else nullcontext() as turn:
         if turn is not None:
             answers = _in_turn(cluster, turn, pods, answers)
@@ -56,22 +56,40 @@ def why_pending(
             before = TAKEN if turn is not None and turn.crowded(pod) else ""
             members.setdefault(before + cause(answer), []).append((pod, answer))
         ordered = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
-        helped = dict(ordered[:GROUPS_WITH_FIXES]) if with_fixes else {}
-        # what helps those without room is seen only while the others hold theirs
-        found += _groups(cluster, members, helped, lambda text: text.startswith(TAKEN))
-    found += _groups(cluster, members, helped, lambda text: not text.startswith(TAKEN))
+        helped = _helped(cluster, dict(ordered[:GROUPS_WITH_FIXES])) if with_fixes else {}
+        waiting = [[pod for pod, _ in some] for _, some in ordered if _waits(some[0][1])]
+        best = best_of_all(cluster, list(helped.values()), waiting)
     said = [answer for answer in answers if answer.identical is not None]
     return Pending(
-        len(pods),
-        tuple(sorted(found, key=lambda group: (-group.count, group.cause))),
-        tuple(answers),
-        sum(1 for answer in said if answer.identical),
-        len(said),
-        len(cluster.nodes),
-        cluster.origin.unread,
-        cluster.settings.gates.version,
-        cluster.version_note,
+        count=len(pods),
+        groups=tuple(_group(text, some, helped.get(text)) for text, some in ordered),
+        pods=tuple(answers),
+        identical=sum(1 for answer in said if answer.identical),
+        observed=len(said),
+        nodes=len(cluster.nodes),
+        fix=None if best is None else best.fix,
+        frees=0 if best is None else best.frees,
+        frees_more=best is not None and best.more,
+        unread=cluster.origin.unread,
+        version=cluster.settings.gates.version,
+        version_note=cluster.version_note,
     )
+
+
+def _waits(answer: Answer) -> bool:
+    """Whether a change could free such a pod."""
+    silent = answer.observed is None and answer.event is None
+    return answer.state in ("pending", "gated") or (answer.state == "otherScheduler" and silent)
+
+
+def _helped(cluster: Cluster, members: Members) -> dict[str, Freeing]:
+    """What frees most of each cause."""
+    found = {
+        text: best_fix(cluster, [pod for pod, _ in some])
+        for text, some in members.items()
+        if _waits(some[0][1])
+    }
+    return {text: best for text, best in found.items() if best is not None}
 
 
 def _alone(cluster: Cluster, pods: list[Pod], *, brief: bool) -> list[Answer]:
@@ -184,30 +202,17 @@ def cause(answer: Answer) -> str:
     return "; ".join(", ".join(row.reasons) for row in own[:2])
 
 
-def _groups(
-    cluster: Cluster, members: Members, helped: Members, wanted: Callable[[str], bool]
-) -> list[Group]:
-    return [
-        _group(cluster, text, some, with_fix=text in helped)
-        for text, some in members.items()
-        if wanted(text)
-    ]
-
-
-def _group(cluster: Cluster, text: str, some: list[tuple[Pod, Answer]], *, with_fix: bool) -> Group:
-    first = some[0][1]
-    fix, frees, more = None, 0, False
-    if with_fix and first.state in ("pending", "gated"):
-        fix, frees, more = best_fix(cluster, [pod for pod, _ in some])
-    owners = dict.fromkeys(answer.owner for _, answer in some if answer.owner)
+def _group(text: str, some: list[tuple[Pod, Answer]], best: Freeing | None) -> Group:
+    owners = dict.fromkeys(answer.owner or pod.key for pod, answer in some)
     return Group(
-        text,
-        len(some),
-        max(answer.age_seconds for _, answer in some),
-        tuple(pod.key for pod, _ in some[:NAMED]),
-        tuple(owners)[:NAMED],
-        first.message,
-        fix,
-        frees,
-        more,
+        cause=text,
+        count=len(some),
+        oldest_seconds=max(answer.age_seconds for _, answer in some),
+        pods=tuple(pod.key for pod, _ in some[:NAMED]),
+        owners=tuple(owners)[:NAMED],
+        owner_count=len(owners),
+        message=some[0][1].message,
+        fix=None if best is None else best.fix,
+        frees=0 if best is None else best.frees,
+        frees_more=best is not None and best.more,
     )

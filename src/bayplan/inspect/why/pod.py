@@ -13,11 +13,10 @@ from bayplan.inspect.admission import Admission
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.gangs import group_of
-from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
-from bayplan.inspect.why.fixes import fixes, verify
+from bayplan.inspect.why.fixes import fixes, other_schedulers
 from bayplan.inspect.why.gangs import (
     Groups,
     Tried,
@@ -308,6 +307,7 @@ def _foreign(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool) -> Answ
         if silent
         else f'it has said: "{seen.message or seen.event}"'
     )
+    helps = other_schedulers(cluster, pod) if silent and with_fixes else []
     return replace(
         base,
         state="otherScheduler",
@@ -317,18 +317,8 @@ def _foreign(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool) -> Answ
         event=seen.event,
         identical=None,
         notes=(f"the configuration here has: {known}; give the other one with --config",),
-        fixes=_other_names(cluster, pod) if silent and with_fixes else (),
+        fixes=tuple(fix for fix, _ in helps),
     )
-
-
-def _other_names(cluster: Cluster, pod: Pod) -> tuple[Fix, ...]:
-    """Name a scheduler that there is."""
-    steps = [
-        Step(f'use the scheduler "{name}"', 20, name, (set_to(name, "spec", "schedulerName"),))
-        for name in cluster.settings.scheduler_names
-    ]
-    found = [verify(cluster, pod, step) for step in steps]
-    return tuple(fix for fix in found if fix is not None)
 
 
 def _bound(cluster: Cluster, pod: Pod, base: Answer) -> Answer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from bayplan.inspect.amounts import decided_as, listed, plural
 from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
@@ -141,6 +143,9 @@ def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
             f"{plural(found.identical, 'answer')} {'is' if found.identical == 1 else 'are'} "
             "identical to its own"
         )
+    if found.fix is not None and len(found.groups) > 1:
+        head = "What frees most: "
+        lines += ["", *_freeing(found, f"of all {found.count:,}", head, True)]
     shown = found.groups if wide else found.groups[:8]
     for group in shown:
         lines += ["", *_group(group, wide)]
@@ -157,19 +162,18 @@ def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
 def _group(group: Group, wide: bool) -> Iterator[str]:
     oldest = f", oldest {span(group.oldest_seconds)}" if group.oldest_seconds else ""
     yield from _wrapped(f"{group.cause}{oldest}", f"{group.count:6,}  ", "        ")
-    names = group.owners or group.pods
-    more = f" and {group.count - len(names):,} more" if not group.owners else ""
-    if group.count <= len(names):
-        more = ""
-    yield from _wrapped(f"{', '.join(names[: 5 if wide else 3])}{more}", "        ")
+    shown = listed(list(group.owners), min(5 if wide else 3, len(group.owners)), group.owner_count)
+    yield from _wrapped(shown, "        ")
     if group.fix is not None:
-        least = "at least " if group.frees_more else ""
-        frees = f" (frees {least}{group.frees:,} of {group.count:,})"
-        yield from fix_lines(
-            Fix(group.fix.change + frees, group.fix.side, group.fix.node, (), group.fix.commands),
-            "        fix: ",
-            wide,
-        )
+        yield from _freeing(group, f"of {group.count:,}", "        fix: ", wide)
+
+
+def _freeing(found: Group | Pending, of: str, head: str, commands: bool) -> Iterator[str]:
+    """The change that frees most, and how many."""
+    assert found.fix is not None
+    least = "at least " if found.frees_more else ""
+    text = f"{found.fix.change} (frees {least}{found.frees:,} {of})"
+    yield from fix_lines(replace(found.fix, change=text, equals=()), head, commands)
 
 
 def render_owner(found: OwnerAnswer, *, wide: bool = False) -> list[str]:
