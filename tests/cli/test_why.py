@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from bayplan.apiserver.serving import Settings
+from bayplan.cli.main import main
 from bayplan.cli.snapshot import command as snapshot
 from bayplan.cli.why import command
 from bayplan.client.resources import NODES, PODS
@@ -191,3 +192,36 @@ def test_a_snapshot_says_the_same_as_its_source(saved, tmp_path):
     after = json.loads(ask("--pending", "--from", other, "-o", "json").output)
     assert before["pods"][0]["message"] == after["pods"][0]["message"]
     assert "web-1" not in after["pods"][0]["pod"]
+
+
+def test_the_funnel_is_whole_under_a_node_too(saved):
+    found = json.loads(ask("web-1", "--node", "a", "--from", saved, "-o", "json").output)
+
+    assert "a" == found["askedNode"]
+    assert found["nodes"] == sum(row["nodes"] for row in found["funnel"])
+    assert "Why, over" not in ask("web-1", "--node", "a", "--from", saved).output
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["why"], 2),
+        (["why", "--nonsense"], 2),
+        (["whatif", "--drain"], 2),
+        (["whatif", "--from", "{}", "--drain", "c"], 2),
+        (["whatif", "--from", "{}", "--drain", "a"], 0),
+        (["whatif", "--from", "none.yaml", "--drain", "a"], 2),
+        (["capacity", "cpu=1", "--from", "{}", "--need", "99"], 1),
+        (["capacity", "cpu=-1", "--from", "{}"], 2),
+        (["diff", "--from", "none.yaml", "--to-emulated-version", "1.36"], 2),
+        (["why", "web-2", "--from", "{}"], 1),
+    ],
+)
+def test_an_error_is_not_mistaken_for_an_answer(words, code, saved, monkeypatch, capsys):
+    """In CI the exit code 1 of a what-if means that something would not run."""
+    monkeypatch.setattr("sys.argv", ["bayplan", *(word.format(saved) for word in words)])
+
+    with pytest.raises(SystemExit) as left:
+        main()
+
+    assert code == (left.value.code or 0), capsys.readouterr()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bayplan.api import to_builtins
+from bayplan.api import ObjectMeta, to_builtins
 from bayplan.errors import BayplanError
 from bayplan.inspect import Cluster
 from bayplan.testing.builders import make_node, make_pod
@@ -145,8 +145,30 @@ def test_one_victim_makes_room_for_one_pod():
 def test_one_pod_is_told_who_comes_before_it():
     cluster = Cluster.from_objects([NODE.body(), *(small(n) for n in range(5))])
 
-    assert any("4 pending pods come before it" in note for note in cluster.why("small-4").notes)
+    assert any("1 pending pod comes before it" in note for note in cluster.why("small-1").notes)
     assert not any("before it" in note for note in cluster.why("small-0").notes)
+
+
+def test_one_pod_and_all_pods_are_told_the_same():
+    cluster = Cluster.from_objects([NODE.body(), *(small(n) for n in range(5))])
+    together = {answer.pod: answer for answer in cluster.why_pending().pods}
+
+    for number in range(5):
+        alone = cluster.why(f"small-{number}")
+        same = together[alone.pod]
+
+        assert (same.state, same.summary, same.node) == (alone.state, alone.summary, alone.node)
+    assert cluster.why("small-4").fixes
+
+
+def test_a_pod_from_a_file_comes_after_those_that_wait():
+    cluster = Cluster.from_objects([NODE.body(), *(small(n) for n in range(5))])
+    new = replace(cluster.pod("small-0"), metadata=ObjectMeta("new", "default", "new"))
+
+    answer = cluster.why(new)
+
+    assert "pending" == answer.state
+    assert answer.summary.startswith("it would fit, but ")
 
 
 def test_a_change_of_the_cluster_is_counted_for_all_that_it_frees():

@@ -45,6 +45,9 @@ COMMANDS = {
     "why": "tell why a pod is pending, or where it is, in any cluster",
 }
 
+ANSWERING = ("capacity", "diff", "pack", "whatif")
+"""Commands whose exit code 1 is an answer."""
+
 GC_THRESHOLDS = (20_000, 20, 50)
 """What is imported stays: to look through it 400 times is a tenth of a server's start."""
 
@@ -112,7 +115,11 @@ def bayplan() -> None:
 
 
 def main() -> None:
-    """Run the command line; usage errors exit 1, as kubectl's do."""
+    """Run the command line.
+
+    Exit codes: 0, 1 for an error, 2 for a command that is not written as it should be. Where 1 is
+    an answer ("no"), every error exits 2, so that CI can tell them apart.
+    """
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         sys.exit(bayplan.main(standalone_mode=False))
@@ -120,10 +127,10 @@ def main() -> None:
         sys.exit(130)
     except click.ClickException as problem:
         problem.show()
-        sys.exit(1)
+        sys.exit(problem.exit_code)
     except BayplanError as problem:
         click.echo(f"error: {problem}", err=True)
-        sys.exit(1)
+        sys.exit(2 if sys.argv[1:] and sys.argv[1] in ANSWERING else 1)
 
 
 def plugin() -> None:

@@ -13,7 +13,6 @@ Nothing here writes to a cluster.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from bayplan.inspect.whatif import AnyChange, EachAnswer, WhatIf
     from bayplan.inspect.why import Answer, Pending
 
+NEVER = "9999"
+"""Later than any time that is written."""
 BUILT_IN_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - an object of one kind
@@ -181,13 +182,13 @@ class Cluster:
         waiting = [pod for pod in self.pods.values() if is_pending(pod)]
         return sorted(waiting, key=lambda pod: (pod.metadata.creation_timestamp, pod.key))
 
-    @cached_property
-    def _queue(self) -> list[tuple[int, str, str]]:
-        return sorted(map(_turn, self._pending))
+    def before(self, pod: Pod) -> list[Pod]:
+        """Pending pods that the scheduler takes before one: by priority, then age.
 
-    def before(self, pod: Pod) -> int:
-        """How many pending pods the scheduler would take before a pod: by priority, then age."""
-        return bisect_left(self._queue, _turn(pod)) if pod.key in self.pods else 0
+        One that does not exist yet comes after all that are as important.
+        """
+        mine = _turn(pod) if pod.key in self.pods else (-pod.priority, NEVER, pod.key)
+        return [other for other in self._pending if _turn(other) < mine]
 
     def check_namespace(self, name: str) -> None:
         """Raise UnknownObject if there is no such namespace, as far as the source tells."""
@@ -308,9 +309,9 @@ class Cluster:
 
     def why(self, pod: str | Pod, namespace: str = "") -> Answer:
         """Why a pod waits, or is where it is."""
-        from bayplan.inspect.why import why_pod
+        from bayplan.inspect.why import why_in_turn
 
-        return why_pod(self, self.pod(pod, namespace) if isinstance(pod, str) else pod)
+        return why_in_turn(self, self.pod(pod, namespace) if isinstance(pod, str) else pod)
 
     def why_pending(self, namespace: str = "", *, details: bool = True) -> Pending:
         """Why every pending pod waits, grouped by cause; the groups need no details of pods."""

@@ -33,8 +33,8 @@ class Step(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     creates: tuple[dict[str, Any], ...] = ()
     """Manifests of those of `put` that would have to be created."""
-    lands: str = ""
-    """Where the pod ends, if the change has been carried out already."""
+    lands: tuple[str, ...] = ()
+    """Where the pod ends, if the change has been carried out already; then nodes as good."""
 
     @property
     def side(self) -> str:

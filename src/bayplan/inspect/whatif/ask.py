@@ -56,8 +56,8 @@ def what_if(
         found = _carry_out(cluster, trial, budgets, start, changes, anyway, before, look)
     return replace(
         found,
-        changes=(*found.changes, f"schedule with {settings.title}"),
-        commands=(*found.commands, *scheduler_commands(settings)),
+        changes=(f"schedule with {settings.title}", *found.changes),
+        commands=(*scheduler_commands(settings), *found.commands),
     )
 
 

@@ -72,6 +72,8 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """Whether our sentence is what the cluster's scheduler said; null if it said nothing."""
     difference: str = ""
     nodes: int = 0
+    asked_node: str = ""
+    """The node that was asked about; `summary`, `nearest` and `fixes` are then of it."""
     funnel: tuple[FunnelRow, ...] = ()
     nearest: tuple[Near, ...] = ()
     preemption: tuple[str, ...] = ()

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
-import numpy as np
-
 from bayplan.api import Pod
-from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Status
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.commands import anew, change_owner, create, for_template, json_patch, where
@@ -23,7 +20,13 @@ from bayplan.inspect.whatif.making import pinned_to
 from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import FAMILIES
-from bayplan.inspect.why.moving import move_steps, new_node_steps, priority_steps, victims_text
+from bayplan.inspect.why.moving import (
+    equally_good,
+    move_steps,
+    new_node_steps,
+    priority_steps,
+    victims_text,
+)
 from bayplan.inspect.why.nearest import nearest_rows
 
 TRIED = 24
@@ -139,8 +142,9 @@ def verify(cluster: Cluster, given: Pod, step: Step) -> Fix | None:
         for item in step.delete:
             trial.delete(item)
         decision = trial.decide(pod)
-        equals = () if step.lands else equally_good(cluster, decision)
-    node, change, cost = step.lands or decision.node_name, step.change, step.cost
+        equals = step.lands[1:] if step.lands else equally_good(cluster.engine, decision)
+    node, *_ = step.lands or (decision.node_name,)
+    change, cost = step.change, step.cost
     removes = [item.key for item in step.delete]
     if not node:
         victims, nominating = decision.victims, decision.nominating
@@ -172,15 +176,6 @@ def _creating(step: Step) -> tuple[str, ...]:
     if any(body["kind"] == "Node" for body in step.creates):
         return ()
     return tuple(create(body) for body in step.creates)
-
-
-def equally_good(cluster: Cluster, decision: Decision) -> tuple[str, ...]:
-    """Other nodes that a decision could have taken with the same score."""
-    if decision.feasible_nodes < 2:
-        return ()
-    names, _, totals, _ = cluster.engine.all_scores(decision)
-    top = np.flatnonzero(totals == totals.max()).tolist()
-    return tuple(names[place] for place in top if names[place] != decision.node_name)
 
 
 def pod_commands(cluster: Cluster, pod: Pod, step: Step) -> tuple[str, ...] | None:

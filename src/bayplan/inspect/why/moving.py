@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from weakref import WeakKeyDictionary
 
+import numpy as np
 from msgspec.structs import replace
 
 from bayplan.api import (
@@ -25,6 +26,8 @@ from bayplan.api import (
 )
 from bayplan.api.labels import compile_selector
 from bayplan.cluster.info import PodInfo
+from bayplan.engine.cycle.decisions import Decision
+from bayplan.engine.engine import Engine
 from bayplan.framework.runtime.filtering import run_add_pod, run_filters_on, run_remove_pod
 from bayplan.inspect.amounts import listed
 from bayplan.inspect.cluster import Cluster
@@ -32,7 +35,7 @@ from bayplan.inspect.commands import where
 from bayplan.inspect.gangs import group_of
 from bayplan.inspect.objects import Budget
 from bayplan.inspect.step import Step, set_to
-from bayplan.inspect.trial import unbound
+from bayplan.inspect.trial import Trial, unbound
 from bayplan.inspect.why.case import CORDON, Case
 from bayplan.inspect.why.families.taints import LIFECYCLE
 from bayplan.inspect.why.families.volumes import volume_labels
@@ -96,16 +99,25 @@ def move_steps(case: Case, rows: Iterable[int]) -> Iterator[Step]:
     found = [(row, gone) for row in rows if 0 < len(gone := leavers(case, row)) <= MOST_LEAVERS]
     for row, gone in sorted(found, key=lambda item: len(item[1])):
         for closed in (False, True):
-            node, places = _carried_out(case, row, gone, closed)
-            if node:
-                yield _move(case, row, node, gone, places, closed)
+            lands, places = _carried_out(case, row, gone, closed)
+            if lands:
+                yield _move(case, row, lands, gone, places, closed)
                 return
+
+
+def equally_good(engine: Engine, decision: Decision) -> tuple[str, ...]:
+    """Other nodes that a decision could have taken with the same score."""
+    if decision.feasible_nodes < 2:
+        return ()
+    names, _, totals, _ = engine.all_scores(decision)
+    top = np.flatnonzero(totals == totals.max()).tolist()
+    return tuple(names[place] for place in top if names[place] != decision.node_name)
 
 
 def _carried_out(
     case: Case, row: int, gone: list[Pod], closed: bool
-) -> tuple[str, dict[str, str | None]]:
-    """Where the pod ends when others are told to go, and where each of those does.
+) -> tuple[tuple[str, ...], dict[str, str | None]]:
+    """Where the pod ends (and nodes as good) when others are told to go, and where those end.
 
     None for one that nobody makes again; a group's pod is tried alone here, the group later. The
     node may be closed meanwhile, so that nobody comes straight back.
@@ -121,7 +133,9 @@ def _carried_out(
             for pod in gone:
                 trial.delete(pod)
             node = "" if closed else trial.place(case.pod).node_name
-            return node, {pod.key: trial.place(unbound(pod)).node_name for pod in gone}
+            return (node,) if node else (), {
+                pod.key: trial.place(unbound(pod)).node_name for pod in gone
+            }
         settling = Settling(cluster, trial, Budgets(cluster))
         mine = settling.add(case.pod)
         settling.run()
@@ -139,13 +153,24 @@ def _carried_out(
         ends = settling.ends
         places = {pod.key: ends[pod.uid].node if pod.uid in ends else None for pod in gone}
         places |= {first.key: "" for _, first in settling.unborn() if first.key in places}
-        return mine.node, places
+        return _lands(trial, mine.node, case.pod), places
+
+
+def _lands(trial: Trial, node: str, pod: Pod) -> tuple[str, ...]:
+    """A pod's node, and others that it could have taken with the same score."""
+    info = trial.engine.cache.pod(pod.uid)
+    if not node or info is None:
+        return (node,) if node else ()
+    trial.delete(info.pod)
+    again = trial.decide(unbound(pod), preempt=False)
+    same = (again.node_name, *equally_good(trial.engine, again))
+    return (node, *(name for name in same if name != node)) if node in same else (node,)
 
 
 def _move(
     case: Case,
     row: int,
-    node: str,
+    lands: tuple[str, ...],
     gone: list[Pod],
     places: dict[str, str | None],
     closed: bool,
@@ -172,7 +197,7 @@ def _move(
         text += f"; {name} is cordoned meanwhile"
         commands = [f"kubectl cordon {name}", *commands, *_until_placed(gone, places)]
         commands.append(f"kubectl uncordon {name}")
-    return Step(text, cost, "move", delete=tuple(gone), commands=tuple(commands), lands=node)
+    return Step(text, cost, "move", delete=tuple(gone), commands=tuple(commands), lands=lands)
 
 
 def _until_placed(gone: list[Pod], places: dict[str, str | None]) -> list[str]:

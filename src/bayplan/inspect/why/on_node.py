@@ -54,7 +54,7 @@ def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
     summary = better or f"{node} does not take it: {'; '.join(missing)}"
     if gate is not None:
         summary = f"{whole.summary}, so no node is looked at; without that, {summary}"
-    return replace(whole, summary=summary, nearest=near, fixes=here, funnel=())
+    return replace(whole, summary=summary, nearest=near, fixes=here, asked_node=node)
 
 
 def _better(cluster: Cluster, case: Case, node: str) -> str:

@@ -15,6 +15,7 @@ from bayplan.inspect.objects import Owner, ordinal
 from bayplan.inspect.why.answer import Answer
 from bayplan.inspect.why.making import as_refused
 from bayplan.inspect.why.observed import events_about
+from bayplan.inspect.why.pending import why_in_turn
 from bayplan.inspect.why.pod import why_pod
 
 REFUSED_BY_OTHERS = (
@@ -48,7 +49,7 @@ def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
             seen.add(signature)
             chosen.append(pod)
     missing = max(0, owner.wanted - len(pods))
-    answers = [why_pod(cluster, pod) for pod in (chosen or pods[:1])[:5]]
+    answers = [why_in_turn(cluster, pod) for pod in (chosen or pods[:1])[:5]]
     notes = held_back(owner, waiting) if missing else []
     if missing and not notes:
         notes = failures(cluster, owner)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from contextlib import nullcontext
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
 from bayplan.api import Pod
+from bayplan.inspect.amounts import plural
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.why.answer import Answer, Group, Pending
 from bayplan.inspect.why.freeing import Freeing, best_fix, best_of_all
@@ -23,6 +25,7 @@ from bayplan.inspect.why.gangs import Groups
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.pod import age, owner_title, why_pod
 from bayplan.inspect.why.turn import PLACEABLE, Turn, in_turn
+from bayplan.plugins.gang_scheduling import group_key
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -115,20 +118,54 @@ def _rivals(cluster: Cluster, pods: list[Pod], answers: list[Answer]) -> list[Po
     if not mine:
         return []
     asked = {pod.uid for pod in pods}
-    found = []
     known: dict[Hashable, bool] = {}
-    for pod in cluster.pending():
-        if pod.uid not in asked:
-            key = _keys(cluster, pod)[0]
-            if key not in known:
-                state = why_pod(cluster, pod, with_fixes=False, brief=True).state
-                known[key] = state in PLACEABLE
-            if not known[key]:
-                continue
-        elif pod.uid not in mine:
-            continue
-        found.append(pod)
+    found = [
+        pod
+        for pod in cluster.pending()
+        if (pod.uid in mine if pod.uid in asked else _placeable(cluster, pod, known))
+    ]
     return found if len(found) > 1 else []
+
+
+def _placeable(cluster: Cluster, pod: Pod, known: dict[Hashable, bool]) -> bool:
+    """Whether a pod would get a node if it came first; asked once a template."""
+    key = _keys(cluster, pod)[0]
+    if key not in known:
+        known[key] = why_pod(cluster, pod, with_fixes=False, brief=True).state in PLACEABLE
+    return known[key]
+
+
+_PLACEABLE: WeakKeyDictionary[Cluster, dict[Hashable, bool]] = WeakKeyDictionary()
+
+
+def why_in_turn(cluster: Cluster, pod: Pod) -> Answer:
+    """Why a pod waits, as `--pending` tells it: after the pending pods that come before it.
+
+    Those are placed first if the pod, alone, would get a node; a pod that does not exist yet comes
+    after all that are as important.
+    """
+    alone = why_pod(cluster, pod)
+    if alone.state not in PLACEABLE:
+        return alone
+    known = _PLACEABLE.setdefault(cluster, {})
+    own = group_key(pod)
+    first = [
+        other
+        for other in cluster.before(pod)
+        if not (own and group_key(other) == own) and _placeable(cluster, other, known)
+    ]
+    if not first:
+        return alone
+    groups = {group_key(other) for other in (*first, pod)} - {""}
+    whole = {other.uid: other for other in (*first, pod)}
+    whole |= {other.uid: other for other in cluster.pending() if group_key(other) in groups}
+    with in_turn(cluster, whole.values()) as turn:
+        if not turn.crowded(pod):
+            verb = "comes" if len(first) == 1 else "come"
+            note = f"{plural(len(first), 'pending pod')} {verb} before it and would get a node too"
+            return replace(turn.told(pod, alone), notes=(*alone.notes, note))
+        found = turn.refused(pod, alone, with_fixes=True)
+        return replace(found, summary=turn.behind(pod))
 
 
 def _in_turn(cluster: Cluster, turn: Turn, pods: list[Pod], alone: list[Answer]) -> list[Answer]:

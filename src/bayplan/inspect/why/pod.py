@@ -288,12 +288,6 @@ def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision, node: st
     )
     answer = compare(cluster, pod, answer)
     notes = [SILENT] if answer.observed is None and answer.event is None else []
-    before = cluster.before(pod)
-    if before:
-        noun = "comes" if before == 1 else "come"
-        notes.append(
-            f"{plural(before, 'pending pod')} {noun} before it; --pending takes all in turn"
-        )
     return replace(answer, notes=(*answer.notes, *notes))
 
 

@@ -32,7 +32,7 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
     yield from _proof(answer)
     for note in answer.notes:
         yield from _wrapped(note, "  ", "    ")
-    if answer.funnel and answer.state != "fits":
+    if answer.funnel and answer.state != "fits" and not answer.asked_node:
         yield ""
         yield f"Why, over {answer.nodes:,} nodes:"
         for row in answer.funnel:

@@ -58,11 +58,11 @@ class Turn:
             return replace(alone, summary=text)
         return replace(alone, node=end.node, summary=f"it would be placed on {end.node} now")
 
-    def refused(self, pod: Pod, alone: Answer) -> Answer:
+    def refused(self, pod: Pod, alone: Answer, *, with_fixes: bool = False) -> Answer:
         """The answer of a pod that finds the room taken, with the engine full of the others."""
         end = self._ends[pod.uid]
         if pod.spec.scheduling_group is None:
-            found = why_pod(self._cluster, pod, with_fixes=False)
+            found = why_pod(self._cluster, pod, with_fixes=with_fixes)
         else:
             rows = (FunnelRow(NAME, (end.message,), alone.nodes),) if alone.nodes else ()
             found = replace(alone, message=end.message, funnel=rows, node="", state="pending")
