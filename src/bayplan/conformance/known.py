@@ -36,8 +36,19 @@ def _host_ports(pod: Body) -> set[tuple[object, ...]]:
     }
 
 
+def _drawn_capacity(case: Body, lines: list[str]) -> bool:
+    """Several CSIStorageCapacities of one class may mean a node; the real scheduler takes any.
+
+    Which it takes shows in the score alone: it looks for one that is large enough.
+    """
+    classes = [item["storageClassName"] for item in case["objects"].get("csiStorageCapacities", ())]
+    shown = ("raw.VolumeBinding", "scores.VolumeBinding", "totals", "best")
+    return len(classes) > len(set(classes)) and all(line.startswith(shown) for line in lines)
+
+
 KNOWN: dict[str, Callable[[Body, list[str]], bool]] = {
     "two placed pods hold one host port": _doubled_ports,
+    "one of several capacities is drawn": _drawn_capacity,
 }
 
 

@@ -1,8 +1,8 @@
 """One engine kept through random changes, against the real scheduler made anew at every step.
 
 A kept answer that was not renewed shows here: the cluster changes, another pod is asked about, and
-the oracle starts from scratch each time. Changes are those that informers deliver: nodes and pods
-come, change and go.
+the oracle starts from scratch each time. Changes are those that informers deliver: nodes, pods and
+all else that scheduling reads come, change and go.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from bayplan.api import Node, Pod, convert
-from bayplan.config import FeatureGates, default_config
+from bayplan.api import KINDS, Node, Pod, convert
+from bayplan.config import FeatureGates, default_config, from_data
 from bayplan.conformance.compare import differences, leaving
 from bayplan.conformance.fuzz import MANY_TRIES, Difference
 from bayplan.conformance.known import known
@@ -20,12 +20,16 @@ from bayplan.engine.engine import Engine
 from bayplan.engine.replay import describe, load_objects
 from bayplan.plugins import in_tree_registry
 from bayplan.testing.cases.draw import Draw
-from bayplan.testing.cases.families import FAMILIES, case
+from bayplan.testing.cases.families import FAMILIES, case, equipped
 from bayplan.testing.cases.nodes import nodes
-from bayplan.testing.cases.pods import pod, running
+from bayplan.testing.cases.pods import running
 
 Body = dict[str, Any]
-KEPT = ("mixed", "interpod", "softspread", "preempt", "spread")
+OTHERS = {kind.RESOURCE.lower(): kind for kind in KINDS.values()}
+KEPT = (
+    *("mixed", "interpod", "softspread", "preempt", "spread", "defaultspread", "profiles"),
+    *("volumes", "drivers", "devices", "devicesmore", "deviceresource", "devicescoring"),
+)
 """Families whose clusters sequences start from."""
 
 
@@ -33,7 +37,7 @@ class Sequence:
     """One sequence; `step` changes the cluster and compares one decision."""
 
     def __init__(self, oracle: Oracle, gates: FeatureGates, seed: str) -> None:
-        family = Draw(seed, {}).pick(KEPT)
+        family = self._family = Draw(seed, {}).pick(KEPT)
         first = case(family, seed)
         traits = {key: value for key, value in FAMILIES[family].items() if key != "nominated"}
         self._draw = Draw(f"sequence-{seed}", traits)
@@ -42,7 +46,9 @@ class Sequence:
         self._objects: Body = first["objects"]
         placed = [body for body in self._objects["pods"] if body["spec"].get("nodeName")]
         self._objects["pods"] = placed
-        self._engine = Engine.build(default_config(gates), in_tree_registry(), gates=gates)
+        self._given: Body = {key: first[key] for key in ("config",) if key in first}
+        config = from_data(first["config"], gates) if self._given else default_config(gates)
+        self._engine = Engine.build(config, in_tree_registry(), gates=gates)
         load_objects(self._engine.cache, self._objects)
 
     def step(self) -> Difference | None:
@@ -50,9 +56,10 @@ class Sequence:
         self._steps += 1
         for _ in range(self._draw.number(1, 3)):
             self._change()
+        self._list_nodes_as_kept()
         name = f"{self._seed}-{self._steps}"
-        asked = pod(self._draw, f"pending-{self._steps}", self._names())
-        body = {"id": f"sequence-{name}", "family": "sequence", "pod": asked}
+        asked = equipped(self._draw, f"pending-{self._steps}", self._names())
+        body = {"id": f"sequence-{name}", "family": "sequence", "pod": asked, **self._given}
         whole: Body = {**body, "objects": self._objects}
         self._oracle.begin(whole)
         got = describe(self._engine, self._engine.schedule(convert(Pod, asked), 0.0))
@@ -65,11 +72,18 @@ class Sequence:
             return None
         return Difference({**copy.deepcopy(whole), "expect": want}, lines)
 
+    def _list_nodes_as_kept(self) -> None:
+        """The first of several errors is told: the oracle must list nodes as they came and went."""
+        table = self._engine.cache.table
+        places = {table.name_of(row): place for place, row in enumerate(table.order.tolist())}
+        self._objects["nodes"].sort(key=lambda body: places[body["metadata"]["name"]])
+
     def _names(self) -> list[str]:
         return [body["metadata"]["name"] for body in self._objects["nodes"]]
 
     def _change(self) -> None:
-        kind = self._draw.pick(("pod+", "pod+", "pod-", "pod~", "node+", "node-", "node~"))
+        kinds = ("pod+", "pod+", "pod-", "pod~", "node+", "node-", "node~", "other", "other")
+        kind = self._draw.pick(kinds)
         held, cache = self._objects["pods"], self._engine.cache
         self._made += 1
         if kind == "pod+":
@@ -84,6 +98,29 @@ class Sequence:
             cache.put(convert(Pod, body))
         elif kind.startswith("node"):
             self._change_node(kind[-1])
+        elif kind == "other":
+            self._change_other()
+
+    def _change_other(self) -> None:
+        """Put an object of another kind as another case of the family has it, or remove one."""
+        plurals = sorted(self._objects.keys() - {"nodes", "pods"})
+        plural = self._draw.pick(plurals)
+        held, cache = self._objects[plural], self._engine.cache
+        kind = OTHERS[plural.lower()]
+        fresh = case(self._family, f"{self._seed}-{self._made}")["objects"].get(plural) or ()
+        gone = bool(held) and (not fresh or self._draw.chance(0.3))
+        if not gone and not fresh:
+            return
+        key = _key(self._draw.pick(held if gone else fresh))
+        new = [] if gone else [body for body in fresh if _key(body) == key]
+        stay = {body["metadata"]["name"] for body in new}
+        for body in [body for body in held if _key(body) == key]:
+            held.remove(body)
+            if body["metadata"]["name"] not in stay:
+                cache.delete(convert(kind, body))
+        for body in new:
+            held.append(body)
+            cache.put(convert(kind, body))
 
     def _change_node(self, kind: str) -> None:
         found, cache = self._objects["nodes"], self._engine.cache
@@ -104,3 +141,11 @@ class Sequence:
         fresh["metadata"]["name"] = name
         found[found.index(victim)] = fresh
         cache.update_node(convert(Node, fresh))
+
+
+def _key(body: Body) -> tuple[str, str]:
+    """What changes as one: slices of a pool agree on how many they are, all else by name."""
+    meta, pool = body["metadata"], body.get("spec", {}).get("pool")
+    if pool is not None:
+        return body["spec"]["driver"], pool["name"]
+    return meta.get("namespace", ""), meta["name"]

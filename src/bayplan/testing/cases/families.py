@@ -154,6 +154,16 @@ def case(family: str, seed: object) -> Body:
     return body
 
 
+def equipped(draw: Draw, name: str, names: list[str]) -> Body:
+    """A waiting pod with the volumes and devices that the traits ask for."""
+    asked = pod(draw, name, names, "default" if _needs_default(draw.traits) else "")
+    if draw.wants("storage"):
+        mount(draw, asked)
+    if draw.wants("devices"):
+        use_devices(draw, asked)
+    return asked
+
+
 def _needs_default(traits: Traits) -> bool:
     return bool({"storage", "devices"} & traits.keys())
 
