@@ -75,9 +75,10 @@ async def respond(
     content_type: str,
     *,
     scope: MutableMapping[str, Any] | None = None,
+    more: tuple[tuple[bytes, bytes], ...] = (),
 ) -> None:
     """Send an answer, gzipped when `scope` is given, it is large and the client takes it."""
-    headers = [(b"content-type", content_type.encode())]
+    headers = [(b"content-type", content_type.encode()), *more]
     if scope and len(body) >= GZIP_FROM and b"gzip" in header(scope, b"accept-encoding"):
         body = packed.pack(body)
         headers.append((b"content-encoding", b"gzip"))

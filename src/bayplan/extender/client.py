@@ -4,6 +4,9 @@ One `HttpExtender` stands for one entry of `extenders:`. It implements the frame
 the engine decides who is asked when, and what a failure means. Whole objects are sent as the API
 server wrote them, less their managedFields; the text of a node is made once a version and shared.
 
+An extender of Bayplan's kit that has both verbs is asked both at once (`pairs`); its scores are
+used only if prioritize is then about exactly the nodes that filter kept.
+
 What it does not do: cache answers, or retry. A pod that failed is tried again by the queue.
 """
 
@@ -16,13 +19,23 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from bayplan.api import Node, Object, Pod, encode
 from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.errors import DecodeError
-from bayplan.extender import wire
-from bayplan.extender.http import Call, Caller, ssl_context
+from bayplan.extender import pairs, wire
+from bayplan.extender.http import Call, Caller, RefusedError, ssl_context
 from bayplan.framework.contract.extender import ExtenderError, ExtenderFilterResult
 from bayplan.framework.contract.results import Victims
 
 B = TypeVar("B")
 T = TypeVar("T")
+IN_VAIN = 3
+"""How many pairs in a row whose scores could not be used end pairs."""
+
+
+class _Scored(msgspec.Struct):
+    """Scores that came with a filter's answer, and for what."""
+
+    pod: tuple[str, str]
+    names: list[str]
+    answer: pairs.PairAnswer
 
 
 class Texts(Protocol):
@@ -111,6 +124,13 @@ class HttpExtender:
         self._tls = ssl_context(config) if secure else None
         self._server_name = config.tls_config.server_name if config.tls_config else ""
         self._managed = frozenset(entry.name for entry in config.managed_resources)
+        self._pairable = self.is_filter and self.is_prioritizer
+        self._pairs = False
+        """Whether the extender has said that it knows pairs."""
+        whole = None if config.node_cache_capable else self._texts.of
+        self._told = pairs.ToldNodes(whole)
+        self._scored: _Scored | None = None
+        self._in_vain = 0
 
     def interested(self, pod: Pod) -> bool:
         """Whether the pod's containers mention a resource that the extender manages."""
@@ -118,13 +138,76 @@ class HttpExtender:
 
     def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
         """Ask which of the nodes fit."""
-        body = self._ask("filter", self.config.filter_verb, self._args(pod, nodes))()
+        if self._pairs and (found := self._filter_in_pair(pod, nodes)) is not None:
+            return found
+        says = f"{pairs.HEADER}: {pairs.KNOWN}\r\n" if self._pairable else ""
+        body = self._ask("filter", self.config.filter_verb, self._args(pod, nodes), says)()
         answer = self._read(wire.decode_filter_result, body)
         if answer.error:
             raise ExtenderError(f'extender "{self.name}": {answer.error}')
         return ExtenderFilterResult(
             tuple(self._kept(answer, nodes)), answer.failed_nodes, answer.unresolvable_nodes
         )
+
+    def _filter_in_pair(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult | None:
+        """Ask both verbs at once; None when it must be asked in the ordinary way."""
+        text, answer = self._texts.of(pod), pairs.PairAnswer(unknown=True)
+        for _ in range(2):
+            call = self._told.call(text, nodes)
+            says = f"{pairs.HEADER}: {pairs.CALL}\r\n"
+            try:
+                body = self._ask("filter", self.config.filter_verb, pairs.encode(call), says)()
+            except RefusedError:
+                self._pairs = self._pairable = False
+            except ExtenderError:
+                self._pairs = False  # it may be another program by now: the next call will show
+                raise
+            if not self._pairs:  # another program answers there by now
+                self._told.forget()
+                return None
+            answer = self._read(pairs.decode_answer, body)
+            if not answer.unknown:
+                self._told.was_told(call)
+                break
+            self._told.forget()
+        if answer.unknown:
+            return None
+        if answer.error:
+            raise ExtenderError(f'extender "{self.name}": {answer.error}')
+        names = [node.metadata.name for node in nodes]
+        if answer.kept is not None:
+            names = [names[place] for place in answer.kept]
+        meta = pod.metadata
+        self._scored = _Scored((meta.uid, meta.resource_version), names, answer)
+        return ExtenderFilterResult(tuple(names), answer.failed, answer.unresolvable)
+
+    def _scores_of_pair(
+        self, pod: Pod, nodes: Sequence[Node]
+    ) -> Callable[[], Mapping[str, int]] | None:
+        """The scores that came with the filter's answer, if they are about these nodes."""
+        scored, self._scored = self._scored, None
+        if scored is None:
+            return None
+        answer, names = scored.answer, scored.names
+        known = bool(answer.score_error) or len(answer.scores) == len(names)
+        same = scored.pod == (pod.metadata.uid, pod.metadata.resource_version)
+        asked = [node.metadata.name for node in nodes]
+        if not known or not same or (asked != names and sorted(asked) != sorted(names)):
+            self._in_vain += 1
+            self._pairable = self._pairable and self._in_vain < IN_VAIN
+            self._pairs = self._pairs and self._pairable
+            return None
+        self._in_vain = 0
+
+        def scores() -> Mapping[str, int]:
+            if answer.score_error:
+                raise ExtenderError(f'extender "{self.name}": {answer.score_error}')
+            return dict(zip(names, answer.scores, strict=True))
+
+        return scores
+
+    def _heard(self, pair: bytes) -> None:
+        self._pairs = self._pairable and pair == pairs.KNOWN.encode()
 
     def _kept(self, answer: wire.FilterAnswer, nodes: Sequence[Node]) -> list[str]:
         if self.config.node_cache_capable and answer.node_names is not None:
@@ -141,6 +224,8 @@ class HttpExtender:
 
     def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Callable[[], Mapping[str, int]]:
         """Begin to ask for scores; the function returned waits for them."""
+        if (known := self._scores_of_pair(pod, nodes)) is not None:
+            return known
         wait = self._ask("prioritize", self.config.prioritize_verb, self._args(pod, nodes))
 
         def scores() -> Mapping[str, int]:
@@ -193,10 +278,13 @@ class HttpExtender:
             return wire.encode_args(text, names=[node.metadata.name for node in nodes])
         return wire.encode_args(text, nodes=[self._texts.of(node) for node in nodes])
 
-    def _ask(self, action: str, verb: str, body: bytes) -> Callable[[], bytes]:
+    def _ask(self, action: str, verb: str, body: bytes, says: str = "") -> Callable[[], bytes]:
         url = f"{self._base}/{verb}"
         timeout = self.config.timeout_seconds
-        call = Call(url, action, body, timeout, self._tls, self._server_name, action != "bind")
+        heard = self._heard if says else None
+        call = Call(
+            url, action, body, timeout, self._tls, self._server_name, action != "bind", says, heard
+        )
         wait = self._caller.begin(call)
         if self._metrics is None:
             return wait

@@ -26,6 +26,7 @@ import msgspec
 from bayplan import packed, private
 from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
+from bayplan.extender.pairs import HEADER_LOW
 from bayplan.framework.contract.extender import ExtenderError
 
 MAX_ANSWER = 256 * 1024 * 1024
@@ -44,6 +45,14 @@ class Call(msgspec.Struct, frozen=True):
     tls: ssl.SSLContext | None = None
     server_name: str = ""
     repeatable: bool = True
+    headers: str = ""
+    """More header lines, each ended."""
+    heard: Callable[[bytes], None] | None = None
+    """Told the value of `Bayplan-Pair` in the answer, empty when it is not there."""
+
+
+class RefusedError(ExtenderError):
+    """The extender answered, but not with 200."""
 
 
 def ssl_context(extender: Extender) -> ssl.SSLContext:
@@ -89,12 +98,15 @@ class _Answer:
         self.parser = httptools.HttpResponseParser(self)
         self.parts: list[bytes] = []
         self.gzip = self.complete = self.measured = self.leaves_open = False
+        self.pair = b""
         self._left = limit
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"content-encoding":
             self.gzip = value.lower() == b"gzip"
+        elif name == HEADER_LOW:
+            self.pair = value
         elif name in (b"content-length", b"transfer-encoding"):
             self.measured = True
 
@@ -233,8 +245,10 @@ class Caller:
 
     @staticmethod
     def _body(call: Call, answer: _Answer) -> bytes:
+        if call.heard is not None:
+            call.heard(answer.pair)
         if answer.status != 200:
-            raise ExtenderError(
+            raise RefusedError(
                 f"failed {call.verb} with extender at URL {call.url}, code {answer.status}"
             )
         body = b"".join(answer.parts)
@@ -276,7 +290,7 @@ def _request(call: Call) -> tuple[str, int, bytes]:
     packed = "" if host in LOOPBACK else "Accept-Encoding: gzip\r\n"
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {shown}:{port}\r\nContent-Type: application/json\r\n"
-        f"{packed}Content-Length: {len(call.body)}\r\n\r\n"
+        f"{call.headers}{packed}Content-Length: {len(call.body)}\r\n\r\n"
     )
     return host, port, head.encode("latin-1") + call.body
 

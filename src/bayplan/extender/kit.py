@@ -34,8 +34,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from bayplan import origin
 from bayplan.api import Node, Pod, decode
 from bayplan.errors import BayplanError, with_place
-from bayplan.extender import answers, wire
-from bayplan.extender.body import BodyError, Receive, Send, read_body, respond
+from bayplan.extender import answers, pairs, wire
+from bayplan.extender.body import BodyError, Receive, Send, header, read_body, respond
 from bayplan.extender.nodes import NodeCache
 from bayplan.extender.watchdog import Watchdog
 
@@ -104,6 +104,7 @@ class Extender:
         """Run beside the server on its loop, from start to stop; for watching a cluster."""
         self._running: list[asyncio.Task[None]] = []
         self._read_nodes: dict[bytes, Node] = {}
+        self._known_nodes = pairs.KnownNodes()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{name}-extender")
         self.registry = CollectorRegistry()
         self._calls = Counter(
@@ -181,6 +182,45 @@ class Extender:
         names = args.names
         value = await self._call("prioritize", function, args, names)
         return wire.encode_priorities(answers.prioritize_answer(value, names, _name(function)))
+
+    async def _pair(self, body: bytes) -> bytes:
+        """Both verbs at once, see `pairs`: prioritize over what filter keeps."""
+        call = pairs.decode_call(body)
+        args = self._known_nodes.args_of(call)
+        if args is None:
+            return pairs.encode(pairs.PairAnswer(unknown=True))
+        function = self.functions["filter"]
+        try:
+            value = await self._call("filter", function, args, args.names)
+            result = answers.filter_answer(value, args.names, None, _name(function))
+        except BayplanError as problem:
+            log.warning("filter failed", extender=self.name, error=str(problem))
+            self._calls.labels("filter", "error").inc()
+            return pairs.encode(pairs.PairAnswer(error=str(problem)))
+        names = result.node_names or []
+        kept: list[int] | None = None
+        if len(names) < len(args.names):
+            left = set(names)
+            kept = [place for place, name in enumerate(args.names) if name in left]
+            texts = None if args.nodes is None else [args.nodes[place] for place in kept]
+            args = wire.ExtenderArgs(args.pod, texts, names)
+        scores, wrong = await self._scores(args) if len(names) > 1 else ([], "")
+        failed, unresolvable = result.failed_nodes, result.unresolvable_nodes
+        return pairs.encode(pairs.PairAnswer(False, kept, failed, unresolvable, "", scores, wrong))
+
+    async def _scores(self, args: wire.ExtenderArgs) -> tuple[list[int], str]:
+        """The scores of a pair in their order, or what was wrong."""
+        function = self.functions["prioritize"]
+        try:
+            value = await self._call("prioritize", function, args, args.names)
+            scores = answers.prioritize_answer(value, args.names, _name(function))
+        except BayplanError as problem:
+            text = str(problem)
+            log.warning("call failed", extender=self.name, verb="prioritize", error=text)
+            self._calls.labels("prioritize", "error").inc()
+            return [], text
+        self._calls.labels("prioritize", "answered").inc()
+        return list(scores.values()), ""
 
     async def _preempt(self, function: Callable[..., Any], body: bytes) -> bytes:
         args = wire.decode_preemption_args(body)
@@ -324,8 +364,14 @@ class Extender:
 
     async def _serve(self, verb: str, scope: Scope, receive: Receive, send: Send) -> None:
         start = perf_counter()
+        both = verb == "filter" and {"filter", "prioritize"} <= self.functions.keys()
+        asked = header(scope, pairs.HEADER_LOW) if both else b""
         try:
-            answer = await self.answer(verb, await read_body(scope, receive))
+            body = await read_body(scope, receive)
+            if asked == pairs.CALL.encode():
+                answer = await self._pair(body)
+            else:
+                answer = await self.answer(verb, body)
         except UnknownVerbError as problem:
             return await _refuse(send, 404, str(problem))
         except BodyError as problem:
@@ -339,7 +385,8 @@ class Extender:
         self._calls.labels(verb, "answered").inc()
         self._seconds.labels(verb).observe(perf_counter() - start)
         packed = scope if self.gzip else None
-        await respond(send, 200, answer, "application/json", scope=packed)
+        more = ((pairs.HEADER_LOW, pairs.KNOWN.encode()),) if asked else ()
+        await respond(send, 200, answer, "application/json", scope=packed, more=more)
 
     def _authorized(self, scope: Scope) -> bool:
         if not self.token:

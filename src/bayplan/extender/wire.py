@@ -172,6 +172,11 @@ def _list_of(fields: RawMap, name: str, what: str) -> msgspec.Raw | None:
     return msgspec.Raw(b"[]") if items is None or _is_null(items) else items
 
 
+def names_of(nodes: Iterable[bytes], what: str) -> list[str]:
+    """The names of nodes as JSON."""
+    return _names_in(msgspec.Raw(b"[" + b",".join(nodes) + b"]"), what)
+
+
 def _names_in(items: msgspec.Raw, what: str) -> list[str]:
     try:
         return [node.metadata.name for node in _named.decode(items) or ()]
