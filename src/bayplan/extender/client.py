@@ -191,8 +191,8 @@ class HttpExtender:
         answer, names = scored.answer, scored.names
         known = bool(answer.score_error) or len(answer.scores) == len(names)
         same = scored.pod == (pod.metadata.uid, pod.metadata.resource_version)
-        asked = [node.metadata.name for node in nodes]
-        if not known or not same or (asked != names and sorted(asked) != sorted(names)):
+        about = len(nodes) == len(names) and {node.metadata.name for node in nodes} == set(names)
+        if not known or not same or not about:
             self._in_vain += 1
             self._pairable = self._pairable and self._in_vain < IN_VAIN
             self._pairs = self._pairs and self._pairable

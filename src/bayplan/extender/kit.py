@@ -34,7 +34,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from bayplan import origin
 from bayplan.api import Node, Pod, decode
 from bayplan.errors import BayplanError, with_place
-from bayplan.extender import answers, pairs, wire
+from bayplan.extender import answers, wire
+from bayplan.extender import pairs as paired
 from bayplan.extender.body import BodyError, Receive, Send, header, read_body, respond
 from bayplan.extender.nodes import NodeCache
 from bayplan.extender.watchdog import Watchdog
@@ -89,8 +90,11 @@ class Extender:
         prefix: str = "",
         hosts: tuple[str, ...] = (),
         slow_seconds: float = SLOW_SECONDS,
+        pairs: bool = True,
     ) -> None:
         self.name = name
+        self.pairs = pairs
+        """Take both verbs in one call from schedulers that know how (see `pairs`)."""
         self.nodes = nodes
         self.token = token
         self.prefix = prefix.rstrip("/")
@@ -104,7 +108,7 @@ class Extender:
         """Run beside the server on its loop, from start to stop; for watching a cluster."""
         self._running: list[asyncio.Task[None]] = []
         self._read_nodes: dict[bytes, Node] = {}
-        self._known_nodes = pairs.KnownNodes()
+        self._known_nodes = paired.KnownNodes()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{name}-extender")
         self.registry = CollectorRegistry()
         self._calls = Counter(
@@ -185,10 +189,10 @@ class Extender:
 
     async def _pair(self, body: bytes) -> bytes:
         """Both verbs at once, see `pairs`: prioritize over what filter keeps."""
-        call = pairs.decode_call(body)
+        call = paired.decode_call(body)
         args = self._known_nodes.args_of(call)
         if args is None:
-            return pairs.encode(pairs.PairAnswer(unknown=True))
+            return paired.encode(paired.PairAnswer(unknown=True))
         function = self.functions["filter"]
         try:
             value = await self._call("filter", function, args, args.names)
@@ -196,7 +200,7 @@ class Extender:
         except BayplanError as problem:
             log.warning("filter failed", extender=self.name, error=str(problem))
             self._calls.labels("filter", "error").inc()
-            return pairs.encode(pairs.PairAnswer(error=str(problem)))
+            return paired.encode(paired.PairAnswer(error=str(problem)))
         names = result.node_names or []
         kept: list[int] | None = None
         if len(names) < len(args.names):
@@ -206,7 +210,9 @@ class Extender:
             args = wire.ExtenderArgs(args.pod, texts, names)
         scores, wrong = await self._scores(args) if len(names) > 1 else ([], "")
         failed, unresolvable = result.failed_nodes, result.unresolvable_nodes
-        return pairs.encode(pairs.PairAnswer(False, kept, failed, unresolvable, "", scores, wrong))
+        return paired.encode(
+            paired.PairAnswer(False, kept, failed, unresolvable, "", scores, wrong)
+        )
 
     async def _scores(self, args: wire.ExtenderArgs) -> tuple[list[int], str]:
         """The scores of a pair in their order, or what was wrong."""
@@ -364,11 +370,11 @@ class Extender:
 
     async def _serve(self, verb: str, scope: Scope, receive: Receive, send: Send) -> None:
         start = perf_counter()
-        both = verb == "filter" and {"filter", "prioritize"} <= self.functions.keys()
-        asked = header(scope, pairs.HEADER_LOW) if both else b""
+        both = {"filter", "prioritize"} <= self.functions.keys() and self.pairs
+        asked = header(scope, paired.HEADER_LOW) if both and verb == "filter" else b""
         try:
             body = await read_body(scope, receive)
-            if asked == pairs.CALL.encode():
+            if asked == paired.CALL.encode():
                 answer = await self._pair(body)
             else:
                 answer = await self.answer(verb, body)
@@ -385,7 +391,7 @@ class Extender:
         self._calls.labels(verb, "answered").inc()
         self._seconds.labels(verb).observe(perf_counter() - start)
         packed = scope if self.gzip else None
-        more = ((pairs.HEADER_LOW, pairs.KNOWN.encode()),) if asked else ()
+        more = ((paired.HEADER_LOW, paired.KNOWN.encode()),) if asked else ()
         await respond(send, 200, answer, "application/json", scope=packed, more=more)
 
     def _authorized(self, scope: Scope) -> bool:

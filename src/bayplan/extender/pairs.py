@@ -91,6 +91,8 @@ class ToldNodes:
         """Begin another set."""
         self._id = str(uuid4())
         self._places: dict[str, tuple[str, int]] = {}
+        self._objects: dict[int, tuple[Node, int]] = {}
+        """By identity: most nodes are the same objects as in the last call."""
         self._entries: list[bytes] = []
         self._told = 0
 
@@ -98,7 +100,13 @@ class ToldNodes:
         """A call about some nodes; what the extender does not know yet is added."""
         if len(self._entries) > 2 * len(self._places) + 1000:
             self.forget()  # most are versions that are no more
-        places = [self._place(node) for node in nodes]
+        known = self._objects
+        try:
+            places = [known[id(node)][1] for node in nodes]
+        except KeyError:
+            if len(known) > 2 * len(self._places) + 1000:
+                known.clear()
+            places = [self._place(node) for node in nodes]
         add = self._entries[self._told :]
         whole = self._text_of is not None
         return PairCall(pod, self._id, self._told, add, _runs(places), whole)
@@ -111,6 +119,7 @@ class ToldNodes:
             known = self._places[meta.name] = version, len(self._entries)
             text = meta.name.encode() if self._text_of is None else self._text_of(node)
             self._entries.append(text)
+        self._objects[id(node)] = node, known[1]
         return known[1]
 
     def was_told(self, call: PairCall) -> None:

@@ -34,9 +34,10 @@ def filter_with_extenders(
             break
         if not extender.is_filter or not extender.interested(pod):
             continue
-        names = {table.name_of(row): row for row in left}
+        nodes = [table.nodes[row] for row in left]
+        names = {node.metadata.name: row for node, row in zip(nodes, left, strict=True)}
         try:
-            result = extender.filter(pod, [table.nodes[row] for row in left])
+            result = extender.filter(pod, nodes)
             unknown = [name for name in result.node_names if name not in names]
             if unknown:
                 raise ExtenderError(
@@ -66,7 +67,8 @@ def extender_scores(
     As upstream, scores are not checked: an extender may give less than 0 or more than 10.
     """
     nodes = [table.nodes[row] for row in rows.tolist()]
-    totals = [0] * len(nodes)
+    names = [node.metadata.name for node in nodes]
+    totals = np.zeros(len(nodes), dtype=np.int64)
     asked = [
         (extender, extender.prioritize_later(pod, nodes))
         for extender in extenders
@@ -77,11 +79,16 @@ def extender_scores(
             scores = wait()
         except ExtenderError:
             continue
-        for place, node in enumerate(nodes):
-            totals[place] += scores.get(node.metadata.name, 0) * extender.weight * EXTENDER_SCALE
-    return np.array([_int64(total) for total in totals], dtype=np.int64)
+        found = [_int64(scores.get(name, 0)) for name in names]
+        # arrays overflow as Go does
+        totals += np.array(found, dtype=np.int64) * np.int64(
+            _int64(extender.weight * EXTENDER_SCALE)
+        )
+    return totals
 
 
 def _int64(number: int) -> int:
     """Overflow as Go does."""
+    if -(1 << 31) < number < 1 << 31:
+        return number
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

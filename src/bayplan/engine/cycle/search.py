@@ -219,7 +219,8 @@ class Search:
 
     def _filter_by_extenders(self, mask: BoolArray) -> BoolArray:
         table = self._shared.cache.table
-        rows = [row for row in self._order.rows.tolist() if mask[row]]
+        order = self._order.rows
+        rows = order[mask[order]].tolist()
         left, failed, problem = filter_with_extenders(
             self._shared.extenders, self._pod, table, rows
         )
