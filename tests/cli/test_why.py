@@ -5,6 +5,7 @@ import io
 import json
 
 import msgspec
+import numpy as np
 import pytest
 import structlog
 import yaml
@@ -16,7 +17,7 @@ from bayplan.cli.snapshot import command as snapshot
 from bayplan.cli.why import command
 from bayplan.client.resources import NODES, PODS
 from bayplan.config.gates import DEFAULT_GATES
-from bayplan.config.load import default_config
+from bayplan.config.load import default_config, from_data
 from bayplan.observe import logs
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
@@ -225,3 +226,87 @@ def test_an_error_is_not_mistaken_for_an_answer(words, code, saved, monkeypatch,
         main()
 
     assert code == (left.value.code or 0), capsys.readouterr()
+
+
+class NoBadNodes:
+    """A plugin from outside."""
+
+    name = "NoBadNodes"
+
+    def filter(self, state, pod, nodes):
+        from bayplan.framework import Code, Verdict
+
+        good = [not name.startswith("bad") for name in nodes.names()]
+        return Verdict(np.array(good), Code.UNSCHEDULABLE, ("node(s) were bad",))
+
+
+OUTSIDE = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"filter": {"enabled": [{"name": "NoBadNodes"}]}}}],
+}
+
+
+async def test_a_scheduler_with_plugins_of_its_own_answers_itself(tmp_path, quiet):
+    """Nobody else could: the headline would promise the node that its plugin refuses."""
+    kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **pod("new", "1")}))
+
+    async def why(*words):
+        arguments = [*words, "--kubeconfig", str(kubeconfig)]
+        return await asyncio.to_thread(CliRunner().invoke, command, arguments)
+
+    registry = {**in_tree_registry(), "NoBadNodes": lambda args, handle: NoBadNodes()}
+    async with local_cluster(
+        Settings(store="memory", kubeconfig_out=kubeconfig),
+        config=from_data(OUTSIDE, DEFAULT_GATES),
+        gates=DEFAULT_GATES,
+        registry=registry,
+        controllers="",
+    ) as cluster:
+        await cluster.client.create(NODES, node("bad-1", "4"))
+        await cluster.client.create(PODS, pod("waits", "1"), "default")
+        await until(cluster.client, "waits", lambda p: p["status"].get("conditions"))
+        one = await why("waits")
+        every = await why("--pending")
+        planned = await why("-f", str(file))
+        absent = await why("wait")
+
+    for found in (one, planned):
+        assert "no node of 1 fits" in found.output, found
+        assert "node(s) were bad  [NoBadNodes]" in found.output
+    assert "= identical to what your scheduler says" in one.output
+    assert "What the scheduler there remembers:" in one.output
+    assert "node(s) were bad" in every.output
+    assert "did you mean waits?" in str(absent.exception)
+
+
+class Refusing:
+    """An extender that takes every node out; a real one is asked over HTTP."""
+
+    name, ignorable, weight = "refusing", False, 1
+    is_filter, is_prioritizer, is_binder = True, False, False
+    supports_preemption = blocking = False
+
+    def interested(self, pod):
+        return True
+
+    def filter(self, pod, nodes):
+        from bayplan.framework.contract.extender import ExtenderFilterResult
+
+        return ExtenderFilterResult((), failed={n.name: "extender says no" for n in nodes})
+
+
+def test_the_extenders_of_a_scheduler_that_answers_itself_have_their_say():
+    from bayplan.inspect import Cluster
+    from bayplan.inspect.settings import load_settings
+
+    settings = msgspec.structs.replace(load_settings(), extenders=(Refusing(),))
+    bodies = [make_node("a").capacity(cpu=4, pods=9).body(), make_pod("waits").body()]
+
+    answer = Cluster.from_objects(bodies, settings=settings).why("waits")
+
+    assert settings.own
+    assert "pending" == answer.state
+    assert "extender says no" in answer.message
+    assert [1] == [row.nodes for row in answer.funnel]

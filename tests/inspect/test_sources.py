@@ -8,7 +8,7 @@ import yaml
 
 from bayplan.api import Node, PersistentVolumeClaim, Pod, StorageClass
 from bayplan.inspect import Cluster, Origin, SourceError, UnknownObject
-from bayplan.inspect.objects import Deployment, Event
+from bayplan.inspect.objects import Deployment, Event, StatefulSetOwner
 from bayplan.inspect.sources.scrub import scrubbed
 from bayplan.inspect.sources.snapshot import write_snapshot
 from bayplan.inspect.why.manifest import read_pods
@@ -277,3 +277,81 @@ def test_scrubbing_keeps_what_volumes_say_about_themselves():
     assert (kept.metadata.name, kept.metadata.namespace) != ("data", "shop")
     [default] = found.objects[StorageClass].values()
     assert default.metadata.annotations == {"storageclass.kubernetes.io/is-default-class": "true"}
+
+
+def test_exactly_the_annotations_that_decisions_read_are_kept():
+    from bayplan.inspect.objects import DELETION_COST
+    from bayplan.inspect.sources.bare import KEPT_ANNOTATIONS
+    from bayplan.inspect.whatif.owners import MIRROR
+    from bayplan.inspect.why.families.provision import DEFAULT_CLASS
+    from bayplan.plugins import csi_migration, volume_claims
+    from bayplan.plugins.dynamic_resources import extended
+
+    assert {
+        DELETION_COST,
+        MIRROR,
+        DEFAULT_CLASS,
+        extended.ANNOTATION,
+        csi_migration.MIGRATED_PLUGINS,
+        volume_claims.BETA_CLASS,
+        volume_claims.BIND_COMPLETED,
+        volume_claims.BOUND_BY_CONTROLLER,
+        volume_claims.SELECTED_NODE,
+    } == KEPT_ANNOTATIONS
+
+
+def replicas(kind, count, **spec):
+    held = {"kind": kind, "metadata": {"name": "db", "namespace": "default", "uid": "u"}}
+    held["spec"] = {"replicas": count, **spec}
+    return [held, *(_of(kind, number) for number in range(count))]
+
+
+def _of(kind, number):
+    pod = make_pod(f"db-{number}").req(cpu="1").node(f"node-{number % 2}")
+    body = pod.owner(kind, "db", uid="u").body()
+    body["metadata"]["annotations"] = {
+        "controller.kubernetes.io/pod-deletion-cost": str(9 - number)
+    }
+    return body
+
+
+def two_nodes():
+    return [make_node(f"node-{i}").capacity(cpu=4, memory="8Gi", pods=10).body() for i in range(2)]
+
+
+def test_a_snapshot_scales_down_as_its_source(tmp_path):
+    """The cheapest pods go first."""
+    cluster = Cluster.from_objects([*two_nodes(), *replicas("ReplicaSet", 4)])
+    write_snapshot(cluster, tmp_path / "x.bayplan")
+    saved = Cluster.from_files(tmp_path / "x.bayplan")
+
+    assert ("default/db-2", "default/db-3") == saved.what_if("scale=rs/db=2").deleted
+    assert cluster.what_if("scale=rs/db=2").deleted == saved.what_if("scale=rs/db=2").deleted
+
+
+@pytest.mark.parametrize("policy", ["Parallel", "OrderedReady"])
+def test_a_scrubbed_stateful_set_keeps_its_order_and_its_claims(policy):
+    claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+    objects = [*two_nodes(), *replicas("StatefulSet", 3, podManagementPolicy=policy)]
+    objects[2]["spec"]["volumeClaimTemplates"] = claims
+    for number, body in enumerate(objects[3:]):
+        named = {"claimName": f"data-db-{number}"}
+        body["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": named}]
+        meta = {"name": f"data-db-{number}", "namespace": "default"}
+        objects.append({"kind": "PersistentVolumeClaim", "metadata": meta, "spec": {}})
+    cluster = Cluster.from_objects(objects)
+    hidden = scrubbed(cluster)
+
+    def told(asked):
+        (name,) = {pod.controller.name for pod in asked.pods.values()}
+        found = asked.what_if(f"scale=sts/{name}=1")
+        return [key.rpartition("-")[2] for key in found.deleted], len(found.stuck)
+
+    assert (["1", "2"], 0) == told(cluster)
+    assert told(cluster) == told(hidden)
+    for pod in hidden.pods.values():
+        claim = pod.spec.volumes[0].persistent_volume_claim.claim_name
+        assert f"{pod.spec.volumes[0].name}-{pod.name}" == claim
+        assert f"default/{claim}" in hidden.of(PersistentVolumeClaim)
+    (owner,) = hidden.of(StatefulSetOwner).values()
+    assert policy == owner.spec.pod_management_policy

@@ -225,7 +225,7 @@ async def _page(cluster: LocalCluster, listener: socket.socket | None) -> AsyncI
     from bayplan.page.watching import queue_places, watching
 
     core = cluster.scheduler.core
-    settings = Settings(core.config, core.gates)
+    settings = Settings(core.config, core.gates, core.registry)
     async with watching(cluster.client, "bayplan up", settings, asks_scheduler=True) as source:
         refresh = queue_places(source.board, core.place_of)
         async with serving(source, listener=listener, refresh=refresh) as url:

@@ -14,6 +14,7 @@ from bayplan.cli._source import FORMATS, load_cluster, show, source_options
 from bayplan.cli.completing import node_names, pods_and_owners
 
 if TYPE_CHECKING:
+    from bayplan.cli.asking import There
     from bayplan.inspect import Cluster
     from bayplan.inspect.why import Answer
 
@@ -51,6 +52,10 @@ def command(
     """
     if sum((bool(what), bool(filename), pending)) != 1:
         raise click.UsageError("name a pod or KIND/NAME, or give -f FILE or --pending")
+    there = _there(source)
+    if there is not None:
+        _ask_there(there, what, filename, pending, all_namespaces, node, output, source, scheduler)
+        return
     cluster = load_cluster(**source)
     for warning in cluster.settings.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -60,6 +65,51 @@ def command(
         _from_file(cluster, filename, node, output)
     else:
         _named(cluster, what, node, output, source, scheduler)
+
+
+def _there(source: dict[str, Any]) -> There | None:
+    """The scheduler to ask, if nothing is said about another and only it can tell."""
+    from bayplan.cli.asking import scheduler_there
+
+    said = ("sources", "config", "plugins", "feature_gates", "emulated_version")
+    if any(source[name] for name in said):
+        return None
+    return scheduler_there(source["kubeconfig"], source["context"], source["namespace"])
+
+
+def _ask_there(
+    there: There,
+    what: tuple[str, ...],
+    filename: str,
+    pending: bool,
+    all_namespaces: bool,
+    node: str,
+    output: str,
+    source: dict[str, Any],
+    scheduler: str,
+) -> None:
+    from bayplan.inspect.why import Answer, OwnerAnswer, Pending
+    from bayplan.inspect.why.manifest import read_documents
+    from bayplan.inspect.why.render import render_owner, render_pending
+
+    wide = output == "wide"
+    if pending:
+        within = "" if all_namespaces else source["namespace"]
+        found = there.ask("pending", Pending, namespace=within)
+        show(found, output, lambda: "\n".join(render_pending(found, wide=wide)))
+    elif filename:
+        for body in read_documents(filename):
+            meta = {"namespace": there.namespace, **body.get("metadata", {})}
+            _print(there.ask("why", Answer, pod={**body, "metadata": meta}, node=node), output)
+    else:
+        kind, name = _target(what)
+        full = name if "/" in name else f"{there.namespace}/{name}"
+        if kind not in PODS:
+            owner = there.ask("why", OwnerAnswer, owner=f"{kind}/{full}")
+            show(owner, output, lambda: "\n".join(render_owner(owner, wide=wide)))
+            return
+        answer = there.ask("why", Answer, pod=full, node=node)
+        _print(_remembered(answer, source, scheduler), output)
 
 
 def _pending(cluster: Cluster, namespace: str, output: str) -> None:

@@ -289,7 +289,9 @@ class Cluster:
     def fresh_engine(self, settings: Settings | None = None) -> Engine:
         """Another engine over the same objects, to be changed at will."""
         chosen = settings or self.settings
-        engine = Engine.build(chosen.config, chosen.registry, gates=chosen.gates)
+        engine = Engine.build(
+            chosen.config, chosen.registry, gates=chosen.gates, extenders=chosen.extenders
+        )
         fill(engine.cache, self.objects)
         return engine
 

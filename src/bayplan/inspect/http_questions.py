@@ -52,6 +52,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     pending: int
     schedulers: tuple[str, ...]
     settings: str
+    own: bool = False
+    """Whether its scheduler is not what its version alone would tell."""
     unread: tuple[Unread, ...] = ()
 
 
@@ -68,6 +70,7 @@ class AskCluster(Question, frozen=True):
             sum(1 for _ in cluster.pending()),
             cluster.settings.scheduler_names,
             cluster.settings.title,
+            cluster.settings.own,
             cluster.origin.unread,
         )
 

@@ -12,6 +12,9 @@ from typing import ClassVar
 from bayplan.api import Condition, LabelSelector, Model, Object, ObjectMeta, Pod, PodSpec, Resources
 from bayplan.api.volumes import ClaimTemplate
 
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""An annotation: of a replica set's pods the cheapest goes first."""
+
 
 class TemplateSpec(PodSpec, frozen=True):
     """`spec` of a pod that is to be made: with what is checked only then."""

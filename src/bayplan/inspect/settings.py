@@ -1,13 +1,14 @@
 """How the cluster's scheduler is set up: its configuration, feature gates and plugins.
 
-Without a configuration file the defaults are taken. Extenders are named but never called: asking
-from outside must not reach addresses that only the scheduler is meant to reach.
+Without a configuration file the defaults are taken. Extenders are named but not called from
+outside: a question must not reach addresses that only the scheduler is meant to reach. A scheduler
+that answers for itself asks its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from bayplan.config import (
     parse_version,
 )
 from bayplan.config.gates import NEWEST, VERSIONS
+from bayplan.framework.contract.extender import Extender
 from bayplan.framework.contract.registry import Factory
 from bayplan.plugins import in_tree_registry
 
@@ -36,6 +38,14 @@ class Settings(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     told: bool = False
     """Whether the version was asked for, not found out."""
+    extenders: Sequence[Extender] = ()
+    """Asked only where the scheduler answers for itself."""
+
+    @property
+    def own(self) -> bool:
+        """Whether somebody who knows only the version would assume another scheduler."""
+        outside = set(self.registry) - set(in_tree_registry())
+        return bool(self.extenders or outside) or self.config != default_config(self.gates)
 
     @property
     def title(self) -> str:

@@ -41,7 +41,13 @@ def _questions(live: LiveScheduler, client: Client) -> Questions:
     async def load() -> Cluster:
         core = live.core
         objects, origin = await read_client(client, "this cluster")
-        settings = Settings(core.config, core.gates, core.registry, "the running scheduler")
+        settings = Settings(
+            core.config,
+            core.gates,
+            core.registry,
+            "the running scheduler",
+            extenders=core.engine.extenders,
+        )
         return Cluster(objects, origin=origin, settings=settings)
 
     return Questions(load)

@@ -15,18 +15,19 @@ import msgspec
 from msgspec.structs import replace
 
 from bayplan.api import ObjectMeta
+from bayplan.inspect.objects import DELETION_COST
 
 KEPT_ANNOTATIONS = frozenset(
     {
         "pv.kubernetes.io/bind-completed",
         "pv.kubernetes.io/bound-by-controller",
-        "pv.kubernetes.io/provisioned-by",
         "volume.beta.kubernetes.io/storage-class",
         "volume.kubernetes.io/selected-node",
-        "volume.kubernetes.io/storage-provisioner",
         "storageclass.kubernetes.io/is-default-class",
         "storage.alpha.kubernetes.io/migrated-plugins",
         "kubernetes.io/config.mirror",
+        "resource.kubernetes.io/extended-resource-claim",
+        DELETION_COST,
     }
 )
 """Annotations that decisions read; none holds anything but names of Kubernetes' own objects."""
@@ -57,9 +58,14 @@ def _value(name: str, value: Any) -> Any:
         new = tuple(map(bare, value))
         return value if all(map(_same, new, value)) else new
     if name == "annotations":
-        kept = {key: text for key, text in value.items() if key in KEPT_ANNOTATIONS}
+        kept = {key: text for key, text in value.items() if _kept(key, text)}
         return value if len(kept) == len(value) else kept
     return {key: _emptied(inner) for key, inner in value.items()}
+
+
+def _kept(key: str, text: str) -> bool:
+    number = key != DELETION_COST or text.lstrip("+-").isdigit()
+    return key in KEPT_ANNOTATIONS and number
 
 
 def _same(new: object, old: object) -> bool:

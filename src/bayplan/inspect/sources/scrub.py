@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api import Object, convert, plain
+from bayplan.api import Object, Pod, convert, plain
 from bayplan.inspect.cluster import Cluster, Objects
 from bayplan.inspect.objects import Event
 from bayplan.inspect.sources.bare import KEPT_ANNOTATIONS
@@ -27,8 +27,8 @@ _KEPT_FIELDS = frozenset((
     "creationTimestamp", "deletionTimestamp", "startTime", "lastTimestamp", "eventTime",
     "lastObservedTime", "allocationMode", "resourceVersion", "requests", "limits", "capacity",
     "allocatable", "hard", "used", "overhead", "storage", "expression", "declaredFeatures",
-    "minAvailable", "maxUnavailable", "scopes", "scopeName", "finalizers", "cpu", "memory",
-    "pods",
+    "minAvailable", "maxUnavailable", "maxSurge", "scopes", "scopeName", "finalizers", "cpu",
+    "memory", "pods", "podManagementPolicy", "unhealthyPodEvictionPolicy",
 ))
 # fmt: on
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([a-zA-Z]{0,2})")
@@ -49,6 +49,10 @@ class _Words:
             return name
         return self._known.setdefault(name, f"n{len(self._known)}")
 
+    def compose(self, name: str, *parts: str) -> None:
+        """A name is made of others, and its word is made of theirs."""
+        self._known.setdefault(name, "-".join(map(self.of, parts)))
+
     def domain(self, key: str) -> str:
         """A label key or resource name; Kubernetes' own stay."""
         prefix, slash, rest = key.rpartition("/")
@@ -60,6 +64,8 @@ class _Words:
 def scrubbed(cluster: Cluster) -> Cluster:
     """The same cluster with names replaced; events are left out, they quote everything."""
     words = _Words()
+    for pod in cluster.pods.values():
+        _compose(pod, words)
     objects: Objects = {}
     for kind, items in cluster.objects.items():
         if kind is Event:
@@ -70,6 +76,19 @@ def scrubbed(cluster: Cluster) -> Cluster:
     old = cluster.origin
     origin = replace(old, name="scrubbed", namespace=words.of(old.namespace))
     return Cluster(objects, origin=origin, settings=cluster.settings)
+
+
+def _compose(pod: Pod, words: _Words) -> None:
+    """Names that are made of others stay so: a stateful set's pods and claims, a pod's claims."""
+    ref = pod.controller
+    if ref is not None and ref.kind == "StatefulSet":
+        words.compose(pod.name, ref.name, pod.name.removeprefix(f"{ref.name}-"))
+    for volume in pod.spec.volumes:
+        claim = volume.persistent_volume_claim
+        if volume.ephemeral is not None:
+            words.compose(f"{pod.name}-{volume.name}", pod.name, volume.name)
+        elif claim is not None and claim.claim_name == f"{volume.name}-{pod.name}":
+            words.compose(claim.claim_name, volume.name, pod.name)
 
 
 def _object(item: Object, words: _Words) -> Object:

@@ -12,7 +12,7 @@ from bayplan.api.labels import SelectorError, parse_selector
 from bayplan.framework import PodInfo
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.errors import InspectError, unknown
-from bayplan.inspect.objects import Budget, DaemonSet, Owner, ordinal
+from bayplan.inspect.objects import DELETION_COST, Budget, DaemonSet, Owner, ordinal
 from bayplan.inspect.whatif import changes as c
 from bayplan.inspect.whatif.budgets import Budgets, PodCounter, is_healthy
 from bayplan.inspect.whatif.commands import commands_of
@@ -32,7 +32,6 @@ from bayplan.inspect.whatif.rolling import roll
 from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.whatif.shapes import new_nodes
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 NOT_SCALED = f"cannot be scaled; use {', '.join(SCALABLE).lower()}"
 PODS = ("pod", "pods", "po")

@@ -15,9 +15,24 @@ from bayplan.inspect.errors import CORRECT, SourceError, damaged
 
 def read_pods(cluster: Cluster, filename: str) -> list[Pod]:
     """One pod for each object in a file that is or makes pods; `-` is standard input."""
+    documents = read_documents(filename)
+    try:
+        return pods_of(cluster, documents)
+    except (DecodeError, SourceError) as problem:
+        raise damaged(filename, problem, CORRECT) from problem
+
+
+def read_documents(filename: str) -> list[Any]:
+    """The documents of a file, those of lists one by one."""
     try:
         text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
-        return pods_of(cluster, yaml.load_all(text))
+        documents = yaml.load_all(text)
+        lists = [d.get("items") if isinstance(d, dict) else None for d in documents]
+        return [
+            item
+            for document, items in zip(documents, lists, strict=True)
+            for item in (items if isinstance(items, list) else [document])
+        ]
     except (OSError, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or "it is not text"
         raise damaged(filename, reason, "give a manifest of a pod or workload") from problem
@@ -29,11 +44,9 @@ def pods_of(cluster: Cluster, documents: list[Any]) -> list[Pod]:
     """Pods of decoded documents; raises SourceError if there is none."""
     found = []
     for document in documents:
-        items = document.get("items") if isinstance(document, dict) else None
-        for item in items if isinstance(items, list) else [document]:
-            body = _pod_body(item)
-            if body is not None:
-                found.append(admitted(cluster, body))
+        body = _pod_body(document)
+        if body is not None:
+            found.append(admitted(cluster, body))
     if not found:
         raise SourceError("there is no pod, and nothing that makes pods, in it")
     return found
