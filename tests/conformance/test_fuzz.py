@@ -69,6 +69,7 @@ def test_a_difference_is_shrunk_and_written_as_a_recording(program, tmp_path):
     again = CliRunner().invoke(command, ["decisions", str(path)])
 
     assert "agreement: 0/1" == again.output.splitlines()[-1]
+    assert "1.37" == small["version"]  # otherwise it would be decided again as 1.36
 
 
 def test_sequences_keep_one_engine_through_changes(program, tmp_path):

@@ -97,7 +97,7 @@ def command(
         for case in _limited(fuzz.cases(families, seed, count), seconds):
             found = fuzzer.check(case)
             if found is not None:
-                _show(fuzzer, found, out)
+                _show(fuzzer, found, gates.version, out)
             progress.step(fuzzer.tally.differing.total())
     _verdict(fuzzer.tally, progress, version, seed)
     sys.exit(1 if fuzzer.tally.differing else 0)
@@ -120,7 +120,7 @@ def _run_sequences(
             progress.step(differing)
             if found is not None:
                 differing += 1
-                _tell(found, out)
+                _tell(found, gates.version, out)
                 break
     agreeing = size[0] - differing
     click.echo(
@@ -140,7 +140,7 @@ def _run_all(
         found = run.check(oracle, gates, run_case(f"{seed}-{number}", modern=modern))
         if found is not None:
             differing += 1
-            _tell(found, out)
+            _tell(found, gates.version, out)
         progress.step(differing)
     click.echo(
         f"{version} seed {seed}: {runs - differing}/{runs} runs agree, {progress.rate:.0f}/s"
@@ -173,16 +173,16 @@ def _play_lives(count: int, seed: int) -> int:
     return 1 if differing else 0
 
 
-def _tell(found: fuzz.Difference, out: Path) -> None:
-    click.echo(f"{found.case['id']} differs, written to {fuzz.write(found, out)}:")
+def _tell(found: fuzz.Difference, version: str, out: Path) -> None:
+    click.echo(f"{found.case['id']} differs, written to {fuzz.write(found, version, out)}:")
     for line in found.lines[:6]:
         click.echo(f"  {line}")
 
 
-def _show(fuzzer: fuzz.Fuzzer, found: fuzz.Difference, out: Path) -> None:
+def _show(fuzzer: fuzz.Fuzzer, found: fuzz.Difference, version: str, out: Path) -> None:
     if fuzzer.tally.differing.total() > MOST_SHRUNK:
         return
-    _tell(fuzzer.shrunk(found), out)
+    _tell(fuzzer.shrunk(found), version, out)
 
 
 def _verdict(tally: fuzz.Tally, progress: Progress, version: str, seed: int) -> None:

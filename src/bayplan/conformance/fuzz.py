@@ -133,9 +133,10 @@ def _places(lines: list[str]) -> set[str]:
     return found
 
 
-def write(found: Difference, folder: Path) -> Path:
-    """Write a case where `conformance decisions` can replay it."""
+def write(found: Difference, version: str, folder: Path) -> Path:
+    """Write a case where `conformance decisions` can replay it, as the version that it is about."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.case['id']}.jsonl"
-    path.write_text(json.dumps(found.case) + "\n", encoding="utf-8")
+    body = {"version": version, **found.case}
+    path.write_text(json.dumps(body) + "\n", encoding="utf-8")
     return path
