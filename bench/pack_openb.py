@@ -114,7 +114,7 @@ def main():
     given = options.parse_args()
     nodes = read_nodes(fgd._file(given.data, fgd.NODE_FILE))
     pods = read_pods(fgd._file(given.data, fgd.POD_FILE))
-    arrivals = fgd.workload(nodes, pods, random.Random(given.seed), 1.0)
+    arrivals = fgd.draw_order(nodes, pods, random.Random(given.seed), 1.0).arrivals(pods)
     gpus = sum(node.gpu for node in nodes) * WHOLE
     most = 100 * Bound(nodes, arrivals, all_of_them=False).most_gpus() / gpus
     print(

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -121,21 +122,36 @@ def test_policies_fill_a_small_cluster_and_repeat_themselves(policy):
     assert 60 < first.percent <= 100
 
 
-def test_the_order_of_node_names_is_drawn_because_the_first_name_wins():
-    orders = []
-    for seed in (1, 1, 2):
-        drawn = sorted(fgd.shuffled(NODES, random.Random(seed)), key=lambda node: node.name)
-        orders.append([node.name.partition("-")[2] for node in drawn])
+def test_the_order_of_pods_and_of_node_names_is_drawn_because_the_first_name_wins():
+    first, again, other = (fgd.draw_order(NODES, PODS, random.Random(seed)) for seed in (1, 1, 2))
 
-    assert orders[0] == orders[1] != orders[2]
-    assert sorted(orders[2]) == [node.name for node in NODES]
+    assert first == again
+    assert first.pods != other.pods
+    assert first.nodes != other.nodes
+    assert sorted(first.nodes) == list(range(len(NODES)))
+    assert sorted(first.pods[: len(PODS)]) == list(range(len(PODS)))
+    assert [f"{place:04d}-n{i}" for i, place in enumerate(first.nodes)] == [
+        node.name for node in fgd.renamed(NODES, first.nodes)
+    ]
+
+
+def test_an_order_can_be_given(tmp_path):
+    drawn = fgd.draw_order(NODES, PODS, random.Random(5))
+    (tmp_path / "o.json").write_bytes(msgspec.json.encode(drawn))
+    given = fgd.read_order(tmp_path / "o.json")
+
+    assert given == drawn
+    assert fgd.run_one("FGD", 5, NODES, PODS, GPU) == fgd.run_one("FGD", 5, NODES, PODS, GPU, given)
+    (tmp_path / "o.json").write_text("{")
+    with pytest.raises(BayplanError, match="reading the order"):
+        fgd.read_order(tmp_path / "o.json")
 
 
 def test_the_share_is_the_mean_over_the_last_half_percent_of_the_load():
     """As the paper's table is made: of records whose load rounds to 130 %."""
     nodes = [OpenbNode("n", 96000, 65536, 8, "T4")]
     pods = [OpenbPod(f"p{i}", 10, 1, 1, 20, ("T4", "P100")[i % 2]) for i in range(520)]
-    arrivals = fgd.workload(nodes, pods, random.Random(2))
+    arrivals = fgd.draw_order(nodes, pods, random.Random(2)).arrivals(pods)
     placed = [sum(pod.gpu_spec == "T4" for pod in arrivals[:end]) * 20 for end in (518, 519, 520)]
 
     found = fgd.run_one("BestFit", 2, nodes, pods, GPU)

@@ -118,6 +118,9 @@ def run_(
 @click.option("--policy", multiple=True, help="Only this one; may be repeated.")
 @click.option("--seeds", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--policies", type=FILE, help="The plugins; default: examples/policies/gpu.py.")
+@click.option(
+    "--order", type=FILE, help="Pods and nodes in this order, as hack/fgd-order writes it."
+)
 @click.option("--results", type=FILE, help="Write every run and the table to this file, as JSON.")
 def reproduce_(
     table: str,
@@ -125,6 +128,7 @@ def reproduce_(
     policy: tuple[str, ...],
     seeds: int,
     policies: Path | None,
+    order: Path | None,
     results: Path | None,
 ) -> None:
     """Run what a paper ran and print its table beside ours."""
@@ -137,8 +141,9 @@ def reproduce_(
         if name not in fgd.PAPER:
             raise BayplanError(f'--policy "{name}" is not one of {", ".join(fgd.PAPER)}')
     plugins = fgd.policies_file(policies)
-    numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + seeds)
-    runs = fgd.reproduce(data, numbers, chosen, plugins, _progress)
+    given = None if order is None else fgd.read_order(order)
+    numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + (seeds if given is None else 1))
+    runs = fgd.reproduce(data, numbers, chosen, plugins, _progress, given)
     if results is not None:
         results.write_text(fgd.report(runs), encoding="utf-8")
     click.echo(f"{'policy':16}{'GPUs allocated':>16}{'deviation':>12}{'paper':>8}")

@@ -54,6 +54,20 @@ class Allocation(msgspec.Struct, frozen=True):
     failed: int
 
 
+class Order(msgspec.Struct, frozen=True):
+    """Who comes when: numbers of pods and of nodes, both sorted by name (`hack/fgd-order`)."""
+
+    pods: list[int]
+    """Which pod comes next."""
+    nodes: list[int]
+    """Which place the name of each node has."""
+
+    def arrivals(self, pods: Sequence[OpenbPod]) -> list[OpenbPod]:
+        """The pods as they come."""
+        by_name = sorted(pods, key=lambda pod: pod.name)
+        return [by_name[number] for number in self.pods]
+
+
 def policies_file(given: Path | None) -> Path:
     """Return where the plugins are; raises BayplanError."""
     found = given or Path(bayplan.__file__).parents[2] / "examples" / "policies" / "gpu.py"
@@ -68,13 +82,14 @@ def reproduce(
     policies: Sequence[str],
     plugins: Path,
     told: Callable[[Allocation], None] = lambda run: None,
+    order: Order | None = None,
 ) -> list[Allocation]:
     """Run policies × seeds; `told` hears of each run."""
     nodes, pods = read_nodes(_file(data, NODE_FILE)), read_pods(_file(data, POD_FILE))
     runs = []
     for policy in policies:
         for seed in seeds:
-            runs.append(run_one(policy, seed, nodes, pods, plugins))
+            runs.append(run_one(policy, seed, nodes, pods, plugins, order))
             told(runs[-1])
     return runs
 
@@ -100,19 +115,32 @@ def _file(data: Path, name: str) -> Path:
     raise BayplanError(f"--data {data} has no {name}; it must hold the openb trace's CSV files")
 
 
+def read_order(path: Path) -> Order:
+    """Read what `hack/fgd-order` wrote; raises BayplanError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Order)
+    except (OSError, msgspec.DecodeError) as problem:
+        raise BayplanError(f"reading the order {path}: {problem}") from problem
+
+
 def run_one(
-    policy: str, seed: int, nodes: Sequence[OpenbNode], pods: Sequence[OpenbPod], plugins: Path
+    policy: str,
+    seed: int,
+    nodes: Sequence[OpenbNode],
+    pods: Sequence[OpenbPod],
+    plugins: Path,
+    order: Order | None = None,
 ) -> Allocation:
     """Fill the cluster once and say how much of its GPUs is allocated."""
-    rng = random.Random(seed)
-    arrivals = workload(nodes, pods, rng)
+    order = draw_order(nodes, pods, random.Random(seed)) if order is None else order
+    arrivals = order.arrivals(pods)
     total = sum(node.gpu for node in nodes) * 1000
     asked = used = failed = 0
     shares: list[tuple[int, float]] = []
 
     async def scenario(client: ScenarioClient) -> None:
         nonlocal asked, used, failed
-        for node in shuffled(nodes, rng):
+        for node in renamed(nodes, order.nodes):
             await client.client.create(NODES, node.body())
         for number, pod in enumerate(arrivals):
             name = f"pod-{number}"
@@ -142,29 +170,30 @@ def run_one(
     return Allocation(policy, seed, mean(last), len(arrivals), failed)
 
 
-def shuffled(nodes: Sequence[OpenbNode], rng: random.Random) -> list[OpenbNode]:
-    """The nodes under names whose order is drawn."""
-    places = rng.sample(range(len(nodes)), len(nodes))
+def renamed(nodes: Sequence[OpenbNode], places: Sequence[int]) -> list[OpenbNode]:
+    """The nodes under names that sort by place."""
+    by_name = sorted(nodes, key=lambda node: node.name)
     return [
         msgspec.structs.replace(node, name=f"{place:04d}-{node.name}")
-        for node, place in zip(nodes, places, strict=True)
+        for node, place in zip(by_name, places, strict=True)
     ]
 
 
-def workload(
+def draw_order(
     nodes: Sequence[OpenbNode], pods: Sequence[OpenbPod], rng: random.Random, load: float = LOAD
-) -> list[OpenbPod]:
-    """The pods of one run, in order."""
-    arrivals = sorted(pods, key=lambda pod: pod.name)
-    rng.shuffle(arrivals)
+) -> Order:
+    """One run's pods up to a load, and the order of its nodes."""
+    by_name = sorted(pods, key=lambda pod: pod.name)
+    arrivals = rng.sample(range(len(pods)), len(pods))
     wanted = load * sum(node.gpu for node in nodes) * 1000
-    asked = sum(pod.gpu_milli * pod.num_gpu for pod in arrivals)
+    asked = sum(pod.gpu_milli * pod.num_gpu for pod in pods)
     while True:
-        pod = rng.choice(pods)
+        number = rng.randrange(len(pods))
+        pod = by_name[number]
         if asked + pod.gpu_milli > wanted:
-            return arrivals
+            return Order(arrivals, rng.sample(range(len(nodes)), len(nodes)))
         asked += pod.gpu_milli * pod.num_gpu
-        arrivals.append(pod)
+        arrivals.append(number)
 
 
 def typical(pods: Sequence[OpenbPod]) -> list[dict[str, object]]:
