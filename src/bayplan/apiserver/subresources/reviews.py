@@ -46,7 +46,6 @@ class Reviews:
         if request.output.form != WHOLE:
             raise not_acceptable(["application/json", "application/yaml"])
         review = read_object(request, request.kind)
-        review.setdefault("metadata", {})
         if request.kind.resource != WHO_AM_I:  # which has no spec
             review.setdefault("spec", {})
         review["status"] = self._handlers[request.kind.resource](request, review)
