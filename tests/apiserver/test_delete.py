@@ -1,0 +1,220 @@
+"""Deletions: how long a pod is given, what stays for finalizers, and what is refused."""
+
+import pytest
+
+from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
+
+NOW = 1_800_000_000.0
+LATER = "2027-01-15T08:00:{:02}Z"
+OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions"}
+
+
+@pytest.fixture
+async def clocked():
+    """A server whose clock stands still; `at` moves it."""
+    seconds = [NOW]
+    started = await Api.start(clock=lambda: seconds[0])
+    started.at = lambda moment: seconds.__setitem__(0, NOW + moment)
+    yield started
+    await started.close()
+
+
+async def running(api, grace=30, **metadata):
+    body = pod("p", nodeName="n", terminationGracePeriodSeconds=grace)
+    body["metadata"] |= metadata
+    return await api.ok("POST", PODS, body)
+
+
+async def delete(api, path=f"{PODS}/p", **options):
+    return await api.call("DELETE", path, OPTIONS | options)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [({}, 30), ({"gracePeriodSeconds": 7}, 7), ({"gracePeriodSeconds": -5}, 1)],
+    ids=["its own", "shorter", "less than none"],
+)
+async def test_a_running_pod_is_given_its_time(clocked, given, seconds):
+    before = await running(clocked)
+
+    answer = await delete(clocked, **given)
+
+    found = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]
+    assert 200 == answer.status
+    assert seconds == found["deletionGracePeriodSeconds"]
+    assert LATER.format(seconds) == found["deletionTimestamp"]
+    assert before["metadata"]["generation"] + 1 == found["generation"]
+
+
+async def test_a_pod_with_a_negative_grace_has_a_second(clocked):
+    await running(clocked, grace=-1)
+
+    await delete(clocked)
+
+    found = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]
+    assert 1 == found["deletionGracePeriodSeconds"]
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+async def test_a_pod_that_has_ended_goes_at_once(clocked, phase):
+    await running(clocked)
+    await clocked.ok("PATCH", f"{PODS}/p/status", {"status": {"phase": phase}})
+
+    await delete(clocked)
+
+    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
+
+
+async def test_a_pod_without_a_node_goes_at_once_and_is_shown(clocked):
+    await clocked.ok("POST", PODS, pod("p"))
+
+    answer = await delete(clocked)
+
+    assert "Pod" == answer.body["kind"]
+    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
+
+
+@pytest.mark.parametrize(
+    ("after", "again", "seconds", "end"),
+    [
+        pytest.param(5, {"gracePeriodSeconds": 10}, 10, 10, id="nearer"),
+        pytest.param(5, {"gracePeriodSeconds": 50}, 30, 30, id="not farther"),
+        pytest.param(5, {"gracePeriodSeconds": 30}, 30, 30, id="not the same"),
+        pytest.param(5, {}, 30, 30, id="not without a word"),
+        pytest.param(20, {"gracePeriodSeconds": 10}, 1, 20, id="past, so now"),
+    ],
+)
+async def test_a_second_deletion_only_brings_the_end_nearer(clocked, after, again, seconds, end):
+    await running(clocked)
+    await delete(clocked)
+    clocked.at(after)
+
+    await delete(clocked, **again)
+
+    found = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]
+    assert (seconds, LATER.format(end)) == (
+        found["deletionGracePeriodSeconds"],
+        found["deletionTimestamp"],
+    )
+
+
+async def test_none_left_takes_a_waiting_pod_away(clocked):
+    await running(clocked)
+    await delete(clocked)
+
+    await delete(clocked, gracePeriodSeconds=0)
+
+    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
+
+
+async def test_an_object_waits_for_its_finalizers_and_is_marked_once(clocked):
+    await clocked.ok("POST", CONFIGMAPS, configmap("c", finalizers=["example.com/stay"]))
+    first = await delete(clocked, f"{CONFIGMAPS}/c")
+    clocked.at(9)
+    second = await delete(clocked, f"{CONFIGMAPS}/c")
+
+    marked = first.body["metadata"]
+    assert (LATER.format(0), 0) == (
+        marked["deletionTimestamp"],
+        marked["deletionGracePeriodSeconds"],
+    )
+    assert marked == second.body["metadata"], "nothing was written the second time"
+
+
+@pytest.mark.parametrize(
+    ("given", "finalizers"),
+    [
+        ({"propagationPolicy": "Orphan"}, ["orphan"]),
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({"propagationPolicy": "Background"}, None),
+        ({"orphanDependents": True}, ["orphan"]),
+        ({"orphanDependents": False}, None),
+        ({}, None),
+    ],
+    ids=["orphan", "foreground", "background", "orphans", "no orphans", "nothing said"],
+)
+async def test_how_dependents_go_is_kept_as_a_finalizer(api, given, finalizers):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+
+    await delete(api, f"{CONFIGMAPS}/c", **given)
+
+    left = await api.call("GET", f"{CONFIGMAPS}/c")
+    assert (200 if finalizers else 404) == left.status
+    assert finalizers is None or finalizers == left.body["metadata"]["finalizers"]
+
+
+@pytest.mark.parametrize("present", ["orphan", "foregroundDeletion"])
+async def test_what_was_wanted_before_stays_where_nothing_is_said(api, present):
+    await api.ok("POST", CONFIGMAPS, configmap("c", finalizers=[present]))
+
+    await delete(api, f"{CONFIGMAPS}/c")
+    kept = (await api.ok("GET", f"{CONFIGMAPS}/c"))["metadata"]["finalizers"]
+    await delete(api, f"{CONFIGMAPS}/c", propagationPolicy="Background")
+
+    assert [present] == kept
+    assert 404 == (await api.call("GET", f"{CONFIGMAPS}/c")).status
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"uid": "another"}, "the UID in the precondition (another) does not match"),
+        ({"resourceVersion": "1"}, "the ResourceVersion in the precondition (1) does not match"),
+    ],
+    ids=["uid", "version"],
+)
+async def test_another_object_than_the_one_meant_stays(api, given, text):
+    made = (await api.ok("POST", CONFIGMAPS, configmap("c")))["metadata"]
+
+    answer = await delete(api, f"{CONFIGMAPS}/c", preconditions=given)
+    meant = {"uid": made["uid"], "resourceVersion": made["resourceVersion"]}
+    right = await delete(api, f"{CONFIGMAPS}/c", preconditions=meant)
+
+    assert (409, 200) == (answer.status, right.status)
+    assert text in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "field"),
+    [
+        ({"propagationPolicy": "Perhaps"}, 422, "propagationPolicy"),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422, "propagationPolicy"),
+        ({"dryRun": ["Some"]}, 422, "dryRun"),
+        ({"gracePeriodSeconds": "soon"}, 400, ""),
+    ],
+    ids=["unknown", "both", "dry run", "no number"],
+)
+async def test_wrong_options_are_refused(api, given, status, field):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+
+    answer = await delete(api, f"{CONFIGMAPS}/c", **given)
+
+    assert status == answer.status
+    assert not field or field == answer.body["details"]["causes"][0]["field"]
+    await api.ok("GET", f"{CONFIGMAPS}/c")
+
+
+async def test_a_body_that_is_no_object_is_refused(api):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+
+    assert 400 == (await api.call("DELETE", f"{CONFIGMAPS}/c", [1])).status
+
+
+@pytest.mark.parametrize("options", [{"dryRun": ["All"]}, {}], ids=["body", "query"])
+async def test_a_dry_run_takes_nothing_away(api, options):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+    query = "" if options else "?dryRun=All"
+
+    assert 200 == (await delete(api, f"{CONFIGMAPS}/c{query}", **options)).status
+    await api.ok("GET", f"{CONFIGMAPS}/c")
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
+async def test_the_classes_of_the_system_cannot_be_deleted(api, name):
+    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}"
+
+    answer = await delete(api, path)
+
+    assert 403 == answer.status
+    assert "this is a system priority class and cannot be deleted" in answer.body["message"]
+    await api.ok("GET", path)
