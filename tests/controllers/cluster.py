@@ -15,6 +15,7 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Change, Client, ClientError, Informer, NotFound, Resource
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import run_virtual
+from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.controllers.manager import ControllerManager, select
 from bayplan.controllers.objects import Object
 from bayplan.store import MemoryStore
@@ -164,7 +165,12 @@ def _named_node(pod: Object) -> str:
 
 @asynccontextmanager
 async def cluster(
-    controllers: str = "*", *, nodes: int = 2, options: Json | None = None, attached: bool = True
+    controllers: str = "*",
+    *,
+    nodes: int = 2,
+    options: Json | None = None,
+    attached: bool = True,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> AsyncIterator[Cluster]:
     """Run a cluster with simulated nodes node-0, node-1, …; must be on a virtual-time loop.
 
@@ -181,6 +187,7 @@ async def cluster(
         clock=clock,
         uid=lambda: f"00000000-0000-0000-0000-{next(uids):012}",
         suffix=lambda: f"{next(suffixes):05}",
+        gates=gates,
     )
     await server.start()
     client = Client(AsgiTransport(server, token=server.admin_token))

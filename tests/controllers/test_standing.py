@@ -23,6 +23,7 @@ from bayplan.client.resources import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
+from bayplan.config import FeatureGates
 from tests.apiserver.test_certificates import ask
 from tests.controllers.cluster import Cluster, cluster, pod_spec, template, virtual, workload
 
@@ -43,6 +44,7 @@ REQUESTS = Resource(
     "CertificateSigningRequest",
     namespaced=False,
 )
+EVERY_KIND = FeatureGates({"GenericWorkload": True, "DRADeviceTaintRules": True}, "1.37")
 QUIET = {"kubelet": {"lease-seconds": 0}}
 
 
@@ -208,9 +210,19 @@ async def _half_finished_certificates(made: Cluster) -> None:
             await made.client.patch(REQUESTS, name, status, subresource="approval")
 
 
+async def _kinds_without_objects(made: Cluster) -> list[str]:
+    store, found = made.server.store, []
+    for kind in made.server.backend.registry:
+        if {"create", "list"} <= set(kind.verbs):
+            prefix = made.server.backend.codec(kind).prefix
+            found += [] if (await store.range(prefix, limit=1)).items else [kind.kind]
+    return sorted(set(found))
+
+
 @virtual
 async def test_half_finished_objects_are_left_alone_for_an_hour() -> None:
-    async with cluster(options=QUIET) as made:
+    options = {**QUIET, "pod-groups": "v1beta1"}
+    async with cluster(options=options, gates=EVERY_KIND) as made:
         await _half_finished_pods(made)
         await _half_finished_workloads(made)
         await _half_finished_volumes(made)
@@ -218,6 +230,7 @@ async def test_half_finished_objects_are_left_alone_for_an_hour() -> None:
         await _half_finished_kinds(made)
         await _half_finished_certificates(made)
         await made.settle(1800)
+        assert [] == await _kinds_without_objects(made)
         after = made.server.store.revision
 
         await made.settle(3600)
