@@ -66,6 +66,18 @@ async def test_a_reader_that_falls_behind_gets_410_and_stalls_nobody():
     await api.close()
 
 
+async def test_nothing_is_left_of_a_watch_whose_client_has_gone(api):
+    store, open_ones = api.server.store, api.server.backend.watchers
+    await (await api.watch(f"{CONFIGMAPS}?watch=1")).leave()  # by now the server's own are there
+    before = len(store._history.watchers()), len(open_ones)
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1")
+    during = len(store._history.watchers()), len(open_ones)
+    await stream.leave()
+
+    assert (before[0] + 1, before[1] + 1) == during
+    assert before == (len(store._history.watchers()), len(open_ones))
+
+
 async def test_a_watch_from_a_version_that_is_gone_gets_410(api):
     await api.ok("POST", CONFIGMAPS, configmap("a"))
     await api.ok("POST", CONFIGMAPS, configmap("b"))
