@@ -88,7 +88,7 @@ NOTHING = Selector(nothing=True)
 
 def parse_int64(text: str) -> int | None:
     """Parse a decimal integer as Go's ParseInt does; None when it is not one."""
-    if not _INTEGER.fullmatch(text):
+    if not _INTEGER.fullmatch(text) or len(text.lstrip("+-0")) > 19:
         return None
     number = int(text)
     return number if number in _INT64 else None

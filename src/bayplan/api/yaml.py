@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import yaml
 
+from bayplan.api.json import DEEPEST, TOO_DEEP
 from bayplan.errors import DecodeError
 
 _TAG = "tag:yaml.org,2002:"
@@ -49,7 +50,7 @@ Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 def _number(text: str) -> int | float | None:
     """The number that Go reads in a plain scalar, or None when it is a string."""
     plain = text.replace("_", "") if text[0] != "." else text
-    if _INT.match(plain):
+    if len(plain) < 100 and _INT.match(plain):  # no longer one has 64 bits
         body = plain.lstrip("+-").lower()
         octal = len(body) > 1 and body[0] == "0"
         base = {"0x": 16, "0o": 8, "0b": 2}.get(body[:2], 8 if octal else 10)
@@ -224,6 +225,7 @@ def load(data: str | bytes) -> Json:
 
 def load_all(data: str | bytes) -> list[Json]:
     """Return the JSON data of every document that is not empty."""
+    _check_nesting(data)
     loader = _Loader(data)
     documents: list[Json] = []
     try:
@@ -245,6 +247,47 @@ def load_all(data: str | bytes) -> list[Json]:
         for document in documents:
             _check_aliases(document)
     return documents
+
+
+# A line that begins so far to the right that it may be nested deeply; each level takes a column,
+# or stands in the column of the one around it.
+_FAR = re.compile(rf"(?:^|[\n\r\x85\u2028\u2029])[ ?:-]{{{DEEPEST // 2}}}")
+_BRACKETS = re.compile(r"[][{}]")
+
+
+def _check_nesting(data: str | bytes) -> None:
+    """Refuse what is nested so deeply that the C loader, which recurses, would end the process."""
+    text = data if isinstance(data, str) else data.decode(_encoding(data), "replace")
+    if not _FAR.search(text) and _bracket_depth(text) <= DEEPEST:
+        return  # true of nearly all; brackets inside of strings may only make it look deeper
+    depth = 0
+    try:
+        for event in yaml.parse(data, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > DEEPEST:
+                    raise DecodeError(f"yaml: {TOO_DEEP}")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError:
+        return  # told by whoever reads it whole
+
+
+def _encoding(data: bytes) -> str:
+    return "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+
+
+def _bracket_depth(text: str) -> int:
+    if text.count("{") + text.count("[") <= DEEPEST:
+        return 0
+    depth = deepest = 0
+    for found in _BRACKETS.findall(text):
+        if found in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif depth:
+            depth -= 1
+    return deepest
 
 
 def _check_aliases(document: Json) -> None:

@@ -35,9 +35,9 @@ def parse(media: str, body: bytes) -> Any:
     try:
         if media == JSON:
             return json.load(body)
-        if media == PROTOBUF:
-            return protobuf.decode(body)
-        return yaml.load(body.decode())
+        value = protobuf.decode(body) if media == PROTOBUF else yaml.load(body.decode())
+        json.check_depth(value)
+        return value
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(_parse_error(media, error)) from error
 

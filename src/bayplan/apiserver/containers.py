@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bayplan.api.labels import parse_int64
 from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.apiserver.request import Request, flag
 
@@ -79,14 +80,15 @@ def _count(query: dict[str, str], name: str, least: int) -> int | None:
     text = query.get(name)
     if text is None:
         return None
-    if not text.isdigit() or len(text) > 15 or int(text) < least:
+    count = parse_int64(text)
+    if count is None or count < least:
         what = "greater than 0" if least else "greater than or equal to 0"
         raise ApiError(
             422,
             "Invalid",
             f'PodLogOptions "" is invalid: {name}: Invalid value: {text}: must be {what}',
         )
-    return int(text)
+    return count
 
 
 def container_of(pod: dict[str, Any], name: str) -> str:

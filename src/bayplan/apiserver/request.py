@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from bayplan.api.labels import parse_int64
 from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
@@ -180,10 +181,9 @@ def number(query: dict[str, str], name: str) -> int | None:
     value = query.get(name)
     if not value:
         return None
-    try:
-        found = int(value)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
-    if not -(2**63) <= found < 2**63:
-        raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
+    found = parse_int64(value)
+    if found is None:
+        digits = value.removeprefix("-").removeprefix("+")
+        what = "value out of range" if digits.isascii() and digits.isdigit() else "invalid syntax"
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": {what}')
     return found

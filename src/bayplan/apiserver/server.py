@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bayplan.api.json import TOO_DEEP
 from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.admission import OPTIONAL
@@ -36,6 +37,7 @@ from bayplan.apiserver.dispatch import Dispatcher
 from bayplan.apiserver.documents import Documents
 from bayplan.apiserver.errors import (
     ApiError,
+    bad_request,
     internal,
     path_not_found,
     too_large,
@@ -229,6 +231,8 @@ class ApiServer:
         except ApiError as error:
             media = error_media(connection.headers.get("accept"))
             return error_answer(error, media=media, pretty=connection.pretty)
+        except RecursionError:  # a patch that nests what was not, before anything is written
+            return error_answer(bad_request(TOO_DEEP))
         except StoreError as error:
             log.warning("the store refuses", error=str(error), path=connection.path)
             return error_answer(_store_error(error))

@@ -99,6 +99,8 @@ class Semver:
             return None
         *numbers, before = match.groups()
         words = (before or "").split(".") if before is not None else []
+        if any(each.isdigit() and len(each) > 20 for each in (*numbers, *words)):
+            return None  # beyond 64 bits
         if any(word.isdigit() and len(word) > 1 and word[0] == "0" for word in words):
             return None
         # A release comes after its pre-releases; numbers come before words.

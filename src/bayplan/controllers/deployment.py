@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from bayplan.api.labels import parse_int64
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from bayplan.controllers.deployment_status import conditions, seconds_left
@@ -356,7 +357,7 @@ def _age(replica_set: Object) -> tuple[str, str]:
 
 def _revision_of(replica_set: Object) -> int:
     text = replica_set.metadata.annotations.get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
+    return parse_int64(text) or 0
 
 
 def _next_revision(old: list[Object]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bayplan.api.labels import parse_int64
 from bayplan.controllers.objects import Json, Object, condition
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -14,7 +15,7 @@ def is_indexed(job: Object) -> bool:
 
 def index_of(pod: Object) -> int:
     text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isdigit() else -1
+    return number if (number := parse_int64(text)) is not None else -1
 
 
 def action_on(job: Object, pod: Object) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from bayplan.api.labels import parse_int64
 from bayplan.controllers.objects import Object
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
@@ -41,8 +42,7 @@ def _part(deployment: Object, replica_set: Object, wanted: int, limit: int) -> i
     if wanted == 0:
         return -size
     text = replica_set.metadata.annotations.get(MAXIMUM, "")
-    before = int(text) if text.isdigit() else 0
-    before = before or deployment.status.get("replicas", 0)
+    before = parse_int64(text) or deployment.status.get("replicas", 0)
     return math.floor(size * limit / before + 0.5) - size if before else 0
 
 

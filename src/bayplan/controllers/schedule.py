@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from bayplan.api.labels import parse_int64
+
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTHS = {name: n for n, name in enumerate(_MONTH_NAMES.split(), 1)}
 _DAYS = {name: n for n, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
@@ -99,6 +101,7 @@ def _field(text: str, low: int, high: int, names: dict[str, int]) -> set[int]:
 def _number(text: str, names: dict[str, int], whole: str) -> int:
     if text in names:
         return names[text]
-    if not text.isdigit():
+    number = parse_int64(text)
+    if number is None or number < 0:
         raise ScheduleError(f"failed to parse int from {text}: {whole}")
-    return int(text)
+    return number

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from bayplan.api.labels import parse_int64
 from bayplan.errors import BayplanError
 from bayplan.page import modules, wire
 from bayplan.page.sources import Source
@@ -85,7 +86,7 @@ class PageApp:
         if self._stream is None:
             return problem(404, "nothing changes here any more")
         last = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        after = int(last) if last.isdigit() else 0
+        after = max(parse_int64(last) or 0, 0)
         return StreamingResponse(
             self._stream.follow(after), media_type="text/event-stream", headers=NO_STORE
         )

@@ -6,6 +6,7 @@
 import base64
 import contextlib
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,44 @@ def test_the_year_one_has_four_digits():
     obj = decode(MAGIC + field(1, head) + field(2, lease))
 
     assert "0001-01-01T00:00:02.000000Z" == obj["spec"]["acquireTime"]
+
+
+def envelope(version, kind, body):
+    return MAGIC + field(1, version + kind) + field(2, body)
+
+
+def of(version, kind, body):
+    return envelope(field(1, version), field(2, kind), body)
+
+
+HUGE = 1 << 36
+NAMED = field(1, field(1, b"x"))
+MAXIMUM = bytes([9 << 3 | 1])  # of JSONSchemaProps
+
+
+BOMBS = {
+    "a name": of(b"v1", b"ConfigMap", field(1, varint(1, HUGE))),
+    "metadata": of(b"v1", b"ConfigMap", varint(1, HUGE)),
+    "a key": of(b"v1", b"ConfigMap", field(2, varint(1, HUGE))),
+    "a kind": envelope(varint(1, HUGE), varint(2, HUGE), b""),
+    "raw": of(b"apps/v1", b"ControllerRevision", NAMED + field(2, varint(1, HUGE))),
+    "bytes": of(b"v1", b"Secret", NAMED + field(2, field(1, b"a") + varint(2, HUGE))),
+    "a quantity": of(
+        b"v1", b"Node", NAMED + field(3, field(1, field(1, b"cpu") + varint(2, HUGE)))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_number_in_the_place_of_text_does_not_become_as_many_zeros(name):
+    with pytest.raises(ProtobufError):
+        decode(BOMBS[name])
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_has_not_are_refused(number):
+    schema = MAXIMUM + struct.pack("<d", number)
+    body = field(2, field(7, field(4, field(1, schema))))
+
+    with pytest.raises(ProtobufError, match="unsupported value"):
+        decode(of(b"apiextensions.k8s.io/v1", b"CustomResourceDefinition", NAMED + body))

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from bayplan.api.json import check_depth
 from bayplan.api.patch.errors import BadPatch, PatchNotApplicable, PatchTooLarge
 from bayplan.api.patch.values import clone, same, size
+from bayplan.errors import DecodeError
 
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 * 1024 * 1024  # bytes that all copy operations together may add, as upstream
@@ -26,6 +28,10 @@ def apply_json_patch(doc: Any, ops: Any) -> Any:
     budget = _Budget()
     for op in ops:
         result = _apply(result, op, budget)
+    try:
+        check_depth(result)  # copies of copies into themselves nest as no body may
+    except DecodeError as error:
+        raise PatchNotApplicable(str(error)) from error
     return result
 
 

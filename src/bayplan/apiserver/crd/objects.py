@@ -147,6 +147,6 @@ def _changed(path: str, obj: Any, old: Any) -> bool:
 def _step(value: Any, part: str) -> Any:
     if isinstance(value, dict):
         return value.get(part)
-    if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+    if isinstance(value, list) and part.isdecimal() and len(part) < 10 and int(part) < len(value):
         return value[int(part)]
     return None

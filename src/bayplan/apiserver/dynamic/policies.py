@@ -15,7 +15,7 @@ import msgspec
 
 from bayplan.api.labels import compile_selector
 from bayplan.api.meta import LabelSelector
-from bayplan.api.patch import PatchError, apply_json_patch, clone
+from bayplan.api.patch import PatchError, apply_json_patch
 from bayplan.api.schema import Type
 from bayplan.apiserver.admission import Attributes, Reader
 from bayplan.apiserver.apply.walk import TypedError, merge
@@ -417,7 +417,7 @@ def _mutated(
         values["object"] = obj
         change = _run(program, text, values, budget)
         if kind == "JSONPatch":
-            obj = apply_json_patch(clone(obj), [_operation(each) for each in change])
+            obj = apply_json_patch(obj, [_operation(each) for each in change])
         elif type_ is not None:
             obj = merge(obj, change, type_)
     return obj

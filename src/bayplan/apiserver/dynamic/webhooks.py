@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from bayplan.api import json
-from bayplan.api.patch import PatchError, apply_json_patch, clone
+from bayplan.api.patch import PatchError, apply_json_patch
 from bayplan.apiserver.admission import Attributes
 from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.authorization import Authorizer
@@ -254,7 +254,7 @@ def _patched(name: str, obj: Object | None, text: bytes) -> Object | None:
             "supported for this operation"
         )
     try:
-        made: Object = apply_json_patch(clone(obj), operations)
+        made: Object = apply_json_patch(obj, operations)
     except PatchError as error:
         raise internal(str(error)) from error
     return made

@@ -13,6 +13,7 @@ import struct as binary
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from math import isfinite
 from typing import Any
 
 from bayplan.api import json
@@ -56,7 +57,9 @@ def decode(body: bytes) -> dict[str, Any]:
         if type_ is None:
             raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
         result = _struct(type_, raw)
-    except (*_BROKEN, binary.error) as error:
+    except ProtobufError:
+        raise
+    except (*_BROKEN, binary.error, DecodeError) as error:
         raise ProtobufError(f"decoding protobuf {kind or 'envelope'}: {error}") from error
     return {**result, "apiVersion": api_version, "kind": kind}
 
@@ -104,7 +107,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _text(value: Message) -> str:
-    return bytes(value).decode()
+    return str(value, "utf-8")  # not bytes(value): a number would become as many zeros
 
 
 def _signed(value: int) -> int:
@@ -241,7 +244,8 @@ def _int_or_string(value: Message) -> int | str:
 
 
 def _raw(value: Message) -> Any:
-    data = next((bytes(item) for number, item in fields(value) if number == 1), b"")
+    found = next((item for number, item in fields(value) if number == 1), b"")
+    data = memoryview(found).tobytes()
     if data.startswith(MAGIC):
         return decode(data)
     return json.load(data) if data else None
@@ -261,7 +265,10 @@ def _duration(value: Message) -> str:
 def _number(value: Any) -> float:
     if isinstance(value, int):
         return value
-    return float(binary.unpack("<d", value)[0])
+    found = float(binary.unpack("<d", value)[0])
+    if not isfinite(found):
+        raise ValueError(f"unsupported value: {found}")
+    return found
 
 
 _READERS: dict[str, Reader] = {

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from bayplan.api.labels import parse_int64
+
 _NAMES = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -46,18 +48,22 @@ def _descriptor_problem(text: str) -> str | None:
     return f"unrecognized descriptor: {text}"
 
 
+def _atoi(text: str) -> int | None:
+    return parse_int64(text) if text[:1] not in ("+", "-") else None
+
+
 def _part_problem(part: str, low: int, high: int, names: dict[str, int]) -> str | None:
     span, slash, step = part.partition("/")
-    if slash and (not step.isdecimal() or "/" in step):
+    if slash and (_atoi(step) is None or "/" in step):
         return f'failed to parse int from {step}: strconv.Atoi: parsing "{step}": invalid syntax'
-    if slash and int(step) == 0:
+    if slash and _atoi(step) == 0:
         return f"step of range should be a positive number: {part}"
     if span in ("*", "?"):
         return None
     first, dash, last = span.partition("-")
     numbers = []
     for text in (first, last) if dash else (first,):
-        number = names.get(text.lower(), int(text) if text.isdecimal() else None)
+        number = names.get(text.lower(), _atoi(text))
         if number is None:
             return (
                 f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax'

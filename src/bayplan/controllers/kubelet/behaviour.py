@@ -68,7 +68,7 @@ class Told(msgspec.Struct, frozen=True):
 
     def number(self, name: str) -> int | None:
         text = self.words.get(name, "")
-        return int(text) if text.isdigit() and len(text) < 6 else None
+        return int(text) if re.fullmatch("[0-9]{1,5}", text) else None
 
     def probe(self, name: str, elapsed: float) -> bool | None:
         """Return what a probe answers so long after the start; None if nothing was said."""

@@ -7,6 +7,7 @@ sleep from time to time, so that none can hold the process.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
 from typing import NoReturn
 from zlib import crc32
@@ -320,7 +321,7 @@ class Shell:
 
     def _leave(self, name: str, words: list[str]) -> NoReturn:
         text = words[0] if words else ""
-        code = int(text) if text.isdigit() else int(self._variables["?"])
+        code = int(text) if re.fullmatch("[0-9]{1,9}", text) else int(self._variables["?"])
         raise _Leave(name, code if name in ("exit", "return") else 0)
 
 
