@@ -13,6 +13,7 @@ from bayplan.client import AsgiTransport, Client, NotFound
 from bayplan.client.resources import DEPLOYMENTS, NODES, PODS, Resource
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config
+from bayplan.global_scheduler.draining import drain
 from bayplan.global_scheduler.kinds import ALLOCATIONS
 from bayplan.global_scheduler.run import Options, running
 from bayplan.plugins import in_tree_registry
@@ -240,6 +241,100 @@ async def test_a_copy_that_somebody_deletes_is_made_again(tmp_path):
                 if uids - {found["metadata"]["uid"]}:
                     break
                 await asyncio.sleep(0.05)
+
+
+def deployments(found):
+    return {
+        each["metadata"]["name"]
+        for each in msgspec.json.decode(found)["items"]
+        if not each["metadata"].get("deletionTimestamp")
+    }
+
+
+async def where(members):
+    """The copies in each member."""
+    found = [await member.client.list(DEPLOYMENTS, "default") for member in members]
+    return [deployments(each) for each in found]
+
+
+async def test_the_workload_of_a_drained_site_is_made_elsewhere_before_it_goes(
+    tmp_path, monkeypatch
+):
+    seen = []
+    whole = Client.request
+
+    async def noted(self, method, path, *args, **kwargs):
+        if "/deployments" in path and method in ("POST", "DELETE"):
+            pods = members[0].client.list(PODS, "default"), members[2].client.list(PODS, "default")
+            bound = [
+                bool(pod["spec"].get("nodeName"))
+                for each in pods
+                for pod in msgspec.json.decode(await each)["items"]
+            ]
+            seen.append((method, path.rpartition("/")[2], bound))
+        return await whole(self, method, path, *args, **kwargs)
+
+    async with federation(tmp_path) as (client, scheduler, members):
+        await client.create(ALLOCATIONS, allocation("web", replicas=2), "default")
+        placed = await until(client, ALLOCATIONS, "web", lambda item: len(running_in(item)) >= 1)
+        assert "m1" in {group["cluster"] for group in placed["status"]["groups"]}
+        await until(client, ALLOCATIONS, "web", lambda item: sum(running_in(item).values()) == 4)
+        before = await where(members)
+        monkeypatch.setattr(Client, "request", noted)
+
+        done = await drain(scheduler.service, "m1")
+        after = await until(client, ALLOCATIONS, "web", lambda item: left(item, "m1"))
+        await until(client, ALLOCATIONS, "web", lambda item: sum(running_in(item).values()) == 4)
+
+        assert done.empty
+        copies = await where(members)
+        assert set() == copies[1] != before[1]
+        assert {"web-0", "web-1"} == copies[0] | copies[2]
+        assert sum(map(len, copies)) == 2
+        for method, _, bound in seen:
+            assert method == "POST" or (bound and all(bound))
+        record = scheduler.service.get(after["metadata"]["uid"])
+        assert "m1 drained" in record.history[-1].what
+        assert [g["site"] for g in after["status"]["groups"]] == [
+            group.selected.node_id for group in record.groups
+        ]
+
+
+def running_in(item):
+    members = item.get("status", {}).get("members", [])
+    return {member["name"]: member["running"] for member in members if member["running"]}
+
+
+def left(item, member):
+    status = item.get("status", {})
+    names = {group["cluster"] for group in status.get("groups", [])}
+    marks = status.get("dispatched", [])
+    return member not in names and not any(mark.startswith(f"{member}/") for mark in marks)
+
+
+async def test_a_copy_in_a_member_that_is_away_goes_when_the_hub_is_back(tmp_path):
+    """What may be where is in the object, so a restart of the hub forgets nothing."""
+    async with federation(tmp_path) as (client, scheduler, members):
+        pinned = allocation("web")
+        pinned["spec"]["selector"] = {"regions": [{"region": "east"}]}
+        await client.create(ALLOCATIONS, pinned, "default")
+        await until(client, ALLOCATIONS, "web", is_running(2))
+        # as a hub leaves it that dies after it wrote the move down and before it carried it out
+        body = {"status": {"dispatched": ["m1/0", "m2/7"]}}
+        stray = TEMPLATE | {
+            "metadata": {
+                "name": "web-7",
+                "labels": {
+                    "bayplan.dev/allocation": scheduler.service.ledger.records.copy().popitem()[0],
+                    "bayplan.dev/group": "7",
+                },
+            }
+        }
+        await members[2].client.create(DEPLOYMENTS, stray, "default")
+        await client.patch_status(ALLOCATIONS, "web", body, "default", kind="merge")
+
+        await until(client, ALLOCATIONS, "web", lambda item: left(item, "m2"))
+        assert [set(), {"web-0"}, set()] == await where(members)
 
 
 async def test_a_member_that_goes_offline_receives_nothing_new(tmp_path):

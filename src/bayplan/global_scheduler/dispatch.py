@@ -7,6 +7,11 @@ many are scheduled and running flows back into `status.members`. A finalizer kee
 until the members' copies are deleted; a member that cannot be reached is tried again. Only objects
 with this allocation's label are its copies: a name that another has is said and left alone.
 
+When a group moves to another member, it is made there first; the copy that it leaves is deleted as
+soon as all pods of the new one are scheduled. `status.dispatched` lists every copy that may be
+somewhere, and is written before it is made: so a restart in between forgets none, and one in a
+member that is away goes when the member is back.
+
 What was seen to be there is not asked for again until a pod of it goes, its member comes back, or
 RESYNC has passed; so a pod that changes costs its own allocation one look at what is known here.
 """
@@ -21,6 +26,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from bayplan.api import Pod
 from bayplan.client import AlreadyExists, Change, Client, ClientError, Informer, NotFound
 from bayplan.client.resources import Resource
 from bayplan.global_scheduler.kinds import ALLOCATIONS, Placeable
@@ -67,6 +73,28 @@ def copies(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
         if isinstance(member, str) and member:
             result.append((member, _copy(template, item, number)))
     return result
+
+
+def left_behind(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
+    """Copies that were made and are no longer wanted where they are."""
+    template = item.value("spec", "template")
+    wanted = {_mark(member, manifest) for member, manifest in copies(item)}
+    result = []
+    for mark in _dispatched(item) - wanted:
+        member, _, number = mark.rpartition("/")
+        if isinstance(template, dict) and number.isdecimal():
+            result.append((member, _copy(template, item, int(number))))
+    return sorted(result, key=lambda each: each[0])
+
+
+def _dispatched(item: Placeable) -> set[str]:
+    found = item.value("status", "dispatched")
+    return {str(mark) for mark in found} if isinstance(found, list) else set()
+
+
+def _mark(member: str, manifest: dict[str, Any]) -> str:
+    """A copy in `status.dispatched`."""
+    return f"{member}/{manifest['metadata']['labels'][GROUP_LABEL]}"
 
 
 def _copy(template: dict[str, Any], item: Placeable, number: int) -> dict[str, Any]:
@@ -126,7 +154,8 @@ class Dispatcher:
                 if uid in changes.lost:
                     self._there.pop(key, None)
         for key, item in self.informer.store.items() if changes.reached else ():
-            if changes.reached & {member for member, _ in copies(item)}:
+            everywhere = (*copies(item), *left_behind(item))
+            if changes.reached & {member for member, _ in everywhere}:
                 self._todo[key] = None
                 self._there.pop(key, None)
         self._work.set()
@@ -156,7 +185,7 @@ class Dispatcher:
     async def _reconcile(self, key: str, item: Placeable) -> None:
         wanted = copies(item)
         if item.metadata.deletion_timestamp is not None:
-            for member, manifest in wanted:
+            for member, manifest in (*wanted, *left_behind(item)):
                 await self._delete(member, manifest)
             await self._finalize(item, keep=False)
             self._reported.pop(key, None)
@@ -164,6 +193,9 @@ class Dispatcher:
         if not wanted:
             return
         await self._finalize(item, keep=True)
+        marks = {_mark(member, manifest) for member, manifest in wanted}
+        if not marks <= _dispatched(item):
+            await self._note(item, marks | _dispatched(item))
         problems = {}
         there = self._there.setdefault(key, set())
         for member, manifest in wanted:
@@ -173,7 +205,44 @@ class Dispatcher:
             if problem := await self._create(member, manifest, there, mark):
                 problems[member] = problem
                 self._again(key, TAKEN_RETRY)
-        await self._report(key, item, [member for member, _ in wanted], problems)
+        leaving = await self._leave(item, wanted)
+        await self._report(key, item, [member for member, _ in wanted], problems, leaving)
+
+    async def _note(self, item: Placeable, marks: set[str]) -> None:
+        """Write down which copies there may be."""
+        meta = item.metadata
+        body = {"status": {"dispatched": sorted(marks)}}
+        await self._client.patch_status(ALLOCATIONS, meta.name, body, meta.namespace, kind="merge")
+
+    async def _leave(self, item: Placeable, wanted: list[tuple[str, dict[str, Any]]]) -> list[str]:
+        """Delete copies whose successors are scheduled; returns members that still have one."""
+        uid = item.metadata.uid
+        there = {m["metadata"]["labels"][GROUP_LABEL]: member for member, m in wanted}
+        gone, leaving = set(), []
+        for member, manifest in left_behind(item):
+            number = manifest["metadata"]["labels"][GROUP_LABEL]
+            old, new = (
+                self._pods(member, uid, number),
+                self._pods(there.get(number, ""), uid, number),
+            )
+            ready = new and all(pod.spec.node_name for pod in new)
+            known = self._members.by_name.get(member)
+            if known is not None and (not known.online or (old and number in there and not ready)):
+                leaving.append(member)
+                continue
+            await self._delete(member, manifest)
+            gone.add(_mark(member, manifest))
+            log.info("left", member=member, object=manifest["metadata"]["name"])
+        if gone:
+            marks = {_mark(member, manifest) for member, manifest in wanted}
+            await self._note(item, (_dispatched(item) | marks) - gone)
+        return leaving
+
+    def _pods(self, member: str, uid: str, number: str) -> list[Pod]:
+        """The pods of one copy."""
+        found = self._members.by_name.get(member)
+        pods = found.by_allocation.get(uid, {}).values() if found is not None else ()
+        return [pod for pod in pods if pod.metadata.labels.get(GROUP_LABEL) == number]
 
     def _again(self, key: str, seconds: float) -> None:
         def later() -> None:
@@ -238,15 +307,21 @@ class Dispatcher:
         await self._client.patch(ALLOCATIONS, meta.name, body, meta.namespace)
 
     async def _report(
-        self, key: str, item: Placeable, names: list[str], problems: dict[str, str]
+        self,
+        key: str,
+        item: Placeable,
+        names: list[str],
+        problems: dict[str, str],
+        leaving: list[str],
     ) -> None:
         """Patch `status.members` when it changed."""
         report = []
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys((*names, *leaving)):
             member = self._members.by_name.get(name)
             if member is not None:
                 entry = {"name": name, **_counts(member, item.metadata.uid)}
-                report.append(entry | ({"problem": problems[name]} if name in problems else {}))
+                entry |= {"problem": problems[name]} if name in problems else {}
+                report.append(entry | ({"leaving": True} if name in leaving else {}))
         if report == self._reported.get(key):
             return
         meta = item.metadata

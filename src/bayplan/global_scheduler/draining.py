@@ -5,8 +5,8 @@ then its allocations move one by one, by rank, each in a transaction of its own 
 its history. What finds no other place stays and is told. Sites that are offline, or no longer in
 the inventory, for longer than `replace_lost_after_seconds` are left in the same way by themselves.
 
-Allocations of objects of the API server are not moved: a pod's node cannot change, and a dispatched
-manifest is in its member; they are told.
+An Allocation of the API server moves too: its status follows, and so do its copies in the members
+(see `dispatch`). Other objects are not moved, a pod's node cannot change; they are told.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

@@ -84,6 +84,9 @@ class Adapter(Protocol):
     async def refused(self, client: Client, item: Placeable, message: str, time: str) -> None:
         """Tell why it was not."""
 
+    def is_behind(self, item: Placeable, record: Record) -> bool:
+        """Whether a placed object does not tell where it was moved to."""
+
 
 def node_name(table: SiteTable, site_id: str) -> str:
     """What a placed pod's node is called: the cluster, or the zone if its name is unique.
@@ -187,6 +190,9 @@ class VirtualMachinePods:
         body = {"status": {"conditions": [condition("False", "Unschedulable", message, time)]}}
         await client.patch_status(PODS, meta.name, body, meta.namespace)
 
+    def is_behind(self, item: Placeable, record: Record) -> bool:
+        return False  # a bound pod stays
+
 
 class CustomResource:
     """The kinds with a status of their own."""
@@ -244,6 +250,14 @@ class CustomResource:
         meta = item.metadata
         status = {"phase": "Pending", "message": message, "observedGeneration": meta.generation}
         await self._patch(client, meta, status)
+
+    def is_behind(self, item: Placeable, record: Record) -> bool:
+        groups = item.value("status", "groups")
+        told = [
+            group.get("site") if isinstance(group, dict) else None
+            for group in (groups if isinstance(groups, list) else ())
+        ]
+        return told != [group.selected.node_id for group in record.groups]
 
     async def _patch(self, client: Client, meta: Meta, status: Mapping[str, object]) -> bool:
         body = {"metadata": {"uid": meta.uid}, "status": status}

@@ -37,6 +37,8 @@ CLOSED = f"{PREFIX}closed/"
 TAKING = f"{PREFIX}taking"
 LARGE = 100_000
 """Records of more bytes are compressed: etcd takes 1.5 MB at once."""
+FOLLOWED = "allocations.bayplan.dev/"
+"""How keys of records begin whose object, and what was made of it, follows a move."""
 RESERVED = "reserved"
 COMMITTED = "committed"
 
@@ -95,6 +97,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     def of_object(self) -> bool:
         """Whether an object of the API server has this allocation; its uid is the id."""
         return self.key.endswith(f"/{self.id}")
+
+    @property
+    def movable(self) -> bool:
+        """Whether it may go elsewhere: of objects only an Allocation, whose copies follow it."""
+        return not self.of_object or self.key.startswith(FOLLOWED)
 
 
 class _OldGroup(msgspec.Struct):

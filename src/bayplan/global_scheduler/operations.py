@@ -84,6 +84,8 @@ def moved(
 ) -> tuple[Record, NoSite | None]:
     """The record with its replicas on these sites placed elsewhere, as many as fit.
 
+    Replicas keep their numbers: what was made of the others stays as it is.
+
     With `most` that many of them, the youngest, and with `to` on that site only.
     """
     numbers = [n for n, group in enumerate(record.groups) if group.selected.node_id in leave]
@@ -103,6 +105,7 @@ def moved(
     finally:
         for group in gone:
             table.apply(group.charges)
-    new = (group_of(table, record.allocation, placement) for placement in found)
-    groups = (*stay, *gone[len(found) :], *new)
-    return msgspec.structs.replace(record, groups=groups), refused
+    groups = list(record.groups)
+    for number, placement in zip(sorted(chosen), found, strict=False):
+        groups[number] = group_of(table, record.allocation, placement)
+    return msgspec.structs.replace(record, groups=tuple(groups)), refused

@@ -53,6 +53,8 @@ class Placing:
         self._pause = pause
         self._queue = RetryQueue()
         self._tried: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        """Uid to key."""
         self._work = asyncio.Event()
         self._to_release: dict[str, None] = {}
         self._releasable = asyncio.Event()
@@ -84,11 +86,31 @@ class Placing:
     def _ledger_changed(self, record: Record, came: bool) -> None:
         if not came:
             self.hint()
+        elif record.key.startswith(self._owner):
+            self._look_at(record.id)
+
+    def _look_at(self, uid: str) -> None:
+        """Queue a placed object whose allocation may have moved."""
+        key = self._keys.get(uid)
+        if key is not None and self._moved_away(self.informer.store.get(key)) is not None:
+            self._queue.add(key)
+            self._work.set()
+
+    def _moved_away(self, item: Placeable | None) -> Record | None:
+        """The record of a placed object that does not tell yet where it is now."""
+        if item is None or self._adapter.wants_placing(item) or not self._adapter.holds(item):
+            return None
+        record = self._service.ledger.records.get(item.metadata.uid)
+        if record is None or not self._is_mine(record.id):
+            return None
+        return record if self._adapter.is_behind(item, record) else None
 
     def _changed(self, changes: Sequence[Change[Placeable]]) -> None:
         for change in changes:
             key = _key(change.new)
+            self._keys[change.new.metadata.uid] = key
             if change.type == "DELETED":
+                del self._keys[change.new.metadata.uid]
                 self._queue.forget(key)
                 self._tried.pop(key, None)
                 self._release(change.new.metadata.uid)
@@ -105,6 +127,9 @@ class Placing:
                 self._tried[key] = _version(item)
                 self._queue.add(key)
                 self._work.set()
+        elif self._moved_away(item) is not None:
+            self._queue.add(key)
+            self._work.set()
         else:
             self._queue.forget(key)
 
@@ -190,6 +215,9 @@ class Placing:
 
     async def _place(self, key: str) -> None:
         item = self.informer.store.get(key)
+        if item is not None and (moved := self._moved_away(item)) is not None:
+            await self._follow(key, item, moved)
+            return
         if item is None or not self._adapter.wants_placing(item):
             return
         table = self._service.table
@@ -213,6 +241,13 @@ class Placing:
             return
         log.info("gone or placed by another", object=key)
         await self._release_now(record.id)
+
+    async def _follow(self, key: str, item: Placeable, record: Record) -> None:
+        """Let an object tell where its allocation has moved to."""
+        node = node_name(self._service.table, record.groups[0].selected.node_id)
+        if await self._adapter.placed(self._client, item, record, node):
+            log.info("moved", object=key, node=node)
+            self._queue.forget(key)
 
     async def _refuse(self, key: str, item: Placeable, message: str) -> None:
         now = self._clock()

@@ -91,7 +91,7 @@ def _movable(now: dict[str, Record], site: str) -> Iterator[Record]:
     found = [
         record
         for record in now.values()
-        if not record.of_object and any(g.selected.node_id == site for g in record.groups)
+        if record.movable and any(g.selected.node_id == site for g in record.groups)
     ]
     yield from list(reversed(by_rank(found)))[:RECORDS]
 
@@ -106,7 +106,8 @@ def _try(
         return None
     charge_record(table, record, -1)
     charge_record(table, new)
-    target = new.groups[-1].selected.node_id
+    pairs = zip(record.groups, new.groups, strict=True)
+    target = next(after.selected.node_id for before, after in pairs if after is not before)
     at = table.row_of(target)
     if at is None or shares(table)[at] > share - MARGIN:
         charge_record(table, new, -1)

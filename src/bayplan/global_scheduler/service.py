@@ -250,7 +250,7 @@ class Allocations:
         """
 
         def step() -> tuple[Record, Change]:
-            old = self._own(identity)
+            old = self._own(identity, moving=True)
             new, refused = moved(self.placer, self.table, old, leave, to=to, most=most)
             if new.groups == old.groups:
                 if refused is not None:
@@ -261,10 +261,10 @@ class Allocations:
 
         return await self.writer.do(step)
 
-    def _own(self, identity: str) -> Record:
-        """An allocation that may be changed here."""
+    def _own(self, identity: str, *, moving: bool = False) -> Record:
+        """An allocation that may be changed (or at least moved) here."""
         record = self.get(identity)
-        if record.of_object:
+        if record.of_object and not (moving and record.movable):
             owner = record.key.partition("/")[0]
             raise ConflictError(f"the allocation belongs to an object of {owner}; change that one")
         return record
