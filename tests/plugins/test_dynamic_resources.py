@@ -560,3 +560,23 @@ def test_an_error_ends_the_attempt_only_where_the_search_gets(asked, text):
         assert ["b"] == answer["best"]
     else:
         assert text in answer["error"]
+
+
+def test_preemption_tells_what_went_wrong_on_every_node():
+    objects = {
+        "nodes": [make_node(name).capacity({"cpu": 2}).body() for name in "ab"],
+        "pods": [make_pod(f"p-{name}").node(name).req({"cpu": 2}).body() for name in "ab"],
+        "deviceClasses": [make_device_class("gpu", 'device.attributes["x"].none == 1').body()],
+        "resourceSlices": [make_slice(f"s-{name}", "d0", node=name).body() for name in "ab"],
+        "resourceClaims": [make_resource_claim("c").exactly("r0", request("gpu")).body()],
+    }
+    pod = make_pod("pod").req({"cpu": 2}).priority(10).device_claim("c").body()
+    message = decide(objects, pod, gates=FeatureGates({}, "1.36"))["message"]
+
+    told = 'running "DynamicResources" filter plugin: '
+    error = f"{told}class gpu: selector #0: CEL runtime error: no such key: none"
+    assert message.endswith(f" preemption: {error}")  # both nodes say the same, in 1.37 by device
+    message = decide(objects, pod, gates=FeatureGates({}, "1.37"))["message"]
+    assert 2 == message.count(told)
+    assert " preemption: [running" in message
+    assert message.endswith("optional fields]")

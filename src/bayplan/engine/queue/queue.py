@@ -83,12 +83,10 @@ class SchedulingQueue(QueueContents):
         max_backoff: float = 10.0,
         max_in_unschedulable: float = 300.0,
         pop_from_backoff: bool = True,
-        generic_workload: bool = False,
     ) -> None:
         self.backoff = Backoff(initial_backoff, max_backoff, aligned=pop_from_backoff)
         self.max_in_unschedulable = max_in_unschedulable
         self.pop_from_backoff = pop_from_backoff
-        self.generic_workload = generic_workload
         self.scheduling_cycle = 0
         """How many pods were popped."""
         self.move_request_cycle = -1
@@ -280,8 +278,7 @@ class SchedulingQueue(QueueContents):
             self._in_flight.done(uid)
 
     def _after_flight(self, item: QueuedPod, uid: str) -> Strategy:
-        grouped = self.generic_workload and item.pod.spec.scheduling_group is not None
-        if not item.rejectors or grouped or uid not in self._in_flight:
+        if not item.rejectors or uid not in self._in_flight:
             return Strategy.AFTER_BACKOFF
         return self._requeuing.after_flight(item, self._in_flight.events_for(uid))
 

@@ -83,8 +83,11 @@ class DefaultPreemption:
         sweep = self._swept(state, pod, rows)
         candidates = sweep.candidates
         if not candidates:
-            if sweep.problem is not None:
-                return None, Status(Code.ERROR, PREFIX + sweep.problem.message)
+            if sweep.errors:
+                told = ", ".join(sweep.errors)
+                return None, Status(
+                    Code.ERROR, PREFIX + (f"[{told}]" if len(sweep.errors) > 1 else told)
+                )
             text = PREFIX + fit_text(statuses.count, "", self._tally(statuses, sweep.failures))
             return PostFilterResult(CLEAR_NOMINATION), unschedulable(text)
         asked = self._ask_extenders(pod, candidates)

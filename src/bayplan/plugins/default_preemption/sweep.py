@@ -56,7 +56,8 @@ class Sweep:
         self._violating: dict[str, Victims] = {}
         self.failures = failures
         """How many nodes failed for each reason."""
-        self.problem: Status | None = None
+        self.errors: dict[str, None] = {}
+        """What went wrong, each said once."""
         compiled = compile_budgets(list(handle.objects.pod_disruption_budgets))
         self._budgets = Budgets(compiled, all_count=not handle.gates.since("1.37"))
         self._units = units
@@ -125,7 +126,7 @@ class Sweep:
         if isinstance(found, Victims):
             (self._violating if found.pdb_violations else self._safe)[name] = found
         elif found.code is Code.ERROR:
-            self.problem = found
+            self.errors[found.message] = None
         else:
             self.failures[found] = self.failures.get(found, 0) + 1
 
