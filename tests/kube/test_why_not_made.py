@@ -8,6 +8,7 @@ suggests, made with its own commands, must end with a pod that the real schedule
 import asyncio
 import os
 import subprocess
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -67,27 +68,34 @@ OWNERS = {
 }
 
 
-@pytest.fixture
-async def world(tmp_path_factory, tmp_path):
-    with start_kube(tmp_path_factory.mktemp("kube-made"), accounts=True) as cluster:
-        made = World(cluster, NAMESPACE, tmp_path)
+@asynccontextmanager
+async def controlled(folder, controllers, *nodes):
+    """A real cluster with real controllers and scheduler."""
+    with start_kube(folder, accounts=True) as cluster:
+        made = World(cluster, NAMESPACE, folder)
         cluster.start(
             [
                 str(cluster.assets / "kube-controller-manager"),
                 f"--kubeconfig={cluster.kubeconfig}",
-                f"--controllers={CONTROLLERS},serviceaccount-controller",
+                f"--controllers={controllers},serviceaccount-controller",
                 "--leader-elect=false",
                 "--secure-port=0",
             ],
             "controller-manager.log",
         )
         await made.start()
-        await made.nodes(node("a", cpu="8"), node("b", cpu="8"))
+        await made.nodes(*nodes)
         made.scheduler("kube-scheduler")
         try:
             yield made
         finally:
             await made.stop()
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with controlled(tmp_path, CONTROLLERS, node("a", cpu="8"), node("b", cpu="8")) as made:
+        yield made
 
 
 async def eventually(found, what):
