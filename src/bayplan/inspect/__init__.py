@@ -5,12 +5,17 @@
     cluster = Cluster.from_kubeconfig()
 
 It reads (get and list only, or files) and decides with the engine; it never writes to a cluster.
+Names are loaded when they are asked for: a server only needs to know where questions come in.
 """
 
-from bayplan.inspect.cluster import Cluster, Origin, Unread
-from bayplan.inspect.errors import AccessError, InspectError, SourceError, UnknownObject
-from bayplan.inspect.settings import Settings, load_settings
-from bayplan.inspect.trial import Trial, unbound
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bayplan.inspect.cluster import Cluster, Origin, Unread
+    from bayplan.inspect.errors import AccessError, InspectError, SourceError, UnknownObject
+    from bayplan.inspect.settings import Settings, load_settings
+    from bayplan.inspect.trial import Trial, unbound
 
 __all__ = [
     "AccessError",
@@ -25,3 +30,17 @@ __all__ = [
     "load_settings",
     "unbound",
 ]
+
+_HOMES = {
+    "cluster": ("Cluster", "Origin", "Unread"),
+    "errors": ("AccessError", "InspectError", "SourceError", "UnknownObject"),
+    "settings": ("Settings", "load_settings"),
+    "trial": ("Trial", "unbound"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
