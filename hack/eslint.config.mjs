@@ -1,7 +1,7 @@
 // Rules for the page's modules; none needs a package.
 const browser = Object.fromEntries(
   ["document", "window", "location", "history", "performance", "matchMedia", "localStorage", "navigator", "devicePixelRatio", "innerHeight", "globalThis",
-    "requestAnimationFrame", "requestIdleCallback", "cancelAnimationFrame", "addEventListener", "dispatchEvent", "setTimeout", "clearTimeout", "fetch", "atob", "EventSource",
+    "requestAnimationFrame", "requestIdleCallback", "cancelAnimationFrame", "addEventListener", "dispatchEvent", "setTimeout", "clearTimeout", "setInterval", "fetch", "atob", "EventSource",
     "ResizeObserver", "HashChangeEvent", "HTMLElement", "Node", "Path2D", "URLSearchParams", "Response", "Blob", "DecompressionStream",
     "TextDecoder", "TextDecoderStream", "AbortController", "Intl"].map((name) => [name, "readonly"]),
 );

@@ -130,7 +130,7 @@ def test_a_request_is_written_as_json_and_its_fault_named(opened):
 
 
 def test_the_sites_are_walked_by_keys(opened):
-    canvas = opened.get_by_role("img", name=re.compile("Map of the sites: 1 site"))
+    canvas = opened.get_by_role("application", name=re.compile("Map of the sites: 1 site"))
     canvas.focus()
     canvas.press("ArrowRight")
     opened.get_by_role("region", name="Site").get_by_role("heading", name="site1").wait_for()

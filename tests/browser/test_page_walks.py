@@ -106,7 +106,7 @@ def pod_tip(page, canvas):
 
 def test_a_pod_on_the_map_has_a_tip_and_is_chosen_by_a_click(tab, small):
     page = tab(small).go("#/map")
-    canvas = page.get_by_role("img", name=re.compile("Map of the cluster"))
+    canvas = page.get_by_role("application", name=re.compile("Map of the cluster"))
     page.get_by_role("group", name="Key to cards").get_by_text("pod, coloured by owner").wait_for()
     x, y, key = pod_tip(page, canvas)
     page.mouse.click(x, y)

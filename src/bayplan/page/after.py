@@ -2,7 +2,8 @@
 
 The browser has the cluster before; it gets the nodes and pods that are new or changed, in the rows
 of `rows` with texts of their own. A pod names its node by name, as slots are the browser's. A node
-that is lost stays, marked as one that is not there, so that both maps have the same places.
+that is lost stays, marked as one that is not there, so that both maps have the same places. The
+engine does not know pods on nodes that were missing before; they stay as they were.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class After:
                 self._pods[key] = self._row(item.pod, "", item.message)
         present.update(item.pod.key for item in waiting)
         for key, pod in known_pods.items():
-            if pod.spec.node_name and not pod.finished and key not in present:
+            if pod.spec.node_name in known_nodes and not pod.finished and key not in present:
                 self._pods[key] = None
 
     def told(self) -> Json:

@@ -32,7 +32,7 @@ async def serving(
     listener = listener or listen_for_page("127.0.0.1", 0)
     host, number = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    stream = Stream(source.board, refresh) if source.live else None
+    stream = Stream(source.board, refresh, source.cut_off) if source.live else None
     token = new_token()
     names = [f"{name}:{number}" for name in ("127.0.0.1", "[::1]", "localhost")]
     questions = Questions(source, where)

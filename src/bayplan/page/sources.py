@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from bayplan.api import Object
-from bayplan.errors import ConfigError
+from bayplan.errors import BayplanError, ConfigError
 from bayplan.inspect import Cluster, Origin, Settings
 from bayplan.page.board import Board
 from bayplan.page.past import Past
@@ -30,6 +30,9 @@ class Source(Protocol):
     @property
     def live(self) -> bool:
         """Whether anything can still change."""
+
+    def cut_off(self) -> float | None:
+        """Return since when a living cluster has not answered, None while it does."""
 
     def about(self) -> Json:
         """Return the name, the kind of source and its runs.
@@ -128,6 +131,9 @@ class Stories:
         self._first = stories[0]
         self.board = self._first.board
 
+    def cut_off(self) -> float | None:
+        return None
+
     def about(self) -> Json:
         runs = [
             {"name": story.name, "title": story.title, "outcome": story.outcome}
@@ -159,6 +165,9 @@ class Picture:
         for item in (*cluster.nodes.values(), *cluster.pods.values()):
             self.board.put(item)
         self.board.begin()
+
+    def cut_off(self) -> float | None:
+        return None
 
     def about(self) -> Json:
         return {"name": self._cluster.origin.name, "kind": "snapshot", "runs": []}
@@ -192,6 +201,10 @@ class Living:
         self._read = read
         self.board = Board(clock)
         self.past = Past(clock)
+        self.reach: Callable[[], float | None] = lambda: None
+
+    def cut_off(self) -> float | None:
+        return self.reach()
 
     def about(self) -> Json:
         places = "scheduler" if self._asks_scheduler else "objects"
@@ -201,6 +214,12 @@ class Living:
         return None if name else self.board
 
     async def cluster(self, run: str, moment: float | None) -> Cluster:
+        since = self.cut_off()
+        if since is not None:
+            when = time.strftime("%H:%M:%S", time.localtime(since))
+            raise BayplanError(
+                f"the API server has not answered since {when}; ask again when it does"
+            )
         now = await self._read()
         if moment is None:
             return now

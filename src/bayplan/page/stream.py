@@ -2,6 +2,7 @@
 
 A page that was away for a moment gets what it missed from the last frames; one that was away for
 longer is told to load the cluster anew. A page that does not read is let go rather than buffered.
+Every page is told the server's time and, while the cluster does not answer, since when.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
 import structlog
 
 from bayplan.page.board import Board
@@ -27,10 +29,20 @@ RESET = b"event: reset\ndata: {}\n\n"
 class Stream:
     """Makes frames of a board and hands them to whoever follows."""
 
-    def __init__(self, board: Board, refresh: Callable[[], None] | None = None) -> None:
-        """`refresh` is called before each frame, to bring the board up to date."""
+    def __init__(
+        self,
+        board: Board,
+        refresh: Callable[[], None] | None = None,
+        cut_off: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """`refresh` is called before each frame, to bring the board up to date.
+
+        `cut_off` tells since when the cluster has not answered, None while it does.
+        """
         self._board = board
         self._refresh = refresh
+        self._cut_off = cut_off
+        self._since = cut_off()
         self._ring: deque[tuple[int, bytes]] = deque(maxlen=RING)
         self._epoch = board.epoch
         self._followers: set[asyncio.Queue[bytes | None]] = set()
@@ -50,6 +62,10 @@ class Stream:
         """Make a frame now, if anything changed."""
         if self._refresh is not None:
             self._refresh()
+        since = self._cut_off()
+        if since != self._since:
+            self._since = since
+            self._tell(self._reach())
         frame = self._board.frame()
         if self._board.epoch != self._epoch:
             self._epoch = self._board.epoch
@@ -59,6 +75,10 @@ class Stream:
             body = frame_bytes(frame)
             self._ring.append((frame.number, body))
             self._tell(body)
+
+    def _reach(self) -> bytes:
+        data = msgspec.json.encode({"now": self._board.now, "since": self._since})
+        return b"event: reach\ndata: %s\n\n" % data
 
     def _tell(self, body: bytes) -> None:
         for queue in list(self._followers):
@@ -75,7 +95,8 @@ class Stream:
         complete = len(missed) == self._board.number - after
         self._followers.add(queue)
         try:
-            yield b"retry: 1000\n\n" + (b"".join(missed) if complete else RESET)
+            known = b"".join(missed) if complete else RESET
+            yield b"retry: 1000\n\n" + self._reach() + known
             while (body := await self._next(queue)) is not None:
                 yield body
         finally:

@@ -19,6 +19,7 @@ from bayplan.errors import BayplanError
 from bayplan.inspect import Cluster, Settings
 from bayplan.inspect.sources.live import read_client
 from bayplan.page.board import Board
+from bayplan.page.reach import Reach
 from bayplan.page.rows import ACTIVE, BACKOFF, BINDING, GATED, UNSCHEDULABLE, WAITING
 from bayplan.page.sources import Living
 
@@ -84,7 +85,8 @@ async def watching(
     ]
     for informer in informers:
         informer.add_handler(changed)
-    tasks = [asyncio.create_task(informer.run()) for informer in informers]
+    source.reach = reach = Reach(client, informers, time.time)
+    running = asyncio.create_task(reach.run())
     try:
         try:
             async with asyncio.timeout(PATIENCE):
@@ -99,9 +101,8 @@ async def watching(
         source.past.begin()
         yield source
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 def queue_places(board: Board, place_of: Callable[[str], str]) -> Callable[[], None]:

@@ -7,18 +7,19 @@ import { aftermath } from "../../../src/bayplan/page/static/aftermath.js";
 import { centred, fit, kept, largest, zoom } from "../../../src/bayplan/page/static/camera.js";
 import { Cluster } from "../../../src/bayplan/page/static/cluster.js";
 import { colouring, ownerName, share } from "../../../src/bayplan/page/static/colouring.js";
-import { plan, podAt, podGrid } from "../../../src/bayplan/page/static/card.js";
+import { card, plan, podAt, podGrid } from "../../../src/bayplan/page/static/card.js";
 import { filtered, groupKeys, search } from "../../../src/bayplan/page/static/groups.js";
 import { ticks } from "../../../src/bayplan/page/static/chart.js";
 import { differing } from "../../../src/bayplan/page/static/differing.js";
-import { History } from "../../../src/bayplan/page/static/history.js";
+import { History, Rates } from "../../../src/bayplan/page/static/history.js";
+import { best, runnerUp, verdicts } from "../../../src/bayplan/page/static/judging.js";
 import { gather, hit, layout, towards } from "../../../src/bayplan/page/static/layout.js";
 import { step, STEPS } from "../../../src/bayplan/page/static/palette.js";
 import { titled } from "../../../src/bayplan/page/static/changes.js";
 import { groupsOf } from "../../../src/bayplan/page/static/owners.js";
 import { momentOf, textOf, timeOf, told } from "../../../src/bayplan/page/static/moments.js";
 import { stateOf } from "../../../src/bayplan/page/static/panel.js";
-import { causeOf, causes, places, Rates, sizes } from "../../../src/bayplan/page/static/queueing.js";
+import { causeOf, causes, longest, paceText, places, sizes } from "../../../src/bayplan/page/static/queueing.js";
 import { formatRoute, parseRoute } from "../../../src/bayplan/page/static/router.js";
 import { matches, parse } from "../../../src/bayplan/page/static/selector.js";
 import { clusterOf, requestOf } from "../../../src/bayplan/page/static/sites.js";
@@ -208,13 +209,55 @@ test("causes are equal whatever the numbers", () => {
   assert.equal(sizes(cluster).unschedulable, 1);
 });
 
-test("rates count what was bound and what came", () => {
+test("rates count what was bound and what came, also within one frame, and forget it after a minute", () => {
   const cluster = two();
   const rates = new Rates();
-  rates.see(cluster);
-  cluster.follow({ number: 1, time: 1010, texts: [6, []], changes: [[1, 2, pod("c", { node: 2 })], [1, 3, pod("d", { place: 1 })]] });
-  rates.see(cluster);
-  assert.deepEqual(rates.of(1020), { bound: 0.1, arrived: 0.1 });
+  rates.begin(1000);
+  const frame = { number: 1, time: 1010, texts: [6, []], changes: [[1, 2, pod("c", { node: 2 })], [1, 3, pod("d", { node: 1 })], [1, 4, pod("e", { place: 1 })]] };
+  rates.see(cluster, frame);
+  cluster.follow(frame);
+  assert.deepEqual(rates.of(1020), { arrived: 2, bound: 2, span: 20 });
+  assert.deepEqual(rates.of(1100), { arrived: 0, bound: 0, span: 60 });
+});
+
+test("a pace is told with the span that was seen", () => {
+  assert.equal(paceText({ arrived: 2, bound: 1, span: 20 }, "last"), "2 arrived and 1 was bound in the last 20s.");
+  assert.equal(paceText({ arrived: 6000, bound: 3000, span: 60 }, "last"), "6,000 (100.0/s) arrived and 3,000 (50.0/s) were bound in the last minute.");
+  assert.equal(paceText({ arrived: 0, bound: 0, span: 60 }, "preceding"), "No pod arrived or was bound in the preceding minute.");
+  assert.equal(paceText({ arrived: 3, bound: 3, span: 0 }, "last"), "");
+});
+
+test("the longest wait is told of every place", () => {
+  const cluster = two();
+  cluster.apply([[1, 3, pod("old", { place: 3, created: 400 })], [1, 4, pod("held", { place: 4 })]]);
+  assert.deepEqual([longest(cluster).unschedulable, longest(cluster).gated], [600, -1]);
+  cluster.time += 30;
+  assert.equal(longest(cluster).unschedulable, 630);
+});
+
+test("nodes are told by verdict also where some fit", () => {
+  const judged = { plugins: ["Fit", "Image"], scored: [["a", 90, 80, 10], ["b", 95, 95, 0], ["c", 20, 10, 10]], reasons: ["Taint: node(s) had untolerated taint(s)", "odd"], rejected: [["d", 0], ["e", 1], ["f", 0]] };
+  assert.deepEqual(verdicts(judged, 8).map(({ nodes, plugin, reasons }) => [nodes, plugin, ...reasons]),
+    [[3, "", "fit"], [2, "Taint", "node(s) had untolerated taint(s)"], [1, "", "odd"], [2, "", "not looked at, as enough fit"]]);
+  assert.deepEqual(best(judged, "c").map(({ node }) => node), ["b", "a", "c"]);
+});
+
+test("the runner-up is compared with the node that was chosen", () => {
+  const score = (node, fit, image) => ({ node, total: fit + image, plugins: { Fit: fit, Image: image } });
+  assert.equal(runnerUp([score("a", 90, 5), score("b", 80, 10)], "a", false), "a is 5 ahead of the runner-up b: Fit +10, Image −5.");
+  assert.equal(runnerUp([score("a", 90, 5), score("b", 80, 10)], "b", true), "Placed now, it would go to a, 5 ahead of b: Fit +10, Image −5.");
+  assert.equal(runnerUp([score("a", 90, 0), score("b", 80, 10)], "b", false), "b and a score the same; the scheduler draws between equals.");
+  assert.equal(runnerUp([score("a", 90, 0)], "a", false), "a is the only node that fits.");
+});
+
+test("a node that is not there has no bars but its pods", () => {
+  const drawn = [];
+  const c = new Proxy({ font: "", measureText: () => ({ width: 10 }) }, { get: (target, key) => target[key] ?? ((...words) => drawn.push([key, ...words])), set: () => true });
+  const cluster = new Cluster(wire([node("gone", { cpu: 0, memory: 0, flags: 4 })], [pod("left", { node: 1 })]));
+  const scene = { cluster, theme: "light", colouring: colouring(cluster, [0], "cpu", "light"), pod: -1 };
+  card(c, scene, 0, 0, 0, 300, 240);
+  const texts = drawn.filter(([key]) => key === "fillText").map(([, text]) => text);
+  assert.deepEqual(texts, ["gone", "not in the cluster", "left"]);
 });
 
 test("addresses keep what they are given", () => {
@@ -226,7 +269,9 @@ test("addresses keep what they are given", () => {
 });
 
 test("units are Kubernetes'", () => {
-  assert.deepEqual([units.cpu(0), units.cpu(250), units.cpu(1500), units.cpu(64000)], ["0", "250m", "1.5", "64"]);
+  assert.deepEqual([units.cpu(0), units.cpu(250), units.cpu(1500), units.cpu(64000)], ["0", "250m", "1500m", "64"]);
+  assert.deepEqual([units.cpu(3960), units.cpu(4000), units.memory(7.98 * 2 ** 30), units.memory(8 * 2 ** 30)], ["3960m", "4", "7.9Gi", "8Gi"]);
+  assert.deepEqual([units.percent(3999, 4000), units.percent(4000, 4000), units.percent(4001, 4000)], ["99%", "100%", ">100%"]);
   assert.deepEqual([units.memory(0), units.memory(536870912), units.memory(1.5 * 2 ** 30)], ["0", "512Mi", "1.5Gi"]);
   assert.deepEqual([units.percent(1, 1000), units.percent(0, 10), units.percent(5, 0), units.percent(5, 10)], ["<1%", "0%", "–", "50%"]);
   assert.deepEqual([units.age(45), units.age(130), units.age(7200), units.age(11400), units.age(5 * 86400)], ["45s", "2m10s", "120m", "3h10m", "5d"]);
@@ -304,9 +349,9 @@ test("a history knows the texts of what comes later, and takes nothing twice", (
 test("rates are those of the minute before a moment", () => {
   const frames = [10, 70, 100, 101].map((time, i) => [time, [[1, i, pod(`p${i}`, i % 2 ? { node: 1 } : { place: 1 })]]]);
   const history = new History({ ...wire([node("n1")], []), time: 0, end: 200, frames });
-  assert.deepEqual(history.rates(100), { arrived: 2 / 60, bound: 1 / 60 });
-  assert.deepEqual(history.rates(20), { arrived: 1 / 20, bound: 0 });
-  assert.deepEqual(history.rates(199), { arrived: 0, bound: 0 });
+  assert.deepEqual(history.pace(100), { arrived: 2, bound: 1, span: 60 });
+  assert.deepEqual(history.pace(20), { arrived: 1, bound: 0, span: 20 });
+  assert.deepEqual(history.pace(199), { arrived: 0, bound: 0, span: 60 });
 });
 
 test("places that only a scheduler knows are no zeros elsewhere", () => {
@@ -340,7 +385,7 @@ test("owners are offered with their namespaces", () => {
 test("after a what-if pods are where it says, and the cluster before is as it was", () => {
   const before = two();
   const { cluster, moves } = aftermath(before, {
-    changes: ["drain n1"], ok: false, moves: [{ pod: "default/a", owner: "", from: "n1", to: "n2" }], starts: [{ pod: "default/c", owner: "", node: "new-1", new: false }],
+    changes: ["drain n1"], ok: false, moves: [{ pod: "default/a", owner: "", from: "n1", to: "n2" }, { pod: "default/a2", owner: "", from: "n1", to: "n2" }], starts: [{ pod: "default/c", owner: "", node: "new-1", new: false }],
     stuck: [{ pod: "default/b", owner: "", from: "n1", state: "pending", reason: "" }], evictions: [], deleted: [], commands: [], notes: [],
     before: { nodes: { total: 2, usable: 2 }, running: 2, pending: 1 }, after: { nodes: { total: 3, usable: 2 }, running: 2, pending: 1 },
   }, {
@@ -351,7 +396,7 @@ test("after a what-if pods are where it says, and the cluster before is as it wa
   assert.equal(cluster.label(2, "zone"), "c");
   assert.equal(cluster.podKey(2), "default/c");
   assert.equal(cluster.used.cpu[2], 1000);
-  assert.deepEqual(moves, [{ from: 0, to: 1 }]);
+  assert.deepEqual(moves, [{ from: 0, to: 1, pods: 2 }]);
   assert.equal(cluster.used.pods[1], 1);
   assert.equal(cluster.nodes.name[2], "new-1");
   assert.equal(cluster.waiting.size, 1);

@@ -42,7 +42,7 @@ const POD_TEXTS = ["namespace", "owner", "labels"];
 /**
  * The cluster before, as it was when asked, and afterwards, and the moves between slots of nodes.
  * @param {Cluster} asked @param {WhatIf} answer @param {After} after
- * @returns {{before: Cluster, cluster: Cluster, moves: {from: number, to: number}[]}}
+ * @returns {{before: Cluster, cluster: Cluster, moves: import("./draw.js").Move[]}}
  */
 export function aftermath(asked, answer, after) {
   const before = asked.about.live ? copied(asked) : asked; // a living cluster goes on
@@ -66,10 +66,15 @@ export function aftermath(asked, answer, after) {
     if (fresh) fresh[at] = (slots.get(String(fresh[at])) ?? -1) + 1;
     cluster.apply([[1, known.get(key) ?? pods.count, fresh]]);
   }
-  const moves = [];
+  for (const key of answer.deleted ?? []) if (known.has(key)) cluster.apply([[1, known.get(key), null]]);
+  /** @type {Map<string, {from: number, to: number, pods: number}>} */
+  const moves = new Map();
   for (const move of answer.moves ?? []) {
     const [from, to] = [slots.get(move.from), slots.get(move.to)];
-    if (from !== undefined && to !== undefined && from !== to) moves.push({ from, to });
+    if (from === undefined || to === undefined || from === to) continue;
+    const same = moves.get(`${from} ${to}`);
+    if (same) same.pods++;
+    else moves.set(`${from} ${to}`, { from, to, pods: 1 });
   }
-  return { before, cluster, moves };
+  return { before, cluster, moves: [...moves.values()] };
 }

@@ -3,18 +3,23 @@
 import { titled } from "./changes.js";
 import { busy, h, notice, put, say } from "./dom.js";
 import { search } from "./groups.js";
-import { saved, spokenOf, start } from "./live.js";
+import { Rates } from "./history.js";
+import { saved, spokenOf, start, tick } from "./live.js";
 import { momentOf, timeOf, told } from "./moments.js";
 import { BETWEEN, formatRoute, parseRoute } from "./router.js";
 import { Store } from "./store.js";
-import { count, percent, some } from "./units.js";
+import { clock, count, percent, some } from "./units.js";
 import { MapView } from "./view_map.js";
 
 /** @import { State } from "./store.js" */
-/** @typedef {{root: HTMLElement, update: (state: State) => void, close: () => void}} View */
+/** @typedef {{root: HTMLElement, update: (state: State) => void, leave?: () => void}} View `leave`: it is out of sight until the next update */
 
 const TABS = [["map", "Map"], ["queue", "Queue"], ["what-if", "What-if"], ["time", "Time"]];
-const STATUS = { loading: "loading", live: "live", lost: "connection lost, trying again", still: "not live", failed: "failed" };
+/** @type {Record<State["status"], string>} */
+const STATUS = { loading: "loading", live: "live", cut: "cluster cut off", lost: "connection lost", still: "not live", failed: "failed" };
+/** @type {Partial<Record<State["status"], string>>} */
+const MEANING = { cut: "The API server does not answer. What is shown is of that moment; it goes on when the server answers again.", lost: "bayplan does not answer; is it still running? What is shown is of that moment." };
+const SECOND = 1000;
 
 /** Views that bring their modules when they are opened, or when nothing else is to do. */
 const LATER = {
@@ -54,7 +59,12 @@ class App {
   constructor() {
     this.store = new Store({
       route: parseRoute(location.hash), cluster: null, shown: null, status: "loading", problem: "", histories: {}, theme: preferred(), frame: 0,
+      since: 0, skew: 0, rates: new Rates(),
     });
+    /** Views that were opened, as they were left. @type {Map<string, View>} */
+    this.views = new Map();
+    /** What their addresses said. @type {Record<string, Record<string, string>>} */
+    this.left = {};
     /** @type {View | null} */
     this.view = null;
     this.shown = "";
@@ -85,8 +95,15 @@ class App {
     addEventListener("hashchange", () => this.turned(parseRoute(location.hash)));
     addEventListener("keydown", (event) => this.shortcut(event));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.store.set({ theme: preferred() }));
+    setInterval(() => this.aged(), SECOND);
     this.store.set({});
     start(this.store);
+  }
+
+  /** Ages grow in sight only. */
+  aged() {
+    const { view, query } = this.store.state.route;
+    if (!document.hidden && (view !== "map" || query.node)) tick(this.store);
   }
 
   /** Another address. Of another view or pod it is told where the reader is now. @param {import("./router.js").Route} route */
@@ -102,8 +119,9 @@ class App {
     document.documentElement.dataset.theme = state.theme;
     this.theme.setAttribute("aria-label", state.theme === "dark" ? "Use light colours" : "Use dark colours");
     this.frame(state);
-    const { view } = state.route;
-    if (state.status === "failed" || !state.cluster) {
+    const { view, query } = state.route;
+    this.left[view] = query;
+    if (!state.cluster) {
       this.drop();
       if (state.status === "failed") {
         put(this.main, notice("The cluster could not be loaded", state.problem, h("button", { type: "button", onclick: () => start(this.store) }, "Try again")));
@@ -129,13 +147,12 @@ class App {
     this.drop();
     this.shown = view;
     try {
-      const made = (MAKE[view] ?? MAKE.map)(this.store);
+      const made = this.views.get(view) ?? (MAKE[view] ?? MAKE.map)(this.store);
       if (made instanceof Promise) {
         const opened = await made;
-        if (this.shown !== view || this.view) opened.close();
-        else this.enter(opened);
+        if (this.shown === view && !this.view) this.enter(view, opened);
         this.store.set({});
-      } else this.enter(made);
+      } else this.enter(view, made);
     } catch {
       if (this.shown !== view) return;
       this.shown = "";
@@ -144,15 +161,21 @@ class App {
     }
   }
 
-  /** @param {View} view */
-  enter(view) {
+  /** @param {string} name @param {View} view */
+  enter(name, view) {
     this.view = view;
+    this.views.set(name, view);
     put(this.main, view.root);
+    for (const item of /** @type {Iterable<HTMLElement>} */ (this.main.querySelectorAll("[data-top]"))) item.scrollTop = Number(item.dataset.top);
     requestIdleCallback(() => Object.values(LATER).forEach((load) => load().catch(() => {})));
   }
 
+  /** Put a view aside; what leaves the page forgets how far it was scrolled. */
   drop() {
-    this.view?.close();
+    this.view?.leave?.();
+    for (const item of /** @type {Iterable<HTMLElement>} */ (this.main.querySelectorAll("*"))) {
+      if (item.scrollTop || item.dataset.top) item.dataset.top = String(item.scrollTop);
+    }
     this.view = null;
     this.shown = "";
   }
@@ -164,18 +187,21 @@ class App {
     this.brand.setAttribute("href", formatRoute("map", "", moment));
     for (const link of this.nav.children) {
       const view = /** @type {HTMLElement} */ (link).dataset.view ?? "";
-      link.setAttribute("href", formatRoute(view, "", moment));
+      link.setAttribute("href", this.address(view));
       if (view === route.view || (view === "queue" && route.view === "pod")) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    say(this.status, state.status === "still" && cluster ? (saved() ? "saved report" : cluster.about.kind) : STATUS[state.status]);
+    const cut = state.status === "cut" || state.status === "lost";
+    const words = cut ? `${STATUS[state.status]} since ${clock(state.since)}, trying again` : STATUS[state.status];
+    say(this.status, state.status === "still" && cluster ? (saved() ? "saved report" : cluster.about.kind) : words);
+    this.status.title = state.problem || (MEANING[state.status] ?? "");
     this.status.className = `status ${state.status}`;
     if (!cluster) return;
     say(this.name, cluster.about.name);
     document.title = titleOf(route, cluster.about.name);
     this.tellMoment(state);
     const { nodes, pods, waiting, sums } = (state.shown ?? cluster).totals();
-    const parts = [some(nodes, "node"), some(pods, "pod"), `${count(waiting)} pending`];
+    const parts = [some(nodes, "node"), some(pods + waiting, "pod"), `${count(waiting)} pending`];
     for (const name of /** @type {const} */ (["cpu", "memory", "gpu"])) if (sums[name].all) parts.push(`${name} ${percent(sums[name].used, sums[name].all)}`);
     say(this.facts, parts.map((part) => part.replace(" ", "\u00a0")).join(" · ")); // a line ends between facts
     this.save.setAttribute("href", `api/report?at=${encodeURIComponent(location.hash)}`);
@@ -186,7 +212,7 @@ class App {
     const { run, t } = momentOf(route.query);
     const past = (t !== undefined || run !== undefined) && cluster?.about.kind !== "snapshot";
     this.when.hidden = !past;
-    this.status.hidden = past && status !== "lost" && status !== "failed";
+    this.status.hidden = past && (status === "live" || status === "still");
     if (!past || !cluster) return;
     const history = histories[run ?? ""];
     const time = history && timeOf(history, t, cluster.about.wall);
@@ -198,6 +224,11 @@ class App {
     this.at.setAttribute("title", "Show it on the timeline");
     say(this.present, cluster.about.wall ? "back to now" : "back to the end");
     this.present.setAttribute("href", formatRoute(route.view, route.path, { ...route.query, run: undefined, t: undefined }));
+  }
+
+  /** A view as it was left, at the moment that is shown. @param {string} view */
+  address(view) {
+    return formatRoute(view, "", { ...this.left[view], ...momentOf(this.store.state.route.query) });
   }
 
   turn() {
@@ -262,7 +293,7 @@ class App {
     const views = { m: "map", q: "queue", w: "what-if", t: "time" };
     const view = /** @type {Record<string, string>} */ (views)[event.key];
     if (event.key === "/") this.box.focus();
-    else if (view) location.hash = formatRoute(view, "", momentOf(this.store.state.route.query));
+    else if (view) location.hash = this.address(view);
     else return;
     event.preventDefault();
   }

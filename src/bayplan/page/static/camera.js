@@ -10,24 +10,18 @@ export function largest(width) {
 
 const NEAR = 130;
 
-/** Room below a map for its key and buttons, where it can be spared. @param {number} height */
-export function foot(height) {
-  return height > 320 ? 30 : 0;
-}
-
 /**
  * The view that shows everything.
  * @param {{width: number, height: number}} world @param {number} width @param {number} height @param {number} [margin]
  * @returns {View}
  */
 export function fit(world, width, height, margin = 16) {
-  const below = foot(height);
-  const room = { width: Math.max(width - 2 * margin, 10), height: Math.max(height - below - 2 * margin, 10) };
+  const room = { width: Math.max(width - 2 * margin, 10), height: Math.max(height - 2 * margin, 10) };
   const scale = Math.min(room.width / world.width, room.height / world.height, largest(width));
   return {
     scale,
     x: (width - world.width * scale) / 2,
-    y: Math.max(margin, (height - below - world.height * scale) / 2),
+    y: Math.max(margin, (height - world.height * scale) / 2),
   };
 }
 

@@ -32,7 +32,7 @@ export function plan(wide, tall, bars) {
   const thick = labelled ? text * 0.55 : Math.max(3, Math.min(6, tall * 0.04));
   const step = labelled ? text + 1 : thick + 3;
   const top = band + pad * 0.6 + size + pad * 0.55;
-  const below = top + bars * step + 3;
+  const below = top + Math.max(1, bars) * step + 3;
   const room = tall - pad - below;
   const pods = wide >= PODS_AT && room >= 6 ? { x: pad, y: below, wide: wide - 2 * pad, tall: room } : null;
   return { band, pad, size, thick, labelled, text, bars: top, step, pods };
@@ -58,6 +58,7 @@ function podsInOrder(cluster, slot) {
 
 /** What a node has bars for. @param {Cluster} cluster @param {number} slot @returns {Resource[]} */
 function barsOf(cluster, slot) {
+  if (cluster.nodes.columns.flags[slot] & GHOST) return []; // nothing is known of what it had
   return cluster.nodes.columns.gpu[slot] ? ["cpu", "memory", "gpu"] : ["cpu", "memory"];
 }
 
@@ -102,8 +103,16 @@ export function card(c, scene, slot, x, y, wide, tall) {
   c.textBaseline = "top";
   c.fillStyle = broken ? colours.bad : colours.text;
   c.fillText(clipped(c, cluster.nodes.name[slot], wide - 2 * where.pad), x + where.pad, y + where.band + where.pad * 0.6);
+  if (!bars.length && where.labelled) absent(c, where, x + where.pad, y + where.bars);
   bars.forEach((name, i) => bar(c, scene, slot, name, where, { x: x + where.pad, y: y + where.bars + i * where.step, wide: wide - 2 * where.pad, tall: where.thick }));
   if (where.pods) drawPods(c, scene, slot, where.text, { ...where.pods, x: x + where.pods.x, y: y + where.pods.y });
+}
+
+/** A node that only pods speak of, or that a what-if takes away. @param {CanvasRenderingContext2D} c @param {Plan} where @param {number} x @param {number} y */
+function absent(c, { text, step }, x, y) {
+  c.font = `${text - 1}px ${FONT}`;
+  c.textBaseline = "middle";
+  c.fillText("not in the cluster", x, y + step / 2);
 }
 
 /** @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} slot @param {Resource} name @param {Plan} where @param {Box} at */

@@ -7,7 +7,7 @@ import { clock, elapsed, percent, count } from "./units.js";
 /** @import { Theme } from "./palette.js" */
 
 export const LANES = /** @type {const} */ ([
-  { key: "arrivals", title: "arrive", colour: 0, kind: "bar" },
+  { key: "arrivals", title: "arrived", colour: 0, kind: "bar" },
   { key: "bindings", title: "bound", colour: 2, kind: "bar" },
   { key: "evictions", title: "evicted", colour: 4, kind: "bar" },
   { key: "pending", title: "pending", colour: 1, kind: "area" },

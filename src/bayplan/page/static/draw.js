@@ -12,7 +12,7 @@ import { ink } from "./palette.js";
 /** @import { Block, Layout } from "./layout.js" */
 /** @import { View } from "./camera.js" */
 /** @import { Theme } from "./palette.js" */
-/** @typedef {{from: number, to: number, colour?: string}} Move between slots of nodes */
+/** @typedef {{from: number, to: number, pods: number}} Move of some pods between slots of nodes */
 /**
  * @typedef {object} Scene
  * @property {Cluster} cluster
@@ -203,13 +203,13 @@ function moves(c, scene) {
   };
   const many = scene.moves.length > 60;
   const head = many ? 5 : 7;
-  c.lineWidth = many ? 1 : 1.6;
   c.globalAlpha = Math.min(0.8, Math.max(0.12, 60 / scene.moves.length)); // a thousand must not hide the map
   for (const move of scene.moves) {
     const from = middle(move.from);
     const to = middle(move.to);
     if (!from || !to) continue;
-    c.strokeStyle = c.fillStyle = move.colour ?? ink(scene.theme).warn;
+    c.strokeStyle = c.fillStyle = ink(scene.theme).warn;
+    c.lineWidth = many ? 1 : Math.min(4, 1.3 + 0.3 * move.pods);
     const bend = { x: (from.x + to.x) / 2 + (to.y - from.y) * 0.14, y: (from.y + to.y) / 2 - (to.x - from.x) * 0.14 };
     c.beginPath();
     c.moveTo(from.x, from.y);
@@ -221,6 +221,22 @@ function moves(c, scene) {
     c.lineTo(to.x - head * Math.cos(angle - 0.45), to.y - head * Math.sin(angle - 0.45));
     c.lineTo(to.x - head * Math.cos(angle + 0.45), to.y - head * Math.sin(angle + 0.45));
     c.fill();
+    if (!many && move.pods > 1) number(c, scene, move.pods, (from.x + to.x) / 4 + bend.x / 2, (from.y + to.y) / 4 + bend.y / 2);
   }
   c.globalAlpha = 1;
+}
+
+/** How many pods an arrow stands for, on its middle. @param {CanvasRenderingContext2D} c @param {Scene} scene @param {number} pods @param {number} x @param {number} y */
+function number(c, scene, pods, x, y) {
+  const text = String(pods);
+  c.font = `600 11px ${FONT}`;
+  const wide = c.measureText(text).width + 8;
+  c.beginPath();
+  c.roundRect(x - wide / 2, y - 8, wide, 16, 8);
+  c.fill();
+  c.fillStyle = ink(scene.theme).cell;
+  c.textAlign = "center";
+  c.textBaseline = "middle";
+  c.fillText(text, x, y + 0.5);
+  c.textAlign = "left";
 }

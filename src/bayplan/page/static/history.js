@@ -5,7 +5,7 @@
 
 import { BOUND, Cluster, DISRUPTED, FINISHED } from "./cluster.js";
 
-/** @import { Change, Frame, Row, WireCluster } from "./cluster.js" */
+/** @import { Change, Frame, WireCluster } from "./cluster.js" */
 /** @typedef {WireCluster & {end: number, frames: [number, Change[]][]}} WireHistory */
 /**
  * @typedef {object} Series what happened in each of equal slices of time
@@ -22,6 +22,7 @@ import { BOUND, Cluster, DISRUPTED, FINISHED } from "./cluster.js";
 
 const MOST_FRAMES = 20_000;
 const MILLISECOND = 0.001;
+const MINUTE = 60;
 
 export class History {
   /** @param {WireHistory} wire */
@@ -93,12 +94,47 @@ export class History {
     return series(this.wire, this.frames, this.start, this.end, slices);
   }
 
-  /** What arrived and was bound each second, over the last minute before a moment. @param {number} time */
-  rates(time) {
-    const from = Math.max(this.start, time - 60);
+  /** What arrived and was bound in the last minute before a moment. @param {number} time @returns {Pace} */
+  pace(time) {
+    const from = Math.max(this.start, time - MINUTE);
     const found = series(this.wire, this.frames.filter(([at]) => at <= time), from, time, 1);
-    const span = Math.max(time - from, 1);
-    return { arrived: found.arrivals[0] / span, bound: found.bindings[0] / span };
+    return { arrived: found.arrivals[0], bound: found.bindings[0], span: time - from };
+  }
+}
+
+/** @typedef {{arrived: number, bound: number, span: number}} Pace how many in how many seconds */
+
+/** Counts what the stream brings, over the last minute. */
+export class Rates {
+  constructor() {
+    /** @type {{time: number, arrived: number, bound: number}[]} */
+    this.marks = [];
+    /** @type {number | null} */
+    this.since = null;
+  }
+
+  /** From here on everything is seen. @param {number} time */
+  begin(time) {
+    this.since ??= time;
+  }
+
+  /** @param {Cluster} cluster before the frame @param {Frame} frame */
+  see(cluster, { time, changes }) {
+    const mark = { time, arrived: 0, bound: 0 };
+    for (const change of changes) {
+      const { arrived, bound } = happened(cluster, change);
+      mark.arrived += Number(arrived);
+      mark.bound += Number(bound);
+    }
+    this.marks.push(mark);
+    while (this.marks[0].time < time - MINUTE) this.marks.shift();
+  }
+
+  /** @param {number} now @returns {Pace} */
+  of(now) {
+    const recent = this.marks.filter((mark) => mark.time >= now - MINUTE);
+    const sum = (/** @type {"bound" | "arrived"} */ key) => recent.reduce((total, mark) => total + mark[key], 0);
+    return { arrived: sum("arrived"), bound: sum("bound"), span: Math.min(MINUTE, now - (this.since ?? now)) };
   }
 }
 
@@ -149,31 +185,26 @@ export function series(wire, frames, start, end, slices) {
   for (const [time, changes] of frames) {
     const here = Math.min(slices - 1, Math.max(0, Math.floor((time - start) / width)));
     measure(here);
-    if (time >= start) for (const change of changes) count(cluster, change, found, here);
+    for (const change of time >= start ? changes : []) {
+      const { arrived, bound, evicted } = happened(cluster, change);
+      found.arrivals[here] += Number(arrived);
+      found.bindings[here] += Number(bound);
+      found.evictions[here] += Number(evicted);
+    }
     cluster.apply(changes);
   }
   measure(slices);
   return found;
 }
 
-/**
- * @param {Cluster} cluster before the change
- * @param {Change} change
- * @param {Series} found @param {number} at
- */
-function count(cluster, [table, slot, row], found, at) {
-  if (table !== 1) return;
-  const { pods } = cluster;
-  const fields = pods.fields;
+/** What a change means for its pod. @param {Cluster} cluster before the change @param {Change} change */
+function happened({ pods }, [table, slot, row]) {
+  if (table !== 1 || !row) return { arrived: false, bound: false, evicted: false };
+  const value = (/** @type {string} */ field) => Number(row[pods.fields.indexOf(field)]);
   const known = slot < pods.count ? pods.name[slot] : "";
-  const same = known !== "" && row !== null && row[0] === known;
-  const flag = (/** @type {Row} */ r) => Number(r[fields.indexOf("flags")]) & DISRUPTED;
-  const before = known && pods.columns.flags[slot] & DISRUPTED;
-  if (row && !same) found.arrivals[at]++;
-  if (row && flag(row) && !(same && before)) found.evictions[at]++;
-  if (!row) return;
-  const place = Number(row[fields.indexOf("place")]);
+  const same = known !== "" && row[0] === known;
   const had = same && pods.columns.node[slot] > 0;
-  if (place === BOUND && !had) found.bindings[at]++;
-  else if (place === FINISHED && same && !had && row[fields.indexOf("node")]) found.bindings[at]++;
+  const before = same && pods.columns.flags[slot] & DISRUPTED;
+  const bound = !had && (value("place") === BOUND || (value("place") === FINISHED && same && value("node") > 0));
+  return { arrived: !same, bound, evicted: Boolean(value("flags") & DISRUPTED) && !before };
 }

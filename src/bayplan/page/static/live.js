@@ -49,6 +49,8 @@ async function answered(path, init) {
   throw new Error(message.trim() || `the server answered ${answer.status}`);
 }
 
+const AGAIN = 2000;
+
 /** Runs whose history is not to be had. @type {Set<string>} */
 const missing = new Set();
 
@@ -58,11 +60,35 @@ export async function start(store) {
     const body = saved() ? await part("cluster") : await (await answered("api/cluster")).arrayBuffer();
     const wire = unpack(/** @type {ArrayBuffer} */ (body));
     const cluster = new Cluster(wire);
-    store.set({ cluster, status: wire.live && !saved() ? "live" : "still", problem: "", frame: store.state.frame + 1 });
-    if (wire.live && !saved()) follow(store, cluster);
+    const live = wire.live && !saved();
+    store.set({ cluster, status: live ? "live" : "still", problem: "", frame: store.state.frame + 1 });
+    if (live) follow(store, cluster);
   } catch (problem) {
-    store.set({ status: "failed", problem: /** @type {Error} */ (problem).message });
+    const { message } = /** @type {Error} */ (problem);
+    if (!store.state.cluster) store.set({ status: "failed", problem: message });
+    else again(store, message); // what was there stays in sight
   }
+}
+
+/** The server is gone, or another one: try until it answers. @param {Store} store @param {string} problem */
+function again(store, problem) {
+  lost(store, problem);
+  setTimeout(() => start(store), AGAIN);
+}
+
+/** @param {Store} store @param {string} [problem] */
+function lost(store, problem = "") {
+  const { status, since, skew } = store.state;
+  store.set({ status: "lost", since: status === "lost" || status === "cut" ? since : Date.now() / 1000 + skew, problem });
+}
+
+/** Let the present be now: ages grow while nothing changes, and stand still while nothing is known. @param {Store} store */
+export function tick(store) {
+  const { cluster, status, skew, histories } = store.state;
+  if (!cluster || status !== "live") return;
+  cluster.time = Math.max(cluster.time, Date.now() / 1000 + skew);
+  if (histories[""]) histories[""].end = Math.max(histories[""].end, cluster.time);
+  store.set({});
 }
 
 /** @param {Store} store @param {Cluster} cluster */
@@ -71,21 +97,27 @@ function follow(store, cluster) {
   events.onmessage = (event) => {
     const frame = JSON.parse(event.data);
     if (frame.number <= cluster.number) return;
+    store.state.rates.see(cluster, frame);
     cluster.follow(frame);
     store.state.histories[""]?.add(frame);
     missed?.push(frame);
-    store.set({ status: "live", frame: store.state.frame + 1 });
+    store.set({ frame: store.state.frame + 1 });
   };
+  events.addEventListener("reach", (event) => {
+    const { now, since } = JSON.parse(event.data);
+    store.state.rates.begin(now);
+    store.set({ status: since === null ? "live" : "cut", since: since ?? 0, skew: now - Date.now() / 1000 });
+    if (since !== null) cluster.time = Math.max(cluster.time, since);
+  });
   events.addEventListener("reset", () => {
     events.close();
     store.set({ histories: {} });
     missing.clear();
     start(store);
   });
-  events.onopen = () => store.set({ status: "live" });
   events.onerror = () => {
-    store.set({ status: "lost" });
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => start(store), 2000);
+    if (events.readyState === EventSource.CLOSED) again(store, "");
+    else lost(store);
   };
 }
 

@@ -1,7 +1,8 @@
 // The map as a part that any view can hold: a canvas that shows a cluster, and its keys.
 
-import { centred, fit, foot, kept, steer, zoom } from "./camera.js";
+import { centred, fit, kept, steer, zoom } from "./camera.js";
 import { CELL, gather, hit, layout, towards } from "./layout.js";
+import { GHOST } from "./cluster.js";
 import { colouring } from "./colouring.js";
 import { podAt } from "./card.js";
 import { draw, isNear, NAMED_AT } from "./draw.js";
@@ -36,7 +37,8 @@ export class MapCanvas {
   /** @param {{label: string, select: (slot: number, pod?: number) => void, key?: string, noun?: string, describe?: (slot: number) => string}} hooks `key`: what a square on a card is; `noun`: what a cell is; `describe`: one in a sentence */
   constructor(hooks) {
     this.hooks = hooks;
-    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img" }));
+    // Keys work on it, so a screen reader must hand them on: that is what this role says.
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "application", "aria-roledescription": "map" }));
     this.tip = h("div", { class: "tip", hidden: true });
     this.live = h("div", { class: "hidden", "aria-live": "polite" });
     this.buttons = h("div", { class: "zoom", role: "group", "aria-label": "Zoom" },
@@ -45,7 +47,8 @@ export class MapCanvas {
     this.nearKey = h("div", { class: "near-key legend", hidden: true, role: "group", "aria-label": "Key to cards" },
       ...[["bar-key", "requested"], ["pod-key", hooks.key ?? "pod, coloured by owner"], ["pod-key going", "terminating"]].map(([kind, label]) =>
         h("span", { class: "mark" }, h("i", { class: kind, "aria-hidden": "true" }), label)));
-    this.root = h("div", { class: "map" }, this.canvas, this.tip, this.nearKey, this.buttons, this.live);
+    this.ground = h("div", { class: "ground" }, this.canvas, this.tip);
+    this.root = h("div", { class: "map" }, this.ground, h("div", { class: "map-foot" }, this.nearKey, this.buttons), this.live);
     /** @type {Scene | null} */
     this.scene = null;
     this.key = "";
@@ -57,7 +60,7 @@ export class MapCanvas {
     this.options = null;
     this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     this.watch = new ResizeObserver(() => this.resized());
-    this.watch.observe(this.root);
+    this.watch.observe(this.ground);
     steer(this.canvas, {
       get: () => this.scene?.view ?? { scale: 1, x: 0, y: 0 },
       set: (view) => this.look(view),
@@ -82,7 +85,7 @@ export class MapCanvas {
     for (let slot = 0; slot < cluster.nodes.count; slot++) {
       if (name[slot]) slots.push(slot);
     }
-    const box = this.root.getBoundingClientRect();
+    const box = this.ground.getBoundingClientRect();
     const [width, height] = [Math.max(box.width, 50), Math.max(box.height, 50)];
     const key = `${options.group}|${slots.length}|${cluster.shape}|${Math.round((20 * width) / height)}`;
     const before = this.scene;
@@ -90,7 +93,7 @@ export class MapCanvas {
     if (!plan || key !== this.key || before?.cluster !== cluster) {
       const names = [...slots].sort((a, b) => byName(name[a], name[b]));
       const groups = options.group ? gather(names, (slot) => cluster.label(slot, options.group)) : [{ name: "", slots: names }];
-      plan = layout(groups, width - 32, height - 32 - foot(height));
+      plan = layout(groups, width - 32, height - 32);
       this.key = key;
     }
     this.least = fit(plan, width, height).scale;
@@ -124,7 +127,6 @@ export class MapCanvas {
     }
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     draw(this.context, scene);
-    this.root.classList.toggle("small", !foot(scene.height)); // no room for a key and buttons
     this.near = isNear(scene) && scene.layout.where.size > 0;
     this.nearKey.hidden = !this.near;
     if (this.drawn++ === 0) performance.mark("map drawn");
@@ -132,7 +134,7 @@ export class MapCanvas {
 
   resized() {
     if (!this.scene) return;
-    const box = this.root.getBoundingClientRect();
+    const box = this.ground.getBoundingClientRect();
     if (box.width < 1 || box.height < 1) return;
     if (this.options) this.show(this.scene.cluster, this.options); // groups lie otherwise in a room of another shape
     this.paint(this.scene);
@@ -222,6 +224,7 @@ export class MapCanvas {
     const { cluster } = /** @type {Scene} */ (this.scene);
     const { columns, name } = cluster.nodes;
     const used = cluster.used;
+    if (columns.flags[slot] & GHOST) return `${name[slot]} · not in the cluster · ${some(used.pods[slot], "pod")}`;
     return `${name[slot]} · cpu ${cpu(used.cpu[slot])} of ${cpu(columns.cpu[slot])} (${percent(used.cpu[slot], columns.cpu[slot])})` +
       ` · memory ${memory(used.memory[slot])} of ${memory(columns.memory[slot])} (${percent(used.memory[slot], columns.memory[slot])})` +
       ` · ${some(used.pods[slot], "pod")}`;

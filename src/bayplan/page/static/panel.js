@@ -2,7 +2,7 @@
 
 import { CORDONED, GHOST, READY, TERMINATING } from "./cluster.js";
 import { ownerName } from "./colouring.js";
-import { h, keep, notice, put } from "./dom.js";
+import { h, keep, notice } from "./dom.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { causes } from "./queueing.js";
@@ -27,9 +27,10 @@ export function meter(title, used, all, format, more = title) {
 
 /** The panel of one node. */
 export class NodePanel {
-  /** @param {(query: Record<string, string | undefined>) => string} link an address of this view with changes */
-  constructor(link) {
+  /** @param {(query: Record<string, string | undefined>) => string} link an address of this view with changes @param {string} [title] of the run, where there are two */
+  constructor(link, title = "") {
     this.link = link;
+    this.title = title;
     this.top = h("div", { class: "panel-top" });
     /** @type {VirtualTable<{cluster: Cluster, slot: number}>} */
     this.table = new VirtualTable("Pods of the node", [
@@ -41,11 +42,31 @@ export class NodePanel {
     this.root = h("section", { class: "panel", "aria-label": "Node" }, this.top, this.table.root);
   }
 
-  /** @param {Cluster} cluster @param {number} slot @param {number} [pod] that was chosen on it */
-  show(cluster, slot, pod = -1) {
+  /** @param {Cluster} cluster @param {string} node @param {number} [pod] that was chosen on it */
+  show(cluster, node, pod = -1) {
+    const slot = cluster.nodeSlot(node);
+    this.table.root.hidden = slot < 0;
+    if (slot < 0) this.missing(node, cluster);
+    else this.present(cluster, slot, pod);
+  }
+
+  /** @param {string} name */
+  head(name) {
+    return h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, name),
+      h("a", { class: "quiet close", href: this.link({ node: undefined, pod: undefined }), "aria-label": "Close the node", title: "Close (Esc)" }, "✕"));
+  }
+
+  /** @param {string} name @param {Cluster} cluster */
+  missing(name, { moment }) {
+    keep(this.top, this.head(name), h("p", { class: "dim" }, `${this.title ? `In ${this.title} this` : "This"} node ${moment.t ? "was not there at this moment" : "is not in the cluster"}.`));
+  }
+
+  /** @param {Cluster} cluster @param {number} slot @param {number} pod */
+  present(cluster, slot, pod) {
     const { name, columns } = cluster.nodes;
     const flags = columns.flags[slot];
     const words = [];
+    if (this.title) words.push(h("span", { class: "dim" }, `in ${this.title}`));
     if (flags & GHOST) words.push(h("span", { class: "chip bad" }, "not in the cluster"));
     else words.push(h("span", { class: `chip ${flags & READY ? "good" : "bad"}` }, flags & READY ? "Ready" : "NotReady"));
     if (flags & CORDONED) words.push(h("span", { class: "chip warn" }, "SchedulingDisabled"));
@@ -56,8 +77,7 @@ export class NodePanel {
       .filter((kind) => columns[kind][slot] || cluster.used[kind][slot])
       .map((kind) => meter(TITLE[kind], cluster.used[kind][slot], columns[kind][slot], FORMAT[kind]));
     keep(this.top,
-      h("div", { class: "panel-head" }, h("h2", { tabindex: "-1" }, name[slot]),
-        h("a", { class: "quiet", href: this.link({ node: undefined }), "aria-label": "Close the node" }, "✕")),
+      this.head(name[slot]),
       h("p", { class: "chips" }, words, columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
         h("a", { href: formatRoute("what-if", "", { ...cluster.moment, change: `drain=${name[slot]}` }) }, "what if drained?")),
       pod >= 0 ? h("p", { class: "chosen-pod" }, h("b", null, podLink(cluster, pod)), " ", h("span", { class: "dim" }, podFacts(cluster, pod))) : null,
@@ -69,10 +89,20 @@ export class NodePanel {
         h("ul", { class: "labels" }, [...cluster.labels(cluster.nodes, slot)].map(([k, v]) => h("li", null, h("code", null, `${k}=${v}`))))));
     this.table.show(cluster.podsOn(slot).map((at) => ({ cluster, slot: at })));
   }
+}
 
-  close() {
-    this.table.close();
-  }
+/**
+ * Let a node's panel be closed by its cross and by Escape, and the focus go where the node was chosen.
+ * @param {HTMLElement} aside @param {() => void} close @param {() => void} back
+ */
+export function closable(aside, close, back) {
+  const shut = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    back();
+    close();
+  };
+  aside.addEventListener("click", (event) => /** @type {Element} */ (event.target).closest(".close") && shut(event));
+  aside.addEventListener("keydown", (event) => event.key === "Escape" && aside.querySelector(".close") && shut(event));
 }
 
 /** ephemeral-storage=123 → ephemeral-storage 123 in units. @param {string} text */
@@ -112,7 +142,9 @@ export function podFacts(cluster, slot) {
 
 /** The pods that wait, by cause. */
 export class PendingPanel {
-  constructor() {
+  /** @param {string} [title] of the run, where there are two */
+  constructor(title = "") {
+    this.title = title;
     this.root = h("section", { class: "panel", "aria-label": "Pending pods" });
     this.shown = "";
   }
@@ -123,12 +155,13 @@ export class PendingPanel {
     const key = JSON.stringify([cluster.moment, found.map((cause) => [cause.title, cause.slots.length, cause.slots.slice(0, 4)])]);
     if (key === this.shown) return;
     this.shown = key;
+    const title = h("h2", null, this.title ? `Pending in ${this.title}` : "Pending");
     if (!found.length) {
-      put(this.root, h("div", { class: "panel-head" }, h("h2", null, "Pending")), notice("Nothing waits", "Every pod has a node."));
+      keep(this.root, h("div", { class: "panel-head" }, title), notice("Nothing waits", cluster.moment.t ? "Every pod had a node." : "Every pod has a node."));
       return;
     }
-    put(this.root,
-      h("div", { class: "panel-head" }, h("h2", null, "Pending"), h("a", { href: formatRoute("queue", "", cluster.moment) }, `${count(cluster.waiting.size)} in the queue`)),
+    keep(this.root,
+      h("div", { class: "panel-head" }, title, h("a", { href: formatRoute("queue", "", cluster.moment) }, `${count(cluster.waiting.size)} in the queue`)),
       h("ul", { class: "causes" }, found.slice(0, 40).map((cause) => h("li", null,
         h("p", null, h("b", { class: "number" }, count(cause.slots.length)), " ", cause.title),
         h("p", { class: "dim" }, cause.slots.slice(0, 4).map((slot, i) => [i ? ", " : "", podLink(cluster, slot)]).flat(),

@@ -1,5 +1,7 @@
 // The scheduler's queue as the page knows it: where each pod waits, and why, gathered by cause.
 
+import { count, elapsed } from "./units.js";
+
 /** @import { Cluster } from "./cluster.js" */
 /** @typedef {{title: string, place: string, slots: number[]}} Cause */
 
@@ -79,36 +81,28 @@ export function sizes(cluster) {
   return found;
 }
 
-/** Counts arrivals and bindings over the last minute, from what changes. */
-export class Rates {
-  constructor() {
-    /** @type {{time: number, bound: number, arrived: number}[]} */
-    this.marks = [];
-    /** @type {Map<number, string> | null} */
-    this.waiting = null;
-  }
+/** Seconds that a pod has waited, -1 where nothing tells since when. @param {Cluster} cluster @param {number} slot */
+export function waits(cluster, slot) {
+  const made = cluster.pods.columns.created[slot];
+  return made ? Math.max(0, cluster.time - made) : -1;
+}
 
-  /** Look at the cluster again. @param {Cluster} cluster */
-  see(cluster) {
-    /** @type {Map<number, string>} */
-    const now = new Map();
-    for (const slot of cluster.waiting) now.set(slot, cluster.pods.name[slot]);
-    const before = this.waiting;
-    this.waiting = now;
-    if (!before) return;
-    let [bound, arrived] = [0, 0];
-    for (const [slot, name] of before) {
-      if (now.get(slot) !== name && cluster.pods.name[slot] === name) bound++;
-    }
-    for (const [slot, name] of now) if (before.get(slot) !== name) arrived++;
-    this.marks.push({ time: cluster.time, bound, arrived });
-    while (this.marks.length && this.marks[0].time < cluster.time - 60) this.marks.shift();
+/** The longest wait in each place, in seconds; -1 where none is known. @param {Cluster} cluster @returns {Record<string, number>} */
+export function longest(cluster) {
+  /** @type {Record<string, number>} */
+  const found = Object.fromEntries(ORDER.map((name) => [name, -1]));
+  for (const slot of cluster.waiting) {
+    const place = cluster.places[cluster.pods.columns.place[slot]];
+    found[place] = Math.max(found[place], waits(cluster, slot));
   }
+  return found;
+}
 
-  /** Per second over the time that was seen, at most a minute. @param {number} now */
-  of(now) {
-    const span = Math.max(now - (this.marks[0]?.time ?? now), 1);
-    const sum = (/** @type {"bound" | "arrived"} */ key) => this.marks.reduce((total, mark) => total + mark[key], 0);
-    return { bound: sum("bound") / span, arrived: sum("arrived") / span };
-  }
+/** How fast pods come and go, in words; of a span that is seen only in part it is said. @param {{arrived: number, bound: number, span: number}} pace @param {string} when */
+export function paceText({ arrived, bound, span }, when) {
+  if (span < 1) return "";
+  const seen = span >= 59.5 ? `${when} minute` : `${when} ${elapsed(Math.round(span))}`;
+  if (!arrived && !bound) return `No pod arrived or was bound in the ${seen}.`;
+  const said = (/** @type {number} */ number) => `${count(number)}${number >= span ? ` (${(number / span).toFixed(1)}/s)` : ""}`;
+  return `${said(arrived)} arrived and ${said(bound)} ${bound === 1 ? "was" : "were"} bound in the ${seen}.`;
 }

@@ -2,15 +2,18 @@
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { Route } from "./router.js" */
-/** @import { History } from "./history.js" */
+/** @import { History, Rates } from "./history.js" */
 
 /**
  * @typedef {object} State
  * @property {Route} route
  * @property {Cluster | null} cluster as it is now
  * @property {Cluster | null} shown as the address wants it: now, or at a moment of its past; null while that is loaded
- * @property {"loading" | "live" | "lost" | "still" | "failed"} status
+ * @property {"loading" | "live" | "cut" | "lost" | "still" | "failed"} status cut: bayplan does not reach the cluster; lost: the page does not reach bayplan
  * @property {string} problem why loading failed
+ * @property {number} since when what is shown was the present for the last time, while it is cut or lost
+ * @property {number} skew how many seconds the server's clock is ahead of this one
+ * @property {Rates} rates of what the stream brought
  * @property {Record<string, History>} histories by run
  * @property {"light" | "dark"} theme
  * @property {number} frame grows with every change of the cluster

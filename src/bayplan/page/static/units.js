@@ -2,14 +2,12 @@
 
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
-/** Milli-cpu: 250m, 1.5, 64. @param {number} milli */
+/** Milli-cpu, exactly: 250m, 3960m, 64. @param {number} milli */
 export function cpu(milli) {
-  if (milli === 0) return "0";
-  if (Math.abs(milli) < 1000) return `${Math.round(milli)}m`;
-  return short(milli / 1000);
+  return milli % 1000 ? `${Math.round(milli)}m` : String(milli / 1000);
 }
 
-/** Bytes: 512Mi, 1.5Gi. @param {number} bytes */
+/** Bytes: 512Mi, 1.5Gi; never more than there is, so that almost all is not all. @param {number} bytes */
 export function memory(bytes) {
   let value = Math.abs(bytes);
   let unit = 0;
@@ -22,8 +20,8 @@ export function memory(bytes) {
 
 /** @param {number} value */
 function short(value) {
-  const digits = Math.abs(value) >= 100 ? 0 : 1;
-  return value.toFixed(digits).replace(/\.0$/, "");
+  const parts = value >= 100 ? 1 : 10;
+  return String(Math.floor(value * parts + 1e-9) / parts);
 }
 
 /** 12,345 @param {number} value */
@@ -36,11 +34,13 @@ export function some(value, word) {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 }
 
-/** A share in whole percent; a trace is not nothing, and of nothing there is no share. @param {number} part @param {number} whole */
+/** A share in whole percent; a trace is not nothing, almost all is not all, and of nothing there is no share. @param {number} part @param {number} whole */
 export function percent(part, whole) {
   if (!whole || !Number.isFinite(part)) return "–";
   const share = (100 * part) / whole;
   if (share > 0 && share < 1) return "<1%";
+  if (share > 99 && share < 100) return "99%";
+  if (share > 100 && share < 101) return ">100%";
   return `${Math.round(share)}%`;
 }
 

@@ -4,7 +4,7 @@ import { MapControls } from "./controls.js";
 import { h, heading, notice, put, say } from "./dom.js";
 import { filtered } from "./groups.js";
 import { MapCanvas } from "./map.js";
-import { NodePanel, PendingPanel } from "./panel.js";
+import { closable, NodePanel, PendingPanel } from "./panel.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { cpu, memory, percent } from "./units.js";
@@ -23,6 +23,7 @@ export class MapView {
     this.node = new NodePanel((query) => this.link(query));
     this.pending = new PendingPanel();
     this.aside = h("aside", { class: "side" });
+    closable(this.aside, () => this.select(-1), () => (this.query.table ? this.table.scroller : this.map.canvas).focus());
     this.controls = new MapControls((change) => this.go(change));
     this.problem = h("p", { class: "bad inline", role: "alert" });
     this.of = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Filter what", onchange: () => this.go({ of: this.of.value === "pods" ? "pods" : undefined }) },
@@ -90,9 +91,9 @@ export class MapView {
       requestAnimationFrame(() => this.map.reveal(selected));
     }
     if (this.map.scene) this.controls.key(cluster, this.map.scene.colouring);
-    const beside = selected >= 0 ? this.node.root : this.pending.root;
+    const beside = this.query.node ? this.node.root : this.pending.root;
     if (this.aside.firstChild !== beside) put(this.aside, beside);
-    if (selected >= 0) this.node.show(cluster, selected, pod);
+    if (this.query.node) this.node.show(cluster, this.query.node, pod);
     else this.pending.show(cluster);
   }
 
@@ -106,12 +107,6 @@ export class MapView {
       say(this.problem, /** @type {Error} */ (problem).message);
       return null;
     }
-  }
-
-  close() {
-    this.map.close();
-    this.node.close();
-    this.table.close();
   }
 }
 

@@ -1,6 +1,7 @@
 // Pod: the whole answer of why: the funnel, every node, scores, history, and the changes that help.
 
 import { busy, h, keep, notice, put } from "./dom.js";
+import { best, runnerUp, verdicts } from "./judging.js";
 import { ask, kept, saved } from "./live.js";
 import { named } from "./palette.js";
 import { stateOf } from "./panel.js";
@@ -11,10 +12,10 @@ import { age, count, cpu, memory } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { State } from "./store.js" */
-/** @typedef {{plugin: string, reasons: string[], nodes: number, facts?: string[], examples?: string[]}} FunnelRow */
+/** @import { Judged, Score } from "./judging.js" */
+/** @typedef {{plugin: string, reasons: string[], nodes: number, facts?: string[], examples?: string[], fits?: boolean}} FunnelRow */
 /** @typedef {{run?: string, t?: string}} Moment */
 /** @typedef {{change: string, side: string, node: string, commands?: string[], removes?: string[], try?: string[]}} Fix `try`: the same as changes of a what-if */
-/** @typedef {{node: string, total: number, plugins: Record<string, number>}} Score */
 /**
  * @typedef {object} Answer what `bayplan why -o json` prints
  * @property {string} pod
@@ -30,14 +31,10 @@ import { age, count, cpu, memory } from "./units.js";
  * @property {string[]} preemption
  * @property {Fix[]} fixes
  * @property {string} node
- * @property {Score[]} scores
  * @property {string[]} notes
  * @property {string[]} history
  */
-/** @typedef {{plugins: string[], scored: (string | number)[][], reasons: string[], rejected: [string, number][]}} Judged */
 /** @typedef {{name: string, total: number, parts: number[], why: string}} NodeRow */
-
-const BEST = 6;
 
 export class PodView {
   constructor() {
@@ -97,7 +94,7 @@ export class PodView {
       if (found) this.show(found.answer, found.nodes);
       else put(this.body, this.cluster ? written(this.cluster, path) : null);
     } catch (problem) {
-      if (this.asked === mark) put(this.body, notice("No answer", /** @type {Error} */ (problem).message));
+      if (this.asked === mark) put(this.body, notice("No answer", /** @type {Error} */ (problem).message, h("button", { type: "button", onclick: () => this.answer(path, mark) }, "Try again")));
     }
   }
 
@@ -107,8 +104,8 @@ export class PodView {
       h("p", { class: "summary" }, answer.summary),
       proof(answer),
       (answer.notes ?? []).map((note) => h("p", { class: "dim" }, note)),
-      h("div", { class: "pod-columns" }, h("div", null, funnel(answer, this.moment ?? {}), nearest(answer, this.moment ?? {}), preemption(answer)), fixes(answer, this.moment ?? {})),
-      scores(best(answer, judged), answer.node, this.theme ?? "light", this.moment ?? {}),
+      h("div", { class: "pod-columns" }, h("div", null, funnel(answer, judged, this.moment ?? {}), nearest(answer, this.moment ?? {}), preemption(answer)), fixes(answer, this.moment ?? {})),
+      scores(best(judged, answer.node), answer, this.theme ?? "light", this.moment ?? {}),
       answer.history?.length ? section("History", h("ol", { class: "history" }, answer.history.map((line) => h("li", null, line)))) : null,
       this.nodes(judged, answer.node));
   }
@@ -131,10 +128,6 @@ export class PodView {
     box.style.height = `min(${this.table.height(rows.length)}px, max(420px, 55vh))`;
     this.table.show(rows);
     return section(`Every node (${count(rows.length)})`, box);
-  }
-
-  close() {
-    this.table?.close();
   }
 }
 
@@ -177,12 +170,14 @@ function nodeLink(moment, node, mark = "") {
   return h("a", { href: formatRoute("map", "", { ...moment, node }) }, node, mark);
 }
 
-/** Bars that get shorter: nodes by what rejected them. @param {Answer} answer @param {Moment} moment */
-function funnel(answer, moment) {
-  if (!answer.funnel?.length) return null;
-  const most = Math.max(...answer.funnel.map((row) => row.nodes), 1);
-  return section(`Nodes by verdict (${count(answer.nodes)})`, h("ul", { class: "funnel" }, answer.funnel.map((row) => {
-    const bar = h("div", { class: `funnel-bar${row.plugin ? "" : " fits"}`, "aria-hidden": "true" });
+/** Bars that get shorter: nodes by verdict. @param {Answer} answer @param {Judged} judged @param {Moment} moment */
+function funnel(answer, judged, moment) {
+  /** @type {FunnelRow[]} */
+  const found = judged.scored.length ? verdicts(judged, answer.nodes) : (answer.funnel ?? []);
+  if (!found.length) return null;
+  const most = Math.max(...found.map((row) => row.nodes), 1);
+  return section(`Nodes by verdict (${count(answer.nodes)})`, h("ul", { class: "funnel" }, found.map((row) => {
+    const bar = h("div", { class: `funnel-bar${row.fits ? " fits" : ""}`, "aria-hidden": "true" });
     bar.style.width = `${Math.max(0.5, (100 * row.nodes) / most)}%`;
     return h("li", null, h("p", null, h("b", { class: "number" }, count(row.nodes)), " ", row.reasons.join(", "), " ", row.plugin ? h("span", { class: "dim" }, row.plugin) : null), bar,
       (row.facts ?? []).map((fact) => h("p", { class: "dim" }, fact)),
@@ -212,18 +207,10 @@ function fixes(answer, moment) {
     fix.try?.length && !saved() ? h("a", { class: "button", href: formatRoute("what-if", "", { ...moment, change: fix.try.join(BETWEEN) }), "aria-label": `Try it: ${fix.change}` }, "Try it") : null))));
 }
 
-/** The best nodes with their scores: of the answer, or of the trial that placed the pod. @param {Answer} answer @param {Judged} judged @returns {Score[]} */
-function best(answer, judged) {
-  if (answer.scores?.length) return answer.scores;
-  const rows = judged.scored.map(([node, total, ...parts]) => ({
-    node: String(node), total: Number(total), plugins: Object.fromEntries(judged.plugins.map((plugin, i) => [plugin, Number(parts[i])])),
-  }));
-  return rows.sort((a, b) => b.total - a.total || (a.node < b.node ? -1 : 1)).slice(0, BEST);
-}
-
-/** Stacked bars of scores, the best first. @param {Score[]} found @param {string} chosen @param {"light" | "dark"} theme @param {Moment} moment */
-function scores(found, chosen, theme, moment) {
+/** Stacked bars of scores, the best first. @param {Score[]} found @param {Answer} answer @param {"light" | "dark"} theme @param {Moment} moment */
+function scores(found, answer, theme, moment) {
   if (!found.length) return null;
+  const chosen = answer.node;
   const plugins = Object.keys(found[0].plugins);
   const most = Math.max(...found.map((score) => score.total), 1);
   const key = h("p", { class: "legend" }, plugins.map((plugin, i) => {
@@ -241,14 +228,5 @@ function scores(found, chosen, theme, moment) {
       }));
     return h("div", { class: "score" }, nodeLink(moment, score.node, score.node === chosen ? " ✓" : ""), bar, h("b", { class: "number" }, String(score.total)));
   });
-  return section("Scores by plugin", key, ...rows, runnerUp(found, plugins));
-}
-
-/** What put the best before the second. @param {Score[]} found @param {string[]} plugins */
-function runnerUp([first, second], plugins) {
-  if (!second) return null;
-  const gaps = plugins.map((plugin) => ({ plugin, gap: (first.plugins[plugin] ?? 0) - (second.plugins[plugin] ?? 0) })).filter(({ gap }) => gap);
-  return h("p", { class: "dim" }, gaps.length
-    ? `${first.node} before ${second.node}: ${gaps.map(({ plugin, gap }) => `${plugin} ${gap > 0 ? "+" : ""}${gap}`).join(", ")}`
-    : `${first.node} and ${second.node} are equal`);
+  return section("Scores by plugin", key, ...rows, h("p", { class: "dim" }, runnerUp(found, chosen, answer.state === "bound")));
 }

@@ -3,7 +3,7 @@
 import { h, heading, keep, notice, put, say } from "./dom.js";
 import { history as load } from "./live.js";
 import { podLink } from "./panel.js";
-import { causes, causeOf, meaningOf, ORDER, places, Rates, sizes, titleOf } from "./queueing.js";
+import { causes, causeOf, longest, meaningOf, ORDER, paceText, places, sizes, titleOf, waits } from "./queueing.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { age, count, cpu, memory } from "./units.js";
@@ -20,7 +20,6 @@ export class QueueView {
     this.store = store;
     /** @type {Record<string, string>} */
     this.query = {};
-    this.rates = new Rates();
     this.tiles = h("div", { class: "tiles", role: "group", "aria-label": "Places in the queue" });
     this.rate = h("span");
     this.known = h("span", { class: "dim" });
@@ -29,7 +28,7 @@ export class QueueView {
     this.table = new VirtualTable("Pods in the queue", [
       { title: "Pod", width: 3.9, narrow: true, key: (i) => i.cluster.podKey(i.slot), cell: (i) => podLink(i.cluster, i.slot) },
       { title: "Place", width: 1.6, key: (i) => i.cluster.pods.columns.place[i.slot], cell: (i) => titleOf(i.cluster, placeOf(i)) },
-      { title: "Waits", width: 0.9, number: true, narrow: true, key: (i) => waits(i), cell: (i) => (waits(i) < 0 ? "–" : age(waits(i))) },
+      { title: "Waits", width: 0.9, number: true, narrow: true, key: (i) => waits(i.cluster, i.slot), cell: (i) => (waits(i.cluster, i.slot) < 0 ? "–" : age(waits(i.cluster, i.slot))) },
       { title: "Priority", width: 0.9, number: true, key: (i) => i.cluster.pods.columns.priority[i.slot], cell: (i) => String(i.cluster.pods.columns.priority[i.slot]) },
       { title: "CPU", width: 0.8, number: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
       { title: "Memory", width: 1, number: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
@@ -39,7 +38,6 @@ export class QueueView {
     this.rest = h("div", { class: "queue-rest" }, this.beside, this.table.root);
     this.main = h("div", { class: "queue-main" }, heading("Queue"), this.tiles, h("p", { class: "rates" }, this.rate, " ", this.known), this.rest);
     this.root = h("div", { class: "view scroll" }, this.main);
-    this.seen = -1;
     this.counted = "";
   }
 
@@ -48,17 +46,14 @@ export class QueueView {
     const cluster = state.shown;
     if (!cluster) return;
     this.query = state.route.query;
-    if (this.seen !== state.frame && cluster === state.cluster) {
-      this.seen = state.frame;
-      this.rates.see(cluster);
-    }
     const found = sizes(cluster);
+    const oldest = longest(cluster);
     keep(this.tiles, places(cluster).map(({ name, title, meaning }) => {
       const chosen = this.query.place === name;
       return h("a", {
         class: `tile ${name}${chosen ? " chosen" : ""}${found[name] ? "" : " none"}`, "aria-current": chosen ? "true" : "false",
         href: formatRoute("queue", "", { ...cluster.moment, place: chosen ? undefined : name }),
-      }, h("b", null, count(found[name])), h("span", null, title), h("small", { class: "dim" }, meaning));
+      }, h("b", null, count(found[name])), h("span", null, title), h("small", { class: "dim" }, meaning), oldest[name] < 0 ? null : h("small", { class: "dim oldest" }, `the longest for ${age(oldest[name])}`));
     }));
     say(this.known, places(cluster).length < ORDER.length ? PARTLY : "");
     say(this.rate, this.pace(cluster, state));
@@ -76,13 +71,13 @@ export class QueueView {
     if (cluster.about.kind === "snapshot") return "One moment only, so how fast pods come and go is not known.";
     const run = this.query.run ?? "";
     const history = state.histories[run];
-    if (cluster === state.cluster && cluster.about.live) return paceText(this.rates.of(cluster.time), "in the last minute");
+    if (cluster === state.cluster && cluster.about.live) return paceText(state.rates.of(cluster.time), "last");
     if (!history) {
       load(this.store, run).catch(() => {});
       return "";
     }
     const key = `${run} ${cluster.time} ${history.grown}`;
-    if (this.counted !== key) this.past = paceText(history.rates(cluster.time), "in the minute before");
+    if (this.counted !== key) this.past = paceText(history.pace(cluster.time), "preceding");
     this.counted = key;
     return this.past ?? "";
   }
@@ -113,16 +108,6 @@ export class QueueView {
     }
     return found;
   }
-
-  close() {
-    this.table.close();
-  }
-}
-
-/** Seconds, -1 where nothing tells since when. @param {Item} item */
-function waits({ cluster, slot }) {
-  const made = cluster.pods.columns.created[slot];
-  return made ? Math.max(0, cluster.time - made) : -1;
 }
 
 /** @param {Item} item */
@@ -136,10 +121,4 @@ function why(item) {
   const nominated = cluster.pods.columns.nominated[slot];
   const cause = causeOf(cluster.pods.message.get(slot) ?? "") || meaningOf(cluster, placeOf(item));
   return nominated ? `nominated to ${cluster.nodes.name[nominated - 1]} · ${cause}` : cause;
-}
-
-/** @param {{arrived: number, bound: number}} rates @param {string} when */
-function paceText(rates, when) {
-  if (!rates.arrived && !rates.bound) return `No pod arrived or was bound ${when}.`;
-  return `${rates.arrived.toFixed(1)} arrived and ${rates.bound.toFixed(1)} were bound each second ${when}.`;
 }

@@ -7,17 +7,20 @@ import { busy, h, heading, notice, put, say } from "./dom.js";
 import { history as load } from "./live.js";
 import { MapCanvas } from "./map.js";
 import { textOf, timeOf, told } from "./moments.js";
-import { NodePanel, PendingPanel } from "./panel.js";
+import { closable, NodePanel, PendingPanel } from "./panel.js";
 import { formatRoute, parseRoute } from "./router.js";
 import { clock, count, elapsed, percent, some } from "./units.js";
 
 /** @import { Cluster } from "./cluster.js" */
 /** @import { History, Series } from "./history.js" */
 /** @import { State, Store } from "./store.js" */
-/** @typedef {{name: string, title: HTMLElement, facts: HTMLElement, differs: HTMLElement, map: MapCanvas, root: HTMLElement}} Side */
+/** @typedef {{name: string, facts: HTMLElement, differs: HTMLElement, map: MapCanvas, root: HTMLElement, node: NodePanel, pending: PendingPanel}} Side */
 
 const SLICES = 360;
 const REMEASURE = 1000;
+const REACH = 10_000;
+const WRITE = 150;
+const WHOLE = 20_000;
 
 export class TimeView {
   /** @param {Store} store */
@@ -35,14 +38,13 @@ export class TimeView {
     this.play = h("button", { type: "button", onclick: () => this.toggle() }, "▶ Play");
     this.back = h("button", { type: "button", "aria-label": "Previous change", onclick: () => this.step(-1) }, "◂");
     this.forth = h("button", { type: "button", "aria-label": "Next change", onclick: () => this.step(1) }, "▸");
-    this.latest = h("button", { type: "button", onclick: () => this.to(undefined) }, "Latest");
+    this.latest = h("button", { type: "button", onclick: () => this.choose(undefined) }, "Latest");
     this.compare = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => this.go({ with: this.compare.value || undefined }) }));
     this.compareLabel = h("label", null, "Compare with ", this.compare);
     this.table = h("details", { class: "time-table" });
     this.stage = h("div", { class: "sides" });
     this.aside = h("aside", { class: "side" });
-    this.node = new NodePanel((change) => this.link(change));
-    this.pending = new PendingPanel();
+    closable(this.aside, () => this.go({ node: undefined, pod: undefined }), () => this.sides[0]?.map.canvas.focus());
     this.controls = new MapControls((change) => this.go(change));
     this.outcome = h("details", { class: "outcome", hidden: true });
     this.body = h("div", { class: "time-body" },
@@ -57,6 +59,9 @@ export class TimeView {
     this.timer = 0;
     /** @type {number | undefined} */
     this.moment = undefined;
+    this.address = "";
+    /** @type {ReturnType<typeof setTimeout> | 0} */
+    this.writing = 0;
   }
 
   /** @param {Record<string, string | undefined>} change */
@@ -64,10 +69,16 @@ export class TimeView {
     return formatRoute("time", "", { ...this.query, ...change });
   }
 
-  /** @param {Record<string, string | undefined>} change */
+  /** Show another moment or choice at once; a browser takes a new address only so often. @param {Record<string, string | undefined>} change */
   go(change) {
-    history.replaceState(null, "", this.link(change));
-    dispatchEvent(new HashChangeEvent("hashchange"));
+    this.address = this.link(change);
+    const route = parseRoute(this.address);
+    this.query = route.query;
+    this.store.set({ route });
+    this.writing ||= setTimeout(() => {
+      this.writing = 0;
+      if (parseRoute(location.hash).view === "time") history.replaceState(null, "", this.address);
+    }, WRITE);
   }
 
   /** @returns {History | undefined} */
@@ -138,12 +149,14 @@ export class TimeView {
   show(names, time, state) {
     if (JSON.stringify(this.sides.map((side) => side.name)) !== JSON.stringify(names)) {
       for (const side of this.sides) side.map.close();
-      this.sides = names.map((name) => this.side(name));
+      const runs = state.cluster?.about.runs ?? [];
+      const titles = names.map((name) => (runs.find((run) => run.name === name) ?? runs[0])?.title ?? "");
+      this.sides = names.map((name, i) => this.side(name, names.length > 1 ? titles[i] : ""));
       put(this.stage, this.sides.map((side) => side.root));
       this.stage.classList.toggle("two", names.length > 1);
+      this.aside.classList.toggle("two", names.length > 1);
     }
     const start = /** @type {History} */ (this.main).start;
-    const runs = state.cluster?.about.runs ?? [];
     const moments = this.sides.map((side, i) => {
       const history = state.histories[side.name];
       const cluster = history.at(i ? history.start + (time - start) : time);
@@ -157,9 +170,7 @@ export class TimeView {
       const cluster = moments[i];
       const totals = cluster.totals();
       const marked = second ? differing(cluster, moments[1 - i]) : undefined;
-      const title = side.name ? runs.find((run) => run.name === side.name)?.title : runs[0]?.title;
-      say(side.title, second ? (title ?? "") : "");
-      say(side.facts, `${some(totals.nodes, "node")} · ${some(totals.pods, "pod")} · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
+      say(side.facts, `${some(totals.nodes, "node")} · ${some(totals.pods + totals.waiting, "pod")} · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
       say(side.differs, marked && i ? differences(marked.size) : "");
       side.differs.className = marked?.size ? "warn" : "dim";
       side.map.show(cluster, {
@@ -168,30 +179,32 @@ export class TimeView {
     });
     const scene = this.sides[0].map.scene;
     if (scene) this.controls.key(first, scene.colouring);
-    this.beside(first);
+    this.beside(moments);
   }
 
-  /** @param {Cluster} cluster */
-  beside(cluster) {
-    const slot = this.query.node ? cluster.nodeSlot(this.query.node) : -1;
-    this.aside.hidden = slot < 0 && !cluster.waiting.size;
-    if (this.aside.hidden) return;
-    const beside = slot < 0 ? this.pending : this.node;
-    if (this.aside.firstChild !== beside.root) put(this.aside, beside.root);
-    if (slot < 0) this.pending.show(cluster);
-    else this.node.show(cluster, slot, this.query.pod ? cluster.podSlot(this.query.pod) : -1);
+  /** The chosen node, or what waits, of every run. It is always there, so that no map changes its place. @param {Cluster[]} moments */
+  beside(moments) {
+    const { node, pod } = this.query;
+    const panels = this.sides.map((side, i) => {
+      if (!node) side.pending.show(moments[i]);
+      else side.node.show(moments[i], node, pod ? moments[i].podSlot(pod) : -1);
+      return node ? side.node.root : side.pending.root;
+    });
+    if (panels.some((panel, i) => this.aside.children[i] !== panel)) put(this.aside, panels);
   }
 
-  /** @param {string} name @returns {Side} */
-  side(name) {
-    const title = h("b");
+  /** @param {string} name @param {string} title where there are two @returns {Side} */
+  side(name, title) {
     const facts = h("span", { class: "dim" });
     const differs = h("span");
     const map = new MapCanvas({
       label: "Map of the moment",
       select: (slot, pod = -1) => this.go({ node: slot >= 0 ? map.scene?.cluster.nodes.name[slot] : undefined, pod: pod >= 0 ? map.scene?.cluster.podKey(pod) : undefined }),
     });
-    return { name, title, facts, differs, map, root: h("section", { class: "one" }, h("p", { class: "facts" }, title, " ", facts, " ", differs), map.root) };
+    return {
+      name, facts, differs, map, node: new NodePanel((change) => this.link(change), title), pending: new PendingPanel(title),
+      root: h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, title), " ", facts, " ", differs), map.root),
+    };
   }
 
   /** What happened in slices, counted anew when it grew. @param {string} run */
@@ -200,7 +213,8 @@ export class TimeView {
     const known = this.series[run];
     const now = performance.now();
     if (!history) return null;
-    if (!known || (known.grown !== history.grown && now - known.at > REMEASURE)) {
+    const old = known ? now - known.at : Infinity;
+    if (!known || (known.grown !== history.grown && old > REMEASURE) || (known.series.end !== history.end && old > REACH)) {
       this.series[run] = { series: history.series(SLICES), grown: history.grown, at: now };
     }
     return this.series[run].series;
@@ -246,12 +260,18 @@ export class TimeView {
     const series = this.counted(this.query.run ?? "");
     if (!series) return;
     const box = this.canvas.getBoundingClientRect();
-    this.to(timeAt(series, event.clientX - box.left, box.width));
+    this.choose(timeAt(series, event.clientX - box.left, box.width));
   }
 
   drag() {
     const history = this.main;
-    if (history) this.to(history.start + (Number(this.range.value) / 1000) * (history.end - history.start));
+    if (history) this.choose(history.start + (Number(this.range.value) / 1000) * (history.end - history.start));
+  }
+
+  /** The reader takes the handle: nothing pulls it away. @param {number | undefined} time */
+  choose(time) {
+    this.pause();
+    this.to(time);
   }
 
   /** @param {number | undefined} time */
@@ -264,39 +284,33 @@ export class TimeView {
   /** @param {1 | -1} step */
   step(step) {
     const history = this.main;
-    if (history) this.to(history.neighbour(this.moment ?? history.end, step));
+    if (history) this.choose(history.neighbour(this.moment ?? history.end, step));
+  }
+
+  pause() {
+    cancelAnimationFrame(this.timer);
+    this.timer = 0;
+    say(this.play, "▶ Play");
   }
 
   toggle() {
-    if (this.timer) {
-      cancelAnimationFrame(this.timer);
-      this.timer = 0;
-      say(this.play, "▶ Play");
-      return;
-    }
     const history = this.main;
-    if (!history) return;
+    if (this.timer || !history) return this.pause();
     say(this.play, "❚❚ Pause");
     const from = this.moment === undefined || this.moment >= history.end ? history.start : this.moment;
     const begin = performance.now();
-    const speed = Math.max(history.end - history.start, 1) / 20_000;
+    const speed = Math.max(history.end - history.start, 1) / WHOLE;
     const turn = () => {
-      if (parseRoute(location.hash).view !== "time") return; // somebody leaves; the view is closed next
       const time = from + (performance.now() - begin) * speed;
-      this.to(Math.min(time, history.end));
-      if (time >= history.end) {
-        this.timer = 0;
-        say(this.play, "▶ Play");
-      } else this.timer = requestAnimationFrame(turn);
+      if (time >= history.end) return this.choose(undefined);
+      this.to(time);
+      this.timer = requestAnimationFrame(turn);
     };
     this.timer = requestAnimationFrame(turn);
   }
 
-  close() {
-    if (this.timer) cancelAnimationFrame(this.timer);
-    this.watch.disconnect();
-    this.node.close();
-    for (const side of this.sides) side.map.close();
+  leave() {
+    this.pause();
   }
 }
 

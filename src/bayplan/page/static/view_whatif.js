@@ -54,8 +54,8 @@ export class WhatIfView {
     this.body = h("div", { class: "what-body" });
     this.root = h("div", { class: "view what-view" }, heading("What-if"), saved() ? null : this.form, this.body);
     this.controls = new MapControls((change) => this.go(this.changes, change));
-    this.left = new MapCanvas({ label: "Before", select: () => {} });
-    this.right = new MapCanvas({ label: "After", select: () => {} });
+    this.left = this.map("Before");
+    this.right = this.map("After");
     this.waits = h("div", { class: "waits" });
     /** @type {import("./table.js").Column<Line>[]} */
     this.columns = [
@@ -79,6 +79,16 @@ export class WhatIfView {
     this.long.setAttribute("aria-label", this.verb.value === "apply" ? "Manifests" : "Configuration");
     this.value.hidden = !this.long.hidden;
     this.offer();
+  }
+
+  /** A map that points out the same node as the other one. @param {string} label */
+  map(label) {
+    const map = new MapCanvas({ label, select: (slot) => {
+      const { query } = this.store.state.route;
+      history.replaceState(null, "", formatRoute("what-if", "", { ...query, node: slot >= 0 ? map.scene?.cluster.nodes.name[slot] : undefined }));
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    } });
+    return map;
   }
 
   /** Names that fit the verb, to choose from: owners with their namespaces, or nodes. */
@@ -175,7 +185,7 @@ export class WhatIfView {
       this.tell(found.answer, found.command);
       this.maps(state);
     } catch (problem) {
-      if (this.asked === wanted) put(this.body, notice("This cannot be tried", /** @type {Error} */ (problem).message));
+      if (this.asked === wanted) put(this.body, notice("This cannot be tried", /** @type {Error} */ (problem).message, saved() ? null : h("button", { type: "button", onclick: () => this.ask(wanted, cluster, state) }, "Try again")));
     }
   }
 
@@ -231,22 +241,19 @@ export class WhatIfView {
       return h("span", { class: "wait", title: cluster.pods.message.get(slot) ?? "" }, h("i", { "aria-hidden": "true" }), this.podName(key, known), known ? null : h("small", { class: "dim" }, " new"));
     }),
       fresh.length > MOST_WAITS ? h("span", { class: "dim" }, `and ${count(fresh.length - MOST_WAITS)} more by this`) : null,
-      rest ? h("span", { class: "dim" }, fresh.length ? `${count(rest)} as before` : "as before") : null);
+      rest ? h("span", { class: "dim" }, fresh.length ? `${count(rest)} waited before, too` : "they waited before, too") : null);
   }
 
   /** @param {State} state */
   maps(state) {
     if (!this.answer || !this.after || !this.cluster) return;
-    const options = { ...this.controls.choices(this.cluster, state.route.query), theme: state.theme, selected: -1, shown: null };
-    this.left.show(this.cluster, options);
-    this.right.show(this.after.cluster, { ...options, moves: this.after.moves });
+    const { query } = state.route;
+    const { cluster: after, moves } = this.after;
+    const selected = (/** @type {Cluster} */ cluster) => (query.node ? cluster.nodeSlot(query.node) : -1);
+    const options = { ...this.controls.choices(this.cluster, query), theme: state.theme, shown: null };
+    this.left.show(this.cluster, { ...options, selected: selected(this.cluster) });
+    this.right.show(after, { ...options, selected: selected(after), moves });
     if (this.left.scene) this.controls.key(this.cluster, this.left.scene.colouring);
-  }
-
-  close() {
-    this.left.close();
-    this.right.close();
-    this.table.close();
   }
 }
 
