@@ -40,10 +40,12 @@ def served(make):
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(120)
-    yield found
-    stop.set()
-    thread.join(20)
+    try:
+        assert ready.wait(120)
+        yield found
+    finally:  # a test that failed must not keep the process
+        stop.set()
+        thread.join(20)
 
 
 def picture(nodes, pods, pending):

@@ -129,7 +129,7 @@ def test_far_away_there_is_no_key_to_cards(tab, large):
 def test_a_moment_is_kept_in_every_view_until_one_goes_back(tab, story):
     page = tab(story).go("#/time?t=62")
     facts = page.locator("header .facts")
-    there = page.locator(".one .facts .dim").first
+    there = page.locator(".one .facts .dim").last
     there.get_by_text("nodes").wait_for()
     counts = there.inner_text().split(" · ")[:3]
     for name in ("Queue", "Map", "What-if", "Time", "Map"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import aiohttp
 import pytest
@@ -125,7 +126,7 @@ async def test_a_change_is_told_to_who_follows():
                 assert b"retry" in await stream.content.readline()
                 source.board.put(make_pod("a").node("n1").build())
                 async for line in stream.content:
-                    if line.startswith(b"data:"):
+                    if line.startswith(b'data: {"number"'):
                         frame = json.loads(line[5:])
                         break
 
@@ -142,10 +143,33 @@ async def test_who_was_away_for_long_begins_anew():
 
     near = stream.follow(1)
     far = stream.follow(-7)
-    assert (await anext(near)).count(b"data:") == 2
+    assert (await anext(near)).count(b'data: {"number"') == 2
     assert RESET in await anext(far)
     await near.aclose()
     await far.aclose()
+
+
+async def test_who_follows_is_told_since_when_the_cluster_does_not_answer():
+    since = [None]
+    stream = Stream(living().board, cut_off=lambda: since[0])
+    follower = stream.follow(0)
+
+    def told(body):
+        found = re.search(rb"event: reach\ndata: (.*)\n", body)
+        return json.loads(found[1])["since"]
+
+    assert told(await anext(follower)) is None
+    since[0] = 17.5
+    stream.tick()
+    stream.tick()  # told once
+    assert told(await anext(follower)) == 17.5
+    late = stream.follow(0)
+    assert told(await anext(late)) == 17.5
+    since[0] = None
+    stream.tick()
+    assert told(await anext(follower)) is None
+    await follower.aclose()
+    await late.aclose()
 
 
 async def test_who_does_not_read_is_let_go():

@@ -9,7 +9,8 @@ of zeros whose name is "".
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -33,19 +34,20 @@ class Columns:
     def table(self, rows: list[Row | None], fields: tuple[str, ...]) -> Json:
         """Turn rows by a quarter; names and messages stay in the JSON."""
         empty: Row = tuple("" if field in ("name", "message") else 0 for field in fields)
-        turned = list(zip(*(empty if row is None else row for row in rows), strict=True))
+        filled = [empty if row is None else row for row in rows]
         found: Json = {}
-        for field, column in zip(fields, turned or [()] * len(fields), strict=True):
+        for at, field in enumerate(fields):
+            column = map(itemgetter(at), filled)
             if field == "message":  # few pods have one
                 found[field] = {str(i): text for i, text in enumerate(column) if text}
             elif field == "name":
                 found[field] = "\n".join(column)
             else:
-                found[field] = self._column(column)
+                found[field] = self._column(column, len(filled))
         return {"count": len(rows), "columns": found}
 
-    def _column(self, values: Sequence[object]) -> Json:
-        numbers = np.array(values, dtype=np.int64)
+    def _column(self, values: Iterable[int], count: int) -> Json:
+        numbers = np.fromiter(values, np.int64, count)
         base = int(numbers.min()) if len(numbers) else 0
         numbers = numbers - base
         most = int(numbers.max()) if len(numbers) else 0

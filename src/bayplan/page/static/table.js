@@ -14,8 +14,11 @@ import { h, keep, say } from "./dom.js";
  * @property {boolean} [below] there on a line of its own, below the others
  */
 
-const HEIGHT = 28;
-const TALL = 46;
+/** Height of a row by its lines. */
+const HEIGHTS = [0, 28, 46, 62];
+/** A letter's width, about: to know whether a text needs a second line. */
+const LETTER = 6.3;
+const MOST_MEASURED = 2000;
 const NARROW = "(max-width: 860px)";
 const HEAD = 30;
 const BEYOND = 8;
@@ -25,7 +28,7 @@ export class VirtualTable {
   /**
    * @param {string} label
    * @param {Column<T>[]} columns
-   * @param {{open?: (item: T) => void, sort?: number, down?: boolean, empty?: string}} [options]
+   * @param {{open?: (item: T) => void, sort?: number, down?: boolean, empty?: string, grow?: string}} [options] `grow`: as tall as its rows, up to this
    */
   constructor(label, columns, options = {}) {
     this.columns = columns;
@@ -45,22 +48,31 @@ export class VirtualTable {
     this.body.addEventListener("click", (event) => this.clicked(event));
     this.scroller.addEventListener("scroll", () => this.draw());
     this.scroller.addEventListener("keydown", (event) => this.key(event));
-    this.watch = new ResizeObserver(() => this.draw());
+    this.watch = new ResizeObserver(() => requestAnimationFrame(() => this.measured())); // it may change the size that was told
     this.watch.observe(this.scroller);
+    this.tall = HEIGHTS[1];
+    this.longest = 0;
     this.narrow = matchMedia(NARROW);
     this.turn = () => this.show(this.items);
     this.narrow.addEventListener("change", this.turn);
     this.heading();
   }
 
-  /** How tall a row is: of two lines where a column stands below the others. */
-  get tall() {
-    return this.narrow.matches && this.columns.some((column) => column.below) ? TALL : HEIGHT;
-  }
-
-  /** How tall it is with so many rows, all in sight. @param {number} rows */
-  height(rows) {
-    return HEAD + Math.max(rows, 1) * this.tall + 2;
+  /** Give rows as many lines as the long text of one needs, two at most: a reason that is cut helps nobody. */
+  measured() {
+    const below = this.columns.find((column) => column.below);
+    const wide = this.scroller.clientWidth;
+    const { matches } = this.narrow;
+    const all = this.columns.reduce((sum, { width }) => sum + width, 0);
+    const room = matches ? wide - 12 : ((wide - 12 * this.columns.length) * (below?.width ?? 0)) / all;
+    const lines = below && wide && this.longest * LETTER > room ? 2 : 1;
+    this.tall = HEIGHTS[below && matches ? 1 + lines : lines];
+    this.root.classList.toggle("tall", Boolean(below && matches));
+    this.root.classList.toggle("two-lines", lines > 1);
+    this.root.style.setProperty("--row", `${this.tall}px`);
+    this.body.style.height = `${this.items.length * this.tall}px`;
+    if (this.options.grow) this.root.style.height = `min(${HEAD + Math.max(this.items.length, 1) * this.tall + 2}px, ${this.options.grow})`;
+    this.draw();
   }
 
   heading() {
@@ -101,11 +113,11 @@ export class VirtualTable {
     }
     this.items = items;
     this.root.setAttribute("aria-rowcount", String(items.length + 1));
-    this.root.classList.toggle("tall", this.tall === TALL);
-    this.body.style.height = `${items.length * this.tall}px`;
     say(this.note, items.length ? "" : (this.options.empty ?? "Nothing here."));
     this.focus = Math.min(this.focus, items.length - 1);
-    this.draw();
+    const text = this.columns.find((column) => column.below)?.key;
+    this.longest = text ? items.slice(0, MOST_MEASURED).reduce((most, item) => Math.max(most, String(text(item)).length), 0) : 0;
+    this.measured();
   }
 
   draw() {

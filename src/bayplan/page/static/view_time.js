@@ -60,7 +60,7 @@ export class TimeView {
     /** @type {number | undefined} */
     this.moment = undefined;
     this.address = "";
-    /** @type {ReturnType<typeof setTimeout> | 0} */
+    /** @type {ReturnType<typeof setTimeout> | undefined | 0} */
     this.writing = 0;
   }
 
@@ -69,16 +69,20 @@ export class TimeView {
     return formatRoute("time", "", { ...this.query, ...change });
   }
 
-  /** Show another moment or choice at once; a browser takes a new address only so often. @param {Record<string, string | undefined>} change */
-  go(change) {
+  /** Show another moment or choice at once; a browser takes a new address only so often. @param {Record<string, string | undefined>} change @param {boolean} [often] one of many in a row */
+  go(change, often = false) {
     this.address = this.link(change);
     const route = parseRoute(this.address);
     this.query = route.query;
     this.store.set({ route });
-    this.writing ||= setTimeout(() => {
-      this.writing = 0;
-      if (parseRoute(location.hash).view === "time") history.replaceState(null, "", this.address);
-    }, WRITE);
+    if (often) this.writing ||= setTimeout(() => this.write(), WRITE);
+    else this.write();
+  }
+
+  write() {
+    clearTimeout(this.writing);
+    this.writing = 0;
+    if (parseRoute(location.hash).view === "time") history.replaceState(null, "", this.address);
   }
 
   /** @returns {History | undefined} */
@@ -203,7 +207,7 @@ export class TimeView {
     });
     return {
       name, facts, differs, map, node: new NodePanel((change) => this.link(change), title), pending: new PendingPanel(title),
-      root: h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, title), " ", facts, " ", differs), map.root),
+      root: h("section", { class: "one" }, h("p", { class: "facts" }, h("b", null, title), " ", differs, " ", facts), map.root),
     };
   }
 
@@ -260,25 +264,25 @@ export class TimeView {
     const series = this.counted(this.query.run ?? "");
     if (!series) return;
     const box = this.canvas.getBoundingClientRect();
-    this.choose(timeAt(series, event.clientX - box.left, box.width));
+    this.choose(timeAt(series, event.clientX - box.left, box.width), true);
   }
 
   drag() {
     const history = this.main;
-    if (history) this.choose(history.start + (Number(this.range.value) / 1000) * (history.end - history.start));
+    if (history) this.choose(history.start + (Number(this.range.value) / 1000) * (history.end - history.start), true);
   }
 
-  /** The reader takes the handle: nothing pulls it away. @param {number | undefined} time */
-  choose(time) {
+  /** The reader takes the handle: nothing pulls it away. @param {number | undefined} time @param {boolean} [often] */
+  choose(time, often = false) {
     this.pause();
-    this.to(time);
+    this.to(time, often);
   }
 
-  /** @param {number | undefined} time */
-  to(time) {
+  /** @param {number | undefined} time @param {boolean} often */
+  to(time, often) {
     const history = this.main;
     if (!history) return;
-    this.go({ t: time === undefined ? undefined : textOf(history, time, this.store.state.cluster?.about.wall ?? false) });
+    this.go({ t: time === undefined ? undefined : textOf(history, time, this.store.state.cluster?.about.wall ?? false) }, often);
   }
 
   /** @param {1 | -1} step */
@@ -303,7 +307,7 @@ export class TimeView {
     const turn = () => {
       const time = from + (performance.now() - begin) * speed;
       if (time >= history.end) return this.choose(undefined);
-      this.to(time);
+      this.to(time, true);
       this.timer = requestAnimationFrame(turn);
     };
     this.timer = requestAnimationFrame(turn);
@@ -316,6 +320,6 @@ export class TimeView {
 
 /** @param {number} nodes */
 function differences(nodes) {
-  if (!nodes) return "· the same load on every node";
-  return `· ${count(nodes)} ${nodes === 1 ? "node differs" : "nodes differ"}`;
+  if (!nodes) return "the same load on every node ·";
+  return `${count(nodes)} ${nodes === 1 ? "node differs" : "nodes differ"} ·`;
 }
