@@ -29,13 +29,16 @@ class RowKinds:
     """Follows the table's journal; call `sync` before reading."""
 
     __slots__ = (
+        "_asked",
         "_behind",
+        "_born",
         "_generation",
         "_in_use",
         "_known",
         "_row_of",
         "_table",
         "_users",
+        "arrived",
         "births",
         "column",
         "era",
@@ -52,8 +55,14 @@ class RowKinds:
         self._in_use: tuple[int, tuple[IntArray, IntArray]] | None = None
         self.births = Journal(table.limits.journal)
         """Kinds that a row came to have while none had them."""
+        self._born: tuple[int, int, list[int]] | None = None
+        """Two births and the kinds that came up between them."""
+        self._asked: tuple[int, list[int], list[int]] | None = None
+        """A version, some kinds and a row of each that had one."""
         self._users: list[int] = []
         """How many rows each kind has."""
+        self.arrived: list[int] = []
+        """By kind the version of `column` up to which rows may have come to have it."""
         self._row_of: list[int] = []
         """A row of each kind, when it was given one last."""
         self._behind: tuple[int, int, Rows | None, IntArray | None] = (-1, -1, None, None)
@@ -106,6 +115,7 @@ class RowKinds:
                 return
             users[old] -= 1
         self.column.set_row(row, kind)
+        self.arrived[kind] = self.column.version
         users[kind] += 1
         self._row_of[kind] = row
         if users[kind] == 1:
@@ -114,6 +124,7 @@ class RowKinds:
     def _count(self) -> None:
         """Count the rows of each kind anew."""
         before = self._users
+        self.arrived = [self.column.version] * self.size
         self._users = np.bincount(self.of, minlength=self.size).tolist()
         self._row_of = [-1] * self.size
         for kind, row in zip(*(found.tolist() for found in self.in_use()), strict=True):
@@ -154,10 +165,28 @@ class RowKinds:
             known = self._in_use = (version, (kinds, row_of[kinds]))
         return known[1]
 
-    def row_of(self, kind: int) -> int:
-        """A row of a kind; -1 if there is none."""
-        if not self._users[kind]:
-            return -1
+    def born(self, birth: int) -> list[int] | None:
+        """The kinds that came up after a birth, each once; None: any may have.
+
+        Those who stopped at the same birth get the same list.
+        """
+        known, now = self._born, self.births.generation
+        if known is None or known[0] != birth or known[1] != now:
+            noted = self.births.since(birth)
+            if noted is None:
+                return None
+            known = self._born = (birth, now, list(dict.fromkeys(noted)))
+        return known[2]
+
+    def rows_of(self, kinds: list[int]) -> list[int]:
+        """One row of each of some kinds that has any; plugins ask for the same one by one."""
+        known, version = self._asked, self.column.version
+        if known is None or known[0] != version or known[1] != kinds:
+            rows = [self._one_of(kind) for kind in kinds if self._users[kind]]
+            known = self._asked = (version, kinds, rows)
+        return known[2]
+
+    def _one_of(self, kind: int) -> int:
         of, row = self.of, self._row_of[kind]
         if not 0 <= row < len(of) or of.item(row) != kind:
             row = self._row_of[kind] = int(np.flatnonzero(of == kind)[0])
@@ -186,5 +215,6 @@ class RowKinds:
         if kind is None:
             kind = self._known[sums] = len(self._known)
             self._users.append(0)
+            self.arrived.append(self.column.version)
             self._row_of.append(-1)
         return kind

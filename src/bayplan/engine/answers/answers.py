@@ -23,7 +23,7 @@ from bayplan.engine.answers.cluster_answer import ClusterAnswer
 from bayplan.engine.answers.domain_totals import DomainTotals
 from bayplan.engine.answers.domains import LOWEST
 from bayplan.engine.answers.kind_answer import KindAnswer
-from bayplan.engine.answers.part import Scorer, normalized
+from bayplan.engine.answers.part import Part, Scorer, normalized
 from bayplan.engine.answers.plan import Plan, Points
 from bayplan.engine.answers.row_answer import RowAnswer
 from bayplan.engine.answers.share import Share
@@ -139,6 +139,7 @@ class Answers:
         self._answers: WeakValueDictionary[tuple[str, Hashable], Scorer] = WeakValueDictionary()
         self._candidates: WeakValueDictionary[tuple[Rejecting, ...], Candidates]
         self._candidates = WeakValueDictionary()
+        self._parts: WeakValueDictionary[tuple[Candidates, Scorer], Part] = WeakValueDictionary()
         self._totals: WeakValueDictionary[tuple[Candidates, tuple[Scorer, ...]], Totals]
         self._totals = WeakValueDictionary()
         self._newest: Plan | None = None
@@ -362,5 +363,13 @@ class Answers:
         key = (candidates, scorers)
         totals = self._totals.get(key)
         if totals is None:
-            totals = self._totals[key] = Totals(self._desk, candidates, scorers)
+            parts = [self._part_of(candidates, answer) for answer in scorers]
+            totals = self._totals[key] = Totals(self._desk, candidates, parts)
         return totals
+
+    def _part_of(self, candidates: Candidates, answer: Scorer) -> Part:
+        key = (candidates, answer)
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = Part(self._desk, answer)
+        return part

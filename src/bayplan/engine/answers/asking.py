@@ -53,6 +53,8 @@ class Desk:
         self._node: tuple[int, int, NodeInfo] | None = None
         self._view: tuple[int, list[int], NodeSelection] | None = None
         self._behind: dict[Journal, tuple[int, int, Standing]] = {}
+        self.sum: tuple[int, list[tuple[Any, int, int]], IntArray] | None = None
+        """The columns that were added up last, with version and weight, and their sum by row."""
 
     def serial(self) -> int:
         """A number that nobody else has."""

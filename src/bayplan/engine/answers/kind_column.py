@@ -104,13 +104,14 @@ class KindColumn:
         if len(self.said.array) < kinds.size:
             self._grow(kinds.size)
         values = self.said.array
-        born = None if stamp is None else kinds.births.since(stamp)
+        born = None if stamp is None else kinds.born(stamp)
         if born is None:
             used, rows = kinds.in_use()
             found: list[int] = rows.compress(values.take(used) == UNKNOWN).tolist()
             return found
-        wanted = [kind for kind in dict.fromkeys(born) if values.item(kind) == UNKNOWN]
-        return [row for row in map(kinds.row_of, wanted) if row >= 0]
+        value_of = values.item
+        wanted = [kind for kind in born if value_of(kind) == UNKNOWN]
+        return kinds.rows_of(wanted) if wanted else wanted
 
     def _grow(self, size: int) -> None:
         old = self.said.array

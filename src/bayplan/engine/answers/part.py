@@ -23,9 +23,10 @@ Scorer = RowAnswer | KindAnswer | ClusterAnswer
 
 
 class Part:
-    """One plugin's share: normalised scores for the candidates, and what they were made for."""
+    """One plugin's share, the same for all who add up scores of one set of candidates."""
 
     __slots__ = (
+        "__weakref__",
         "_stamp",
         "answer",
         "by_kind",

@@ -40,8 +40,9 @@ class RowSet:
 
     __slots__ = (
         "_epochs",
-        "_scorers",
+        "_open",
         "_scores_seen",
+        "_scoring",
         "_usage",
         "_usage_scorers",
         "_written",
@@ -51,14 +52,17 @@ class RowSet:
 
     def __init__(self, answers: list[ByRow]) -> None:
         self.answers = answers
-        self._scorers = [answer for answer in answers if answer.scores]
+        self._open = answers
+        """Those that a change of some row may change."""
         self.nodes_seen = -1
         """The nodes' generation that all answers have followed; below 0: not all of them."""
         self._usage = answers
-        """Those that have to follow pods too."""
+        """Those of the open ones that have to follow pods too."""
+        self._scoring = [answer for answer in answers if answer.scores]
+        """Those that have scores, as far as is known."""
         self._scores_seen = -1
         """The nodes' generation that all scores have followed."""
-        self._usage_scorers = self._scorers
+        self._usage_scorers = self._scoring
         self._epochs = -1
         self._written: tuple[dict[str, object], set[str], bool] = ({}, set(), True)
 
@@ -70,11 +74,14 @@ class RowSet:
             for answer in self._usage:
                 answer.refresh(info)
             return
-        self.nodes_seen = -1
-        for answer in self.answers:
+        first, self.nodes_seen = self.nodes_seen < 0, -1
+        for answer in self._open:
             answer.refresh(info)
-        self._usage = [answer for answer in self.answers if answer.usage and not answer.settled]
-        if not any(answer.errs for answer in self.answers):
+        if first:
+            self._open = [answer for answer in self.answers if not answer.settled]
+            self._usage = [answer for answer in self._open if answer.usage]
+            self._epochs = -1
+        if not any(answer.errs for answer in self._open):
             self.nodes_seen = nodes
 
     def refresh_scores(self, info: PodInfo, mask: BoolArray, table: NodeTable) -> None:
@@ -84,17 +91,18 @@ class RowSet:
             for answer in self._usage_scorers:
                 answer.refresh_scores(info, mask)
             return
-        self._scores_seen = -1
-        for answer in self._scorers:
+        first, self._scores_seen = self._scores_seen < 0, -1
+        for answer in self._scoring:
             answer.refresh_scores(info, mask)
-        self._usage_scorers = [a for a in self._scorers if a.usage and not a.skips_score]
+        if first:
+            self._scoring = [answer for answer in self._scoring if not answer.skips_score]
+            self._usage_scorers = [answer for answer in self._scoring if answer.usage]
         self._scores_seen = nodes
 
     def written(self) -> tuple[dict[str, object], set[str], bool]:
         """What PreFilters wrote, who of them skips, whether all were plain; not to be changed."""
-        # What hangs on nodes alone is asked again only when a node changed.
-        epochs = self.nodes_seen
-        for answer in self._usage:
+        epochs = 0
+        for answer in self._open:  # the others are not asked again
             epochs += answer.epoch
         if self._epochs != epochs or self.nodes_seen < 0:
             asked = [answer for answer in self.answers if answer.pre_filters]

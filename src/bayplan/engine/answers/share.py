@@ -57,25 +57,23 @@ class Share(NamedTuple):
 class Layout:
     """Where the scores of a set of plugins are found, as long as no column begins anew."""
 
-    __slots__ = ("_named", "_raws", "_sources", "raw_versions")
+    __slots__ = ("_named", "_raws", "_said", "histories", "raw_versions")
 
     def __init__(
         self, parts: Sequence[tuple[str, int, AnyColumn, Column | None]], raw_versions: list[int]
     ) -> None:
         """Name, weight, scores and raw scores of each plugin."""
         self._named = [(name, weight) for name, weight, _, _ in parts]
-        self._sources = [
-            (column.history, column.said if isinstance(column, KindColumn) else None)
-            for _, _, column, _ in parts
-        ]
+        self.histories = [column.history for _, _, column, _ in parts]
+        self._said = [c.said if isinstance(c, KindColumn) else None for _, _, c, _ in parts]
         self._raws = [None if raw is None else moment(raw) for _, _, _, raw in parts]
         self.raw_versions = raw_versions
 
     def shares(self, versions: list[int]) -> list[Share]:
         """Each plugin's numbers at one moment."""
         found: list[Share] = []
-        each = zip(self._named, self._sources, self._raws, versions, strict=True)
-        for (name, weight), (history, said), raw, version in each:
+        each = zip(self._named, self.histories, self._said, self._raws, versions, strict=True)
+        for (name, weight), history, said, raw, version in each:
             end = version - history.start
             kept = ByRow(history, end) if said is None else ByKind(history, end, said)
             found.append(Share(name, weight, kept, raw))

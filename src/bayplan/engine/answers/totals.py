@@ -21,7 +21,9 @@ from bayplan.cluster.label_column import Domains
 from bayplan.engine.answers.asking import Desk
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.domains import AHEAD, LOWEST, DomainLeaders, DomainShare
-from bayplan.engine.answers.part import Part, Scorer
+from bayplan.engine.answers.kind_column import KindColumn
+from bayplan.engine.answers.leaders import Leaders, Place, same_place
+from bayplan.engine.answers.part import Part
 from bayplan.engine.answers.share import Layout, ScoreMoment, pay
 from bayplan.engine.cycle.choice import ListOrder
 from bayplan.framework import PodInfo
@@ -34,59 +36,26 @@ _SMALL = (np.dtype(np.uint8), np.dtype(np.int16))
 _KEYS = 4
 """Labels whose domains have leaders at a time."""
 
-Place = tuple[int, IntArray, int]
-"""Version of the candidates, list order, start of the search: what heap keys hang on."""
-
-
-def _same(one: Place, other: Place) -> bool:
-    return one[0] == other[0] and one[1] is other[1] and one[2] == other[2]
-
-
-class Leaders:
-    """The first of the rows that had the highest total, the next winner first."""
-
-    __slots__ = ("_next", "_place", "_rows", "top")
-
-    def __init__(self, place: Place, top: int, rows: IntArray) -> None:
-        self._place = place
-        self.top = top
-        self._rows = rows
-        self._next = 0
-
-    def holds_for(self, place: Place) -> bool:
-        return _same(self._place, place)
-
-    def next(self, masked: IntArray) -> int:
-        """The first row that still has the highest total; -1 if there is none left."""
-        rows, top, place = self._rows, self.top, self._next
-        end = len(rows)
-        for near in range(place, min(place + 3, end)):
-            row = rows.item(near)
-            if masked.item(row) == top:
-                self._next = near
-                return row
-        ahead = rows[place + 3 :]  # pods of other kinds took many
-        leading = masked.take(ahead) == top
-        far = int(leading.argmax()) if len(ahead) else 0
-        if not len(ahead) or not leading.item(far):
-            self._next = end
-            return -1
-        self._next = place + 3 + far
-        return ahead.item(far)
-
 
 class Totals:
-    """The sums of one set of score plugins over one set of candidates."""
+    """The sums of one set of score plugins over one set of candidates.
+
+    They are brought up to date when somebody needs them: often the leaders are enough.
+    """
 
     __slots__ = (
         "__weakref__",
+        "_by_kind",
         "_candidates",
+        "_columns",
+        "_desk",
         "_domain_leaders",
         "_fits_seen",
         "_kinds",
         "_layout",
         "_leaders",
         "_moving",
+        "_others",
         "_place",
         "_raws",
         "_seen",
@@ -95,15 +64,21 @@ class Totals:
         "parts",
     )
 
-    def __init__(self, desk: Desk, candidates: Candidates, scorers: tuple[Scorer, ...]) -> None:
+    def __init__(self, desk: Desk, candidates: Candidates, parts: list[Part]) -> None:
+        self._desk = desk
         self._candidates = candidates
-        self.parts = [Part(desk, answer) for answer in scorers]
+        self.parts = parts
+        self._kinds = desk.table.kinds
+        self._by_kind = [(p.column, p.weight) for p in parts if isinstance(p.column, KindColumn)]
+        by_kind = self._kinds.column
+        self._columns = [by_kind if isinstance(p.column, KindColumn) else p.column for p in parts]
+        """What tells the changes of each part."""
+        self._others = [column for column in self._columns if column is not by_kind]
         self.masked: IntArray = np.zeros(0, dtype=np.int64)
         """Totals of candidates, LOWEST elsewhere."""
         self._domain_leaders: tuple[Place, dict[Domains, DomainLeaders]] | None = None
         self._seen: list[int] | None = None
         """The version of each part that `masked` was summed from; None: void."""
-        self._kinds = desk.table.kinds
         self._moving = [part for part in self.parts if part.by_kind]
         """Parts whose columns change after they were summed; each is added row by row."""
         self._settled: IntArray = self.masked
@@ -116,11 +91,13 @@ class Totals:
         self._place: Place | None = None
 
     def sync(self, info: PodInfo) -> None:
-        """Bring every part and the sums up to date; raises AttemptFailed."""
-        candidates = self._candidates
+        """Bring every part up to date; raises AttemptFailed."""
         for part in self.parts:
             if not part.shared or not part.answer.in_range:
-                part.sync(info, candidates)
+                part.sync(info, self._candidates)
+
+    def _add_up(self) -> None:
+        """Bring the sums up to date with the parts."""
         rows = self._changed_rows()
         if rows is None:
             self._sum_all()
@@ -128,16 +105,14 @@ class Totals:
             self._sum_row(rows)
         elif len(rows):
             self._sum_rows(rows)
-        self._seen = self._versions()
-        self._fits_seen = candidates.version
-
-    def _versions(self) -> list[int]:
-        return [part.column.version for part in self.parts]
+        self._seen = [column.version for column in self._columns]
+        self._fits_seen = self._candidates.version
 
     def problems(self) -> list[str]:
         """What differs from the parts' columns, if those were followed."""
         candidates, seen = self._candidates, self._seen
-        if seen is None or seen != self._versions() or self._fits_seen != candidates.version:
+        followed = seen == [column.version for column in self._columns]
+        if not followed or self._fits_seen != candidates.version:
             return []
         parts = [(p.column.values, p.weight) for p in self.parts if p.column.values is not None]
         sums = [
@@ -150,16 +125,15 @@ class Totals:
 
     def moment(self) -> tuple[ScoreMoment, int]:
         """What was scored, for records, and the bytes that nobody else accounts for."""
-        seen, layout = self._seen, self._layout
-        assert seen is not None
-        raws = [raw.version for raw in self._raws]
-        if layout is None or layout.raw_versions != raws:
+        layout, raws = self._layout, [raw.version for raw in self._raws]
+        histories = [column.history for column in self._columns]
+        if layout is None or layout.histories != histories or layout.raw_versions != raws:
             parts = [(p.answer.name, p.weight, p.column, p.told_raw) for p in self.parts]
             layout = self._layout = Layout(parts, raws)
             size = pay([part.column for part in self.parts]) + pay(self._raws)
         else:
             size = pay([part.column for part in self._moving])
-        return ScoreMoment(layout, seen), size
+        return ScoreMoment(layout, [column.version for column in self._columns]), size
 
     def best(self, order: ListOrder, start: int) -> int:
         """The row that upstream's heap has at its root.
@@ -168,14 +142,22 @@ class Totals:
         the keys: the best rows are then listed once and the next one is simply the next that still
         has the highest total. A row that rises to the top or above it ends that.
         """
-        masked, candidates = self.masked, self._candidates
+        candidates = self._candidates
         place = (candidates.version, order.rows, start)
-        leaders = self._leaders
-        if leaders is not None and leaders.holds_for(place):
-            row = leaders.next(masked)
+        others = [column.version for column in self._others]
+        if self._leaders is not None and not same_place(self._leaders.place, place):
+            self._leaders = None
+        row = -1 if self._leaders is None else self._leaders.next(others)
+        if row >= 0:
+            return row
+        self._add_up()
+        masked = self.masked
+        settled = self._settled if len(self._moving) == len(self._by_kind) else None
+        if self._leaders is not None:  # no row has risen
+            row = self._leaders.among(masked, settled, others)
             if row >= 0:
                 return row
-        again = self._place is not None and _same(self._place, place)
+        again = self._place is not None and same_place(self._place, place)
         self._place, self._leaders = place, None
         top = int(masked.max())
         walk = candidates.walk(order, start, known=not again)
@@ -188,15 +170,16 @@ class Totals:
                 return int(ties[0])
             return int(ties[candidates.heap_keys(order, start).take(ties).argmin()])
         rows = walk.compress(masked.take(walk) == top)[:AHEAD]
-        self._leaders = Leaders(place, top, rows)
-        return int(rows[0])
+        self._leaders = Leaders(place, top, rows, self._kinds, self._by_kind)
+        return self._leaders.among(masked, settled, others)
 
     def best_with(self, share: DomainShare, weight: int, order: ListOrder, start: int) -> int:
         """The same with the scores that one more plugin gives domains."""
+        self._add_up()
         candidates, domains = self._candidates, share.domains
         place = (candidates.version, order.rows, start)
         known = self._domain_leaders
-        if known is None or not _same(known[0], place) or len(known[1]) > _KEYS:
+        if known is None or not same_place(known[0], place) or len(known[1]) > _KEYS:
             known = self._domain_leaders = (place, {})
         leaders = known[1].get(domains)
         if leaders is None:
@@ -252,9 +235,16 @@ class Totals:
         self.masked = np.concatenate([self.masked, none])
 
     def _settle(self) -> None:
-        still = [p for p in self.parts if p not in self._moving]
+        still = [
+            (p.column, p.column.version, p.weight) for p in self.parts if p not in self._moving
+        ]
         count = len(self._candidates.mask)
-        self._settled = add_up([(p.column.values, p.weight) for p in still], count)
+        # Others may have added up the very same: templates that come one after the other.
+        known = self._desk.sum
+        if known is None or known[0] != count or known[1] != still:
+            total = add_up([(column.values, weight) for column, _, weight in still], count)
+            known = self._desk.sum = (count, still, total)
+        self._settled = known[2]
 
     def _sum_all(self) -> None:
         mask = self._candidates.mask

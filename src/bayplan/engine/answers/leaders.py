@@ -1,0 +1,137 @@
+"""The next winners, listed ahead, so that most attempts need not add up anything.
+
+Among equal totals the order is fixed while the candidates and their list order stay. A row that
+stays of one kind (`bayplan.cluster.kinds`) keeps its total while no other column changes. So as
+long as no row came to a kind that reaches the top, the next winner is the next listed row that is
+still of its kind, whatever became of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bayplan.cluster.arrays import IntArray
+from bayplan.cluster.kinds import RowKinds
+from bayplan.engine.answers.kind_column import KindColumn
+
+Place = tuple[int, IntArray, int]
+"""Version of the candidates, list order, start of the search: what heap keys hang on."""
+
+_CHUNK = 64
+"""So many rows are looked at at a time once the next one is gone."""
+
+
+def same_place(one: Place, other: Place) -> bool:
+    return one[0] == other[0] and one[1] is other[1] and one[2] == other[2]
+
+
+class Leaders:
+    """The first of the rows that had the highest total, the next winner first."""
+
+    __slots__ = (
+        "_births",
+        "_by_kind",
+        "_history",
+        "_kinds",
+        "_listed",
+        "_most",
+        "_near",
+        "_next",
+        "_others",
+        "_rows",
+        "_seen",
+        "_settled",
+        "place",
+        "top",
+    )
+
+    def __init__(
+        self,
+        place: Place,
+        top: int,
+        rows: IntArray,
+        kinds: RowKinds,
+        by_kind: Sequence[tuple[KindColumn, int]],
+    ) -> None:
+        """`by_kind` has all columns that are kept by kind, with their weights."""
+        self.place = place
+        self.top = top
+        self._rows = rows
+        self._kinds, self._by_kind = kinds, by_kind
+        self._listed: IntArray = rows
+        """The kind of each row when totals were known last."""
+        self._next = self._seen = self._births = self._most = 0
+        self._settled: IntArray | None = None
+        self._others: list[int] = []
+        self._history = kinds.column.history
+        self._near: set[int] | None = None
+        """Kinds whose rows may reach the top."""
+
+    def among(self, masked: IntArray, settled: IntArray | None, others: list[int]) -> int:
+        """The row that wins by totals that are known, as none has risen to the top; -1 if none.
+
+        `settled` are the sums of all columns that are not kept by kind, `others` their versions;
+        None if these sums change with the rows.
+        """
+        leading = masked.take(self._rows) == self.top
+        first = int(leading.argmax())
+        if not leading.item(first):
+            return -1
+        kinds = self._kinds
+        if settled is not self._settled or kinds.column.history is not self._history:
+            self._near = None
+        self._settled, self._others, self._next = settled, others, first
+        self._listed = kinds.of.take(self._rows)
+        self._history, self._seen = kinds.column.history, kinds.column.version
+        self._births = kinds.births.generation
+        return self._rows.item(first)
+
+    def next(self, others: list[int]) -> int:
+        """The row that wins now; -1 if that is not to be known without totals."""
+        if self._settled is None or others != self._others or not self._quiet(self._settled):
+            return -1
+        rows, listed, kinds, near = self._rows, self._listed, self._kinds.of, self._next
+        while near < len(rows):
+            row = rows.item(near)
+            if kinds.item(row) == listed.item(near):
+                self._next = near
+                return row
+            end = near + _CHUNK  # pods of other templates may have taken many
+            still = kinds.take(rows[near:end]) == listed[near:end]
+            first = int(still.argmax())
+            near = near + first if still.item(first) else end
+        return -1
+
+    def _quiet(self, settled: IntArray) -> bool:
+        """Whether no row can have come to the top since totals were known."""
+        kinds, seen, births = self._kinds, self._seen, self._births
+        if kinds.column.history is not self._history:
+            return False  # kinds may have been numbered or asked about anew
+        if self._near is None:
+            self._most = int(settled.max())
+            self._near = self._reaching()
+        if kinds.births.generation != births:
+            born = kinds.born(births)
+            if born is None:
+                return False
+            self._near.update([kind for kind in born if self._reach(kind) >= self.top])
+            self._births = kinds.births.generation
+        arrived = kinds.arrived
+        return all([arrived[kind] <= seen for kind in self._near])  # noqa: C419  a list is quicker
+
+    def _reach(self, kind: int) -> int:
+        """The highest total that a row of a kind may have."""
+        total = self._most
+        for column, weight in self._by_kind:
+            total += weight * column.said.array.item(kind)
+        return total
+
+    def _reaching(self) -> set[int]:
+        """The kinds that reach the top; those that have had no row are told by their births."""
+        sizes = [len(column.said.array) for column, _ in self._by_kind]
+        most = np.full(min([*sizes, self._kinds.size]), self._most, dtype=np.int64)
+        for column, weight in self._by_kind:
+            most += weight * column.said.array[: len(most)].astype(np.int64)
+        return set(np.flatnonzero(most >= self.top).tolist())
