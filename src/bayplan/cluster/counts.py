@@ -127,17 +127,33 @@ class CountColumn:
             else:
                 self._per_node = None
         if self._domains:
-            self.shift(row, delta)
+            self._shift(row, delta)
 
     def shift(self, row: int, delta: int) -> None:
         """Count more or fewer pods in the domains that a row is in."""
         self.version = self._counts.tick()
-        for key, domains in list(self._domains.items()):
-            code = self._table.label_column(key).codes[row]
+        self._shift(row, delta)
+
+    def _shift(self, row: int, delta: int) -> None:
+        full: list[str] = []
+        for key, domains in self._domains.items():
+            code = self._table.label_column(key).codes.item(row)
             if code >= len(domains):  # a value that the array has no place for
-                del self._domains[key]
+                full.append(key)
             elif code >= 0:
                 domains[code] += delta
+        for key in full:
+            del self._domains[key]
+
+    def counts_in(self, domains: IntArray, key: str) -> bool:
+        """Whether these are the counts by a label that go on being kept up to date."""
+        kept = self._domains.get(key)
+        return (
+            kept is not None
+            and domains.base is kept
+            and self.live
+            and len(domains) == len(self._table.label_column(key).values)
+        )
 
     def forget_domains(self, key: str) -> None:
         """The codes of a label were given out anew."""

@@ -35,6 +35,7 @@ class Candidates:
         "_first",
         "_gained",
         "_heap_keys",
+        "_listed",
         "_per_domain",
         "_seen",
         "_serial",
@@ -61,6 +62,7 @@ class Candidates:
         """Grows when a row may have become a candidate."""
         self._first: tuple[IntArray, int, int, int] | None = None
         self._heap_keys: tuple[int, IntArray, int, IntArray] | None = None
+        self._listed: tuple[int, IntArray, int, IntArray] | None = None
         self._walk: tuple[int, IntArray, int, IntArray] | None = None
         self._per_domain: tuple[int, Domains, list[int]] | None = None
 
@@ -173,12 +175,17 @@ class Candidates:
             known = self._heap_keys = (version, order.rows, start, keys)
         return known[3]
 
-    def walk(self, order: ListOrder, start: int, *, known: bool = False) -> IntArray | None:
-        """The candidates by heap key, kept likewise; with `known`, only if they were asked for."""
+    def listed(self, order: ListOrder, start: int) -> IntArray:
+        """The candidates in list order, kept likewise."""
+        kept, version = self._listed, self.version
+        if kept is None or kept[0] != version or kept[1] is not order.rows or kept[2] != start:
+            kept = self._listed = (version, order.rows, start, order.listed(self.mask, start))
+        return kept[3]
+
+    def walk(self, order: ListOrder, start: int) -> IntArray:
+        """The candidates by heap key, kept likewise."""
         kept, version = self._walk, self.version
         if kept is None or kept[0] != version or kept[1] is not order.rows or kept[2] != start:
-            if known:
-                return None
             kept = self._walk = (version, order.rows, start, order.walk(self.mask, start))
         return kept[3]
 

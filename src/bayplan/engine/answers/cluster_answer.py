@@ -123,6 +123,8 @@ class ClusterAnswer(ColumnAnswer):
         if found is None or _SHARE * len(found) > table.count:
             return False
         rows = list(found)
+        if not rows:
+            return True
         numbers = self._numbers_or_none(rows, info)
         if numbers is None:
             return False
@@ -152,7 +154,7 @@ class ClusterAnswer(ColumnAnswer):
             fails.replace(np.zeros(self.desk.table.count, dtype=np.uint32))
         if len(rows) == 1:
             fails.set_row(rows[0], numbers[0])
-        elif rows:
+        else:
             fails.set_rows(np.array(rows, dtype=np.int64), np.array(numbers, dtype=np.uint32))
 
     def _ask_verdict(self, state: CycleState, info: PodInfo) -> Verdict:

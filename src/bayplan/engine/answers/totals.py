@@ -20,7 +20,7 @@ from bayplan.cluster.column import Rows, rows_of
 from bayplan.cluster.label_column import Domains
 from bayplan.engine.answers.asking import Desk
 from bayplan.engine.answers.candidates import Candidates
-from bayplan.engine.answers.domains import AHEAD, LOWEST, DomainLeaders, DomainShare
+from bayplan.engine.answers.domains import LOWEST, DomainLeaders, DomainShare
 from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.answers.leaders import Leaders, Place, same_place
 from bayplan.engine.answers.part import Part
@@ -160,16 +160,13 @@ class Totals:
         again = self._place is not None and same_place(self._place, place)
         self._place, self._leaders = place, None
         top = int(masked.max())
-        walk = candidates.walk(order, start, known=not again)
-        if walk is None:  # maybe the candidates change all the time, and sorting is in vain
+        if not again:  # maybe the candidates change all the time, and listing is in vain
             first = candidates.first(order, start)
             if masked.item(first) == top:  # the heap's first place; nothing equal comes before it
                 return first
-            ties = np.flatnonzero(masked == top)
-            if len(ties) == 1:
-                return int(ties[0])
-            return int(ties[candidates.heap_keys(order, start).take(ties).argmin()])
-        rows = walk.compress(masked.take(walk) == top)[:AHEAD]
+        rows = order.leading(candidates.listed(order, start), masked, top)
+        if not again:
+            return rows.item(0)
         self._leaders = Leaders(place, top, rows, self._kinds, self._by_kind)
         return self._leaders.among(masked, settled, others)
 
@@ -184,7 +181,6 @@ class Totals:
         leaders = known[1].get(domains)
         if leaders is None:
             walk = candidates.walk(order, start)
-            assert walk is not None
             leaders = known[1][domains] = DomainLeaders(domains, walk)
         keys = candidates.heap_keys(order, start)
         return leaders.best(share, weight, self.masked, keys)

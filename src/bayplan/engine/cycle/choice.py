@@ -13,6 +13,8 @@ import numpy as np
 from bayplan.framework import BoolArray, IntArray, NodeTable
 
 _DEPTH = 26
+_CHUNK = 256
+"""So many rows are looked at first when the best of many is sought."""
 
 
 def preorder_keys(count: int) -> IntArray:
@@ -41,7 +43,7 @@ class ListOrder:
 
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
-        listed = self._listed(feasible, start)
+        listed = self.listed(feasible, start)
         # Rows that do not fit have any key; nobody asks for it.
         keys: IntArray = np.empty(len(feasible), dtype=np.int64)
         keys[listed] = self.keys[: len(listed)]
@@ -49,11 +51,26 @@ class ListOrder:
 
     def walk(self, feasible: BoolArray, start: int) -> IntArray:
         """The feasible rows by heap key: among equals, the first of these wins."""
-        listed = self._listed(feasible, start)
+        listed = self.listed(feasible, start)
         # A key hangs on the index alone, so a smaller heap is walked like a larger one.
         return listed.take(self._walk.compress(self._walk < len(listed)))
 
-    def _listed(self, feasible: BoolArray, start: int) -> IntArray:
+    def leading(self, listed: IntArray, totals: IntArray, top: int) -> IntArray:
+        """Some rows that have a total, the first by heap key at the beginning; there is one.
+
+        Rows are looked at by key, ever more at a time, until one has it.
+        """
+        start, end = 0, _CHUNK
+        while start < len(self._walk):
+            places = self._walk[start:end]
+            rows = listed.take(places.compress(places < len(listed)))
+            found = rows.compress(totals.take(rows) == top)
+            if len(found):
+                return found
+            start, end = end, 8 * end
+        raise ValueError(f"no row has a total of {top}")
+
+    def listed(self, feasible: BoolArray, start: int) -> IntArray:
         """The feasible rows in list order from place `start` on: heap index to row."""
         rows = np.roll(self.rows, -start) if start else self.rows
         everywhere = np.count_nonzero(feasible) == len(rows)

@@ -100,9 +100,10 @@ class InterPodAffinity:
         info = self._handle.info(pod, state)
         if info.traits.affinity_problem:
             return None, unresolvable(f"parsing pod: {info.traits.affinity_problem}")
-        before = state.get(_REQUIRED, RequiredState)
-        required = RequiredState(info, self._matcher, before)
-        state.write(_REQUIRED, required)
+        required = state.get(_REQUIRED, RequiredState)
+        if required is None or not required.follow(info):
+            required = RequiredState(info, self._matcher, required)
+            state.write(_REQUIRED, required)
         return None, SKIP if required.idle else None
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeInfo) -> Status | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
-from bayplan.cluster.counts import REQUIRED_ANTI_AFFINITY
+from bayplan.cluster.counts import REQUIRED_ANTI_AFFINITY, OwnedTerm
 from bayplan.framework import (
     AffinityTerm,
     BoolArray,
@@ -83,12 +83,15 @@ class RequiredState:
     """What required terms of the pod, and of placed pods about it, say per domain."""
 
     __slots__ = (
+        "_about",
         "_before",
+        "_columns",
         "_first",
         "_itself",
         "_live",
         "_matcher",
         "_namespaces",
+        "_stamp",
         "_told",
         "affinity",
         "anti",
@@ -115,27 +118,53 @@ class RequiredState:
         """Whether the pod matches its own affinity terms."""
         self._told: tuple[Hashable, Verdict] | None = None if before is None else before._told
         """The last verdict on all nodes of a pod of this class, and what it hangs on."""
+        self._columns: list[tuple[CountColumn, Domains]] = []
+        """Where the counts come from."""
         self.existing: dict[str, Domains] = {}
         """Placed pods' anti-affinity that means this pod, by topology key."""
-        for owned in matcher.about(info):
+        self._about = matcher.about(info)
+        for owned in self._about:
             if owned.kind == REQUIRED_ANTI_AFFINITY:
-                key = owned.term.topology_key
-                self._add_existing(key, owned.per_domain(key))
+                self._add_existing(owned)
         required = info.traits.required_affinity
         self.affinity: list[Domains] = []
         if required:
             column = matcher.column(required)
-            keys = [term.topology_key for term in required]
-            self.affinity = [Domains.of(column, key) for key in keys]
+            self.affinity = [self._counted(column, term) for term in required]
         self.anti = [
-            Domains.of(matcher.column_of(term), term.topology_key)
+            self._counted(matcher.column_of(term), term)
             for term in info.traits.required_anti_affinity
         ]
         self._first = self._first_of_its_kind()
         self._live = True
-        """Whether the counts are the table's: when these change a new state is made."""
-        self._before = before._first if before is not None and same else None
-        """Whether the pod was the first of its kind last time; None: not to be compared."""
+        """Whether the counts are the table's: when these change PreFilter is asked again."""
+        self._stamp: Hashable = None
+        """The outcomes of the domains when they were worked out last; None: they were not."""
+        self._before: tuple[bool, Hashable] | None
+        self._before = (before._first, before._stamp) if before is not None and same else None
+        """Last time: whether the pod was the first of its kind, and the outcomes."""
+
+    def _counted(self, column: CountColumn, term: AffinityTerm) -> Domains:
+        domains = Domains.of(column, term.topology_key)
+        self._columns.append((column, domains))
+        return domains
+
+    def follow(self, info: PodInfo) -> bool:
+        """Be the state of another attempt, if the table has kept all counts up to date in place.
+
+        For a pod with the same terms that the same terms mean.
+        """
+        matcher = self._matcher
+        if matcher.namespaces != self._namespaces or matcher.about(info) != self._about:
+            return False
+        for column, domains in self._columns:
+            if not column.counts_in(domains.counts, domains.key):
+                return False
+        for column, domains in self._columns:
+            domains.some = column.total > 0
+        self._before, self._stamp = (self._first, self._stamp), None
+        self._first = self._first_of_its_kind()
+        return True
 
     def affected(self, table: NodeTable, rows: Sequence[int], few: int) -> set[int] | None:
         """Rows whose outcome may be another than last time if pods changed on some rows only.
@@ -144,10 +173,12 @@ class RequiredState:
         """
         keys = {*self.existing, *(domains.key for domains in (*self.anti, *self.affinity))}
         columns = [table.label_column(key) for key in keys]
-        if self._before is not self._first:
+        before = self._before
+        if before is None or before[0] != self._first:
             return None
-        if all(len(column.values) <= few for column in columns):
-            return None
+        if all([len(column.values) <= few for column in columns]):  # noqa: C419  quicker
+            self._stamp = self._outcomes(table, self._rejecting_domains())
+            return set() if self._stamp == before[1] else None
         found: set[int] = set()
         for column in columns:
             for row in rows:
@@ -158,16 +189,18 @@ class RequiredState:
                     found.update(column.domains(table.count).rows(code).tolist())
         return found
 
-    def _add_existing(self, key: str, counts: IntArray) -> None:
-        known = self.existing.get(key)
+    def _add_existing(self, owned: OwnedTerm) -> None:
+        key = owned.term.topology_key
+        known, counts = self.existing.get(key), owned.per_domain(key)
         if known is None:
-            self.existing[key] = Domains(key, counts)
-        else:
+            self.existing[key] = self._counted(owned, owned.term)
+        else:  # the sum of two does not follow them
             size = max(len(known.counts), len(counts))
             total = np.zeros(size, dtype=np.int64)
             total[: len(known.counts)] += known.counts
             total[: len(counts)] += counts
             self.existing[key] = Domains(key, total)
+            self._columns.append((owned, self.existing[key]))
 
     @property
     def idle(self) -> bool:
@@ -179,7 +212,8 @@ class RequiredState:
     def clone(self) -> RequiredState:
         copy = RequiredState.__new__(RequiredState)
         copy._matcher, copy._itself, copy.traits = self._matcher, self._itself, self.traits
-        copy._told = copy._before = None
+        copy._told = copy._before = copy._stamp = None
+        copy._about, copy._columns = self._about, []
         copy._live = False
         copy._first = self._first
         copy._namespaces = self._namespaces
@@ -225,15 +259,19 @@ class RequiredState:
             return self._verdict(nodes, rejecting)
         if not self.affinity and not any(lookup[:-1].any() for lookup in rejecting.values()):
             return Verdict.all_pass(nodes)
-        stamp = (
-            nodes.table.nodes_revision,
-            self._first if self._live else self._first_of_its_kind(),
-            *((domains.key, (domains.counts > 0).tobytes()) for domains in self.affinity),
-            *((key, lookup.tobytes()) for key, lookup in rejecting.items()),
-        )
+        stamp = self._stamp = self._outcomes(nodes.table, rejecting)
         if self._told is None or self._told[0] != stamp:
             self._told = (stamp, self._verdict(nodes, rejecting))
         return self._told[1]
+
+    def _outcomes(self, table: NodeTable, rejecting: dict[str, npt.NDArray[np.uint8]]) -> Hashable:
+        """What the verdict on all nodes hangs on."""
+        return (
+            table.nodes_revision,
+            self._first if self._live else self._first_of_its_kind(),
+            *[(domains.key, (domains.counts > 0).tobytes()) for domains in self.affinity],
+            *[(key, lookup.tobytes()) for key, lookup in rejecting.items()],
+        )
 
     def _verdict(self, nodes: Nodes, rejecting: dict[str, npt.NDArray[np.uint8]]) -> Verdict:
         which: npt.NDArray[np.uint8] | None = None  # (N,)

@@ -40,6 +40,9 @@ class HardState:
     """Counts per domain for each hard constraint."""
 
     __slots__ = (
+        "_before",
+        "_domains",
+        "_lookups",
         "_own",
         "_revision",
         "_table",
@@ -77,6 +80,31 @@ class HardState:
             if not known:
                 self.present.append(present)
         self._own = False
+        self._domains = [int(np.count_nonzero(present)) for present in self.present]
+        self._lookups: list[bytes] | None = None
+        """What `verdict` found last."""
+        self._before: list[bytes] | None = None
+        """The same in the attempt before."""
+
+    def follow(self, table: NodeTable, constraints: tuple[Constraint, ...]) -> bool:
+        """Be the state of another attempt, if the table has kept all counts up to date in place."""
+        if not self.takes_in(table, constraints):
+            return False
+        for item, mask, counts in zip(constraints, self.included, self.counts, strict=True):
+            if mask is not None or item.query is None:
+                return False
+            if not table.counts.matching(item.query).counts_in(counts, item.key):
+                return False
+        self._before, self._lookups = self._lookups, None
+        return True
+
+    @property
+    def steady(self) -> bool:
+        """Whether every domain has the outcome that it had in the attempt before."""
+        if self._before is None:
+            return False
+        self._lookups = self._find_lookups()
+        return self._lookups == self._before
 
     def takes_in(self, table: NodeTable, constraints: tuple[Constraint, ...]) -> bool:
         """Whether these are the constraints, and the nodes that they take in are as before."""
@@ -89,18 +117,17 @@ class HardState:
         copy._table, copy._revision = self._table, self._revision
         copy.counts = [counts.copy() for counts in self.counts]
         copy.present = self.present
-        copy._told = None
+        copy._told = copy._lookups = copy._before = None
+        copy._domains = self._domains
         copy._own = True
         return copy
 
     def least(self, place: int) -> int:
         """The smallest count over domains, 0 when there are too few of them."""
-        present = self.present[place]
-        domains = int(np.count_nonzero(present))
+        domains, counts = self._domains[place], self.counts[place]
         if domains == 0 or domains < self.constraints[place].min_domains:
             return 0
-        counts = self.counts[place]
-        inside = counts if domains == len(counts) else counts[present]
+        inside = counts if domains == len(counts) else counts[self.present[place]]
         return int(inside.min())
 
     def change(self, pod: Pod, info: PodInfo, node: NodeInfo, delta: int) -> None:
@@ -121,14 +148,18 @@ class HardState:
                 self.counts[place][code] += delta
 
     def verdict(self, nodes: Nodes) -> Verdict:
-        lookups = [self._lookup(place) for place in range(len(self.constraints))]
+        lookups = self._find_lookups()
         if nodes is not nodes.table:
             return self._verdict(nodes, lookups)
+        self._lookups = lookups
         # Counts change with every pod; which domains are too full seldom does.
         stamp = (nodes.table.nodes_revision, *lookups)
         if self._told is None or self._told[0] != stamp:
             self._told = (stamp, self._verdict(nodes, lookups))
         return self._told[1]
+
+    def _find_lookups(self) -> list[bytes]:
+        return [self._lookup(place) for place in range(len(self.constraints))]
 
     def _lookup(self, place: int) -> bytes:
         """The outcome of each domain, the last being "no label"."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,8 @@ class PodTopologySpread:
         if not found.hard:
             return None, SKIP
         table, before = nodes.table, state.get(_HARD, HardState)
+        if before is not None and before.follow(table, found.hard):
+            return None, None
         if before is not None and before.takes_in(table, found.hard):
             masks = before.included
         else:
@@ -115,6 +117,11 @@ class PodTopologySpread:
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         return state.read(_HARD, HardState).verdict(nodes)
+
+    def filter_affects(
+        self, state: CycleState, pod: Pod, rows: Sequence[int]
+    ) -> Collection[int] | None:
+        return () if state.read(_HARD, HardState).steady else None
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return state.read(_HARD, HardState).status(node)
