@@ -92,10 +92,6 @@ class Judgement:
         """Whether a filter failed on some row."""
         return any(answer.failing for answer in self.plan.cluster)
 
-    def shares_of_fails(self) -> tuple[tuple[Share, ...], int]:
-        """The same for records, and the bytes that nobody else accounts for."""
-        return self.candidates.shares()
-
     def leave_out(self, rejecting: Rejecting) -> None:
         """Take rows out that something besides the filters rejects."""
         self._candidates = self._answers.candidates_without(self.plan, rejecting)

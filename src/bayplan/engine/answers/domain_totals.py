@@ -75,7 +75,8 @@ class DomainTotals:
         table = answer.desk.table
         domains = table.label_column(found.key).domains(table.count)
         counts = candidates.per_domain(domains)
-        share = DomainShare(domains, found.worth, found.own, candidates.mask, counts)
+        mask = None if candidates.count == len(candidates.mask) else candidates.mask
+        share = DomainShare(domains, found.worth, found.own, mask, counts)
         share.normalize(answer.normalize_domains(info, share.scores()))
         return share
 

@@ -44,28 +44,32 @@ class ByDomain:
 class DomainShare:
     """What one plugin gives each domain of candidates."""
 
-    __slots__ = ("domains", "normalized", "own", "present", "raw")
+    __slots__ = ("_alone", "domains", "normalized", "own", "present", "raw")
 
     def __init__(
         self,
         domains: Domains,
         raw: Sequence[int],
         own: Mapping[int, int],
-        mask: BoolArray,
+        mask: BoolArray | None,
         counts: list[int],
     ) -> None:
-        """`counts` tells how many candidates each domain has."""
+        """`mask` has the candidates, None if all rows are; `counts` how many each domain has."""
         self.domains = domains
         self.raw = ByDomain(domains, raw, own)
-        fits, codes = mask.item, domains.codes.item
-        self.own: dict[int, int] = {row: worth for row, worth in own.items() if fits(row)}
+        self.own: dict[int, int] = dict(own)
         """Candidates with a score of their own."""
+        if mask is not None:
+            self.own = {row: worth for row, worth in own.items() if mask.item(row)}
+        left = counts
         if self.own:
-            counts = counts.copy()
+            left, codes = counts.copy(), domains.codes.item
             for row in self.own:
-                counts[codes(row)] -= 1
-        self.present = [domain for domain, count in enumerate(counts) if count]
+                left[codes(row)] -= 1
+        self.present = [domain for domain, count in enumerate(left) if count]
         """Domains of which a candidate has the domain's score."""
+        self._alone = len(self.present) < len(counts) - counts.count(0)
+        """Whether all candidates of some domain have scores of their own."""
         self.normalized: list[int] = [raw[domain] for domain in self.present]
         """The same, in the order of `present`; raw until `normalize` was called."""
 
@@ -85,6 +89,13 @@ class DomainShare:
         for domain, score in zip(self.present, self.normalized, strict=True):
             worth[domain] = score
         return ByDomain(self.domains, worth, self.own)
+
+    def own_below(self, least: int, weight: int) -> bool:
+        """Whether rows with scores of their own get less than this; there are some.
+
+        Not told if the best row of a domain may be one that nobody has looked at.
+        """
+        return weight >= 0 and not self._alone and weight * max(self.own.values()) < least
 
     def at(self, row: int) -> int:
         """The normalised score of a candidate."""
@@ -112,7 +123,7 @@ class DomainLeaders:
 
     def best(self, share: DomainShare, weight: int, masked: IntArray, keys: IntArray) -> int:
         """The candidate with the highest sum of total and domain score, by key among equals."""
-        best, top, key = -1, LOWEST, 0
+        best, top, key, most = -1, LOWEST, 0, LOWEST
         lists, tops, out, total_of = self._rows, self._tops, share.own, masked.item
         for domain, score in zip(share.present, share.normalized, strict=True):
             rows, total = lists.get(domain), tops[domain]
@@ -121,6 +132,8 @@ class DomainLeaders:
             if not rows:
                 rows = self._list(domain, masked)
                 total = tops[domain]
+            if total > most:
+                most = total
             row = rows[-1]
             if row in out:
                 row, total = self._first_but(domain, out, masked)
@@ -129,6 +142,8 @@ class DomainLeaders:
                 mine = keys.item(row)
                 if total > top or mine < key:
                     best, top, key = row, total, mine
+        if not share.own or share.own_below(top - most, weight):
+            return best
         for row, score in share.own.items():
             total = total_of(row) + weight * score
             if total >= top:

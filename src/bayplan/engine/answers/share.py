@@ -55,39 +55,43 @@ class Share(NamedTuple):
 
 
 class Layout:
-    """Where the scores of a set of plugins are found, as long as no column begins anew."""
+    """Where the scores of a set of plugins are found, while only kinds of rows change."""
 
-    __slots__ = ("_named", "_raws", "_said", "histories", "raw_versions")
+    __slots__ = ("_named", "_raws", "_values", "kinds", "others")
 
     def __init__(
-        self, parts: Sequence[tuple[str, int, AnyColumn, Column | None]], raw_versions: list[int]
+        self,
+        parts: Sequence[tuple[str, int, AnyColumn, Column | None]],
+        kinds: History,
+        others: list[int],
     ) -> None:
-        """Name, weight, scores and raw scores of each plugin."""
-        self._named = [(name, weight) for name, weight, _, _ in parts]
-        self.histories = [column.history for _, _, column, _ in parts]
-        self._said = [c.said if isinstance(c, KindColumn) else None for _, _, c, _ in parts]
-        self._raws = [None if raw is None else moment(raw) for _, _, _, raw in parts]
-        self.raw_versions = raw_versions
+        """Name, weight, scores and raw scores of each plugin.
 
-    def shares(self, versions: list[int]) -> list[Share]:
-        """Each plugin's numbers at one moment."""
-        found: list[Share] = []
-        each = zip(self._named, self.histories, self._said, self._raws, versions, strict=True)
-        for (name, weight), history, said, raw, version in each:
-            end = version - history.start
-            kept = ByRow(history, end) if said is None else ByKind(history, end, said)
-            found.append(Share(name, weight, kept, raw))
-        return found
+        `others` are the versions of all columns that are not kept by kind.
+        """
+        self._named = [(name, weight) for name, weight, _, _ in parts]
+        self._values = [c.said if isinstance(c, KindColumn) else moment(c) for _, _, c, _ in parts]
+        self._raws = [None if raw is None else moment(raw) for _, _, _, raw in parts]
+        self.kinds = kinds
+        self.others = others
+
+    def shares(self, version: int) -> list[Share]:
+        """Each plugin's numbers when the kinds had a version."""
+        end = version - self.kinds.start
+        return [
+            Share(name, weight, ByKind(self.kinds, end, v) if isinstance(v, Said) else v, raw)
+            for (name, weight), v, raw in zip(self._named, self._values, self._raws, strict=True)
+        ]
 
 
 class ScoreMoment:
     """All plugins' numbers at one moment, put together when somebody asks."""
 
-    __slots__ = ("_by_domain", "_layout", "_versions")
+    __slots__ = ("_by_domain", "_layout", "_version")
 
-    def __init__(self, layout: Layout, versions: list[int]) -> None:
+    def __init__(self, layout: Layout, version: int) -> None:
         self._layout = layout
-        self._versions = versions
+        self._version = version
         self._by_domain: tuple[int, str, int, DomainShare] | None = None
 
     def add(self, place: int, name: str, weight: int, share: DomainShare) -> None:
@@ -95,7 +99,7 @@ class ScoreMoment:
         self._by_domain = (place, name, weight, share)
 
     def shares(self) -> tuple[Share, ...]:
-        found = self._layout.shares(self._versions)
+        found = self._layout.shares(self._version)
         if self._by_domain is not None:
             place, name, weight, share = self._by_domain
             found.insert(place, Share(name, weight, share.record(), share.raw))

@@ -57,9 +57,9 @@ class Totals:
         "_moving",
         "_others",
         "_place",
-        "_raws",
         "_seen",
         "_settled",
+        "_versions",
         "masked",
         "parts",
     )
@@ -73,7 +73,11 @@ class Totals:
         by_kind = self._kinds.column
         self._columns = [by_kind if isinstance(p.column, KindColumn) else p.column for p in parts]
         """What tells the changes of each part."""
-        self._others = [column for column in self._columns if column is not by_kind]
+        raws = [part.told_raw for part in parts if part.told_raw is not None]
+        self._others = [column for column in self._columns if column is not by_kind] + raws
+        """All that is told of scores besides kinds."""
+        self._versions: list[int] = []
+        """Of these, in this attempt; another list in the next."""
         self.masked: IntArray = np.zeros(0, dtype=np.int64)
         """Totals of candidates, LOWEST elsewhere."""
         self._domain_leaders: tuple[Place, dict[Domains, DomainLeaders]] | None = None
@@ -84,9 +88,8 @@ class Totals:
         self._settled: IntArray = self.masked
         """The sum of all other parts."""
         self._fits_seen = -1
-        self._raws = [part.told_raw for part in self.parts if part.told_raw is not None]
         self._layout: Layout | None = None
-        """Where records find scores; None after a column may have begun anew."""
+        """Where records find scores."""
         self._leaders: Leaders | None = None
         self._place: Place | None = None
 
@@ -95,6 +98,7 @@ class Totals:
         for part in self.parts:
             if not part.shared or not part.answer.in_range:
                 part.sync(info, self._candidates)
+        self._versions = [column.version for column in self._others]
 
     def _add_up(self) -> None:
         """Bring the sums up to date with the parts."""
@@ -125,15 +129,13 @@ class Totals:
 
     def moment(self) -> tuple[ScoreMoment, int]:
         """What was scored, for records, and the bytes that nobody else accounts for."""
-        layout, raws = self._layout, [raw.version for raw in self._raws]
-        histories = [column.history for column in self._columns]
-        if layout is None or layout.histories != histories or layout.raw_versions != raws:
+        layout, kinds, others = self._layout, self._kinds.column, self._versions
+        size, kinds.unpaid = kinds.unpaid, 0
+        if layout is None or layout.others != others or layout.kinds is not kinds.history:
             parts = [(p.answer.name, p.weight, p.column, p.told_raw) for p in self.parts]
-            layout = self._layout = Layout(parts, raws)
-            size = pay([part.column for part in self.parts]) + pay(self._raws)
-        else:
-            size = pay([part.column for part in self._moving])
-        return ScoreMoment(layout, [column.version for column in self._columns]), size
+            layout = self._layout = Layout(parts, kinds.history, others)
+            size += pay(self._others)
+        return ScoreMoment(layout, kinds.version), size
 
     def best(self, order: ListOrder, start: int) -> int:
         """The row that upstream's heap has at its root.
@@ -144,7 +146,7 @@ class Totals:
         """
         candidates = self._candidates
         place = (candidates.version, order.rows, start)
-        others = [column.version for column in self._others]
+        others = self._versions
         if self._leaders is not None and not same_place(self._leaders.place, place):
             self._leaders = None
         row = -1 if self._leaders is None else self._leaders.next(others)
@@ -244,7 +246,7 @@ class Totals:
 
     def _sum_all(self) -> None:
         mask = self._candidates.mask
-        self._leaders = self._domain_leaders = self._layout = None
+        self._leaders = self._domain_leaders = None
         self._settle()
         moving = add_up([(p.column.values, p.weight) for p in self._moving], len(mask))
         self.masked = np.where(mask, self._settled + moving, LOWEST)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from bayplan.engine.answers import Answers, AttemptFailed, Judgement
 from bayplan.engine.cycle.decisions import Decision
-from bayplan.engine.cycle.records import AttemptRecord, RecordRing
+from bayplan.engine.cycle.records import RECORD_BYTES, AttemptRecord, RecordRing
 from bayplan.engine.cycle.search import Search, SearchSettings
 from bayplan.framework import (
     CLEAR_NOMINATION,
@@ -75,7 +75,8 @@ class Cycle:
             if judgement.rejection is not None:
                 decision = self._rejected_early(judgement, profile, start)
             else:
-                search = Search(self.settings, profile, judgement, start)
+                wanted = records is not None
+                search = Search(self.settings, profile, judgement, start, recorded=wanted)
                 decision = self._search(search, judgement, profile)
         except AttemptFailed as problem:
             begun = start if search is None else search.next_start
@@ -129,6 +130,7 @@ class Cycle:
         now: float,
         records: RecordRing,
     ) -> None:
+        verdicts, size = ((), 0) if search is None else judgement.candidates.shares()
         record = AttemptRecord(
             decision.info.pod,
             decision.profile.name,
@@ -137,13 +139,11 @@ class Cycle:
             self.settings.cache.table.names(),
             decision.feasible_nodes,
             decision.node_name,
+            () if search is None else search.shares,
+            verdicts,
+            None if search is None else search.own,
+            RECORD_BYTES + size + (0 if search is None else search.bytes),
         )
-        if search is not None:
-            record.scores = search.shares
-            record.verdicts, size = judgement.shares_of_fails()
-            record.bytes += size + search.bytes
-            if search.own:
-                record.own = search.own
         if not decision.node_name:
             record.message = decision.message
             record.victims = decision.victims

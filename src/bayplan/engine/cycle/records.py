@@ -19,6 +19,9 @@ from bayplan.engine.answers.share import ScoreMoment, Share, array
 from bayplan.framework import IntArray, Outcomes, Status
 from bayplan.framework.contract.results import Victims
 
+RECORD_BYTES = 512
+"""What a record takes without any array, roughly."""
+
 
 class Column(NamedTuple):
     """What one plugin scored."""
@@ -47,13 +50,13 @@ class AttemptRecord(msgspec.Struct, gc=False):
     """What plugins scored; empty if there was nothing to choose."""
     verdicts: tuple[Share, ...] = ()
     """Outcome numbers of plugins that rejected a node, in the order in which they ran."""
-    own: Mapping[int, Status] = {}
+    own: Mapping[int, Status] | None = None
     """Statuses of nodes that were looked at on their own."""
+    bytes: int = RECORD_BYTES
+    """What this record alone holds on to, roughly."""
     message: str = ""
     nominated_node_name: str = ""
     victims: Victims | None = None
-    bytes: int = 512
-    """What this record alone holds on to, roughly."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -97,7 +100,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
     def status_of(self, node_name: str) -> Status | None:
         """Why a node was rejected, None if it was not."""
         row = self.names.index(node_name)
-        if row in self.own:
+        if self.own and row in self.own:
             return self.own[row]
         for numbers in self.fails:
             if numbers[row]:

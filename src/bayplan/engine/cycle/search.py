@@ -7,7 +7,8 @@ next search starts is for the caller to remember.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from bayplan.framework.contract.diagnosis import NOT_EVALUATED
 from bayplan.framework.runtime.filtering import PreFilterOutcome, wrap_filter
 
 EXTENDER = "Extender"
+_NOTHING: Mapping[int, Status] = MappingProxyType({})
 
 
 class SearchSettings:
@@ -54,17 +56,25 @@ class Search:
     """One search through the nodes for one pod."""
 
     def __init__(
-        self, shared: SearchSettings, profile: Profile, judgement: Judgement, start: int
+        self,
+        shared: SearchSettings,
+        profile: Profile,
+        judgement: Judgement,
+        start: int,
+        *,
+        recorded: bool = False,
     ) -> None:
+        """`recorded`: whether somebody wants to know what plugins scored."""
         self._shared = shared
         self._profile = profile
         self._judgement = judgement
+        self._recorded = recorded
         self._pod = judgement.info.pod
         self._order = shared.order.sync(shared.cache.table)
         self._start = start % max(1, shared.cache.table.count)
         self.mask: BoolArray = judgement.candidates.mask
         """The rows left; do not keep."""
-        self.own: dict[int, Status] = {}
+        self.own: Mapping[int, Status] = _NOTHING
         """Statuses of nodes that were looked at on their own; replaced, never changed."""
         self.feasible = 0
         self.evaluated = 0
@@ -237,7 +247,8 @@ class Search:
         candidates, order = self._judgement.candidates, self._order
         if self.mask is candidates.mask and not self._shared.extenders:
             totals = self._judgement.totals()
-            self.shares, self.bytes = totals.moment()
+            if self._recorded:
+                self.shares, self.bytes = totals.moment()
             return totals.best(order, self._start)
         ties = self._ties_among()
         if len(ties) == 1:

@@ -108,3 +108,20 @@ def domain_counts(
         return np.zeros(size, dtype=np.int64), present
     per_node = table.counts.matching(item.query).per_node()[inside]
     return np.bincount(mine, weights=per_node, minlength=size).astype(np.int64), present
+
+
+def follows(
+    table: NodeTable,
+    constraints: Sequence[Constraint],
+    included: Sequence[Included],
+    counted: Sequence[IntArray | None],
+) -> bool:
+    """Whether the table keeps counts (None: not by domain) up to date in place."""
+    for item, mask, counts in zip(constraints, included, counted, strict=True):
+        if counts is None:
+            continue
+        if mask is not None or item.query is None:
+            return False
+        if not table.counts.matching(item.query).counts_in(counts, item.key):
+            return False
+    return True

@@ -25,7 +25,12 @@ from bayplan.framework import (
     unschedulable,
 )
 from bayplan.plugins.pod_topology_spread.constraints import Constraint
-from bayplan.plugins.pod_topology_spread.counting import Included, domain_counts, pods_per_domain
+from bayplan.plugins.pod_topology_spread.counting import (
+    Included,
+    domain_counts,
+    follows,
+    pods_per_domain,
+)
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
@@ -88,13 +93,9 @@ class HardState:
 
     def follow(self, table: NodeTable, constraints: tuple[Constraint, ...]) -> bool:
         """Be the state of another attempt, if the table has kept all counts up to date in place."""
-        if not self.takes_in(table, constraints):
+        known = self.takes_in(table, constraints)
+        if not known or not follows(table, constraints, self.included, self.counts):
             return False
-        for item, mask, counts in zip(constraints, self.included, self.counts, strict=True):
-            if mask is not None or item.query is None:
-                return False
-            if not table.counts.matching(item.query).counts_in(counts, item.key):
-                return False
         self._before, self._lookups = self._lookups, None
         return True
 

@@ -136,6 +136,8 @@ class PodTopologySpread:
         if not found.soft or not nodes.count:
             return SKIP
         table, before = nodes.table, state.get(_SOFT, SoftState)
+        if before is not None and before.follow(table, found, feasible):
+            return None
         if before is not None and before.takes_in(table, found.soft):
             masks = before.included
         else:

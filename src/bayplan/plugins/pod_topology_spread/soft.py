@@ -17,7 +17,7 @@ from bayplan.framework import MAX_SCORE, BoolArray, IntArray, NodeInfo, Nodes, N
 from bayplan.framework.contract.domains import DomainScores
 from bayplan.framework.runtime.scoring import among, compact
 from bayplan.plugins.pod_topology_spread.constraints import HOSTNAME, Constraint, Constraints
-from bayplan.plugins.pod_topology_spread.counting import Included, pods_per_domain
+from bayplan.plugins.pod_topology_spread.counting import Included, follows, pods_per_domain
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,6 +28,7 @@ class SoftState:
     __slots__ = (
         "_by_domain",
         "_counts",
+        "_everywhere",
         "_revision",
         "_table",
         "_weights",
@@ -50,6 +51,8 @@ class SoftState:
         self.ignored = self._lacking_keys(constraints, feasible)
         """Feasible rows without one of the keys, which score 0; None if there is none."""
         scored = feasible if self.ignored is None else feasible & ~self.ignored
+        self._everywhere = bool(scored.all())
+        """Whether weights hang on all nodes."""
         self._weights: list[float] = []
         self._counts: list[IntArray | None] = []
         self._by_domain: tuple[IntArray, IntArray, IntArray] | None = None
@@ -62,6 +65,13 @@ class SoftState:
                 size = self._domains(item.key, scored)
                 self._counts.append(pods_per_domain(table, item, mask))
             self._weights.append(math.log(size + 2))
+
+    def follow(self, table: NodeTable, found: Constraints, feasible: BoolArray) -> bool:
+        """Be the state of another attempt, if the table has kept all counts up to date in place."""
+        if not self._everywhere or not self.takes_in(table, found.soft) or not feasible.all():
+            return False
+        self._by_domain = None
+        return follows(table, self.constraints, self.included, self._counts)
 
     def takes_in(self, table: NodeTable, constraints: tuple[Constraint, ...]) -> bool:
         """Whether these are the constraints, and the nodes that they take in are as before."""
@@ -141,7 +151,11 @@ class SoftState:
             return None
         code = self._table.label_column(item.key).codes.item
         worth = [_round_one(skew + other) for other in beside]
-        own = {row: _round_one(n * host + skew + beside[code(row)]) for row, n in rows.items()}
+        ones = [_round_one(host + skew + other) for other in beside]  # most have one pod
+        own = {
+            row: ones[code(row)] if n == 1 else _round_one(n * host + skew + beside[code(row)])
+            for row, n in rows.items()
+        }
         return DomainScores(item.key, worth, own)
 
     def _is_host_and_domain(self) -> bool:
