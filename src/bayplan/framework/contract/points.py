@@ -226,6 +226,20 @@ class SumFilter(Protocol[P, T]):
         """What a placed pod takes of each of these things; hangs on its traits alone."""
 
 
+@runtime_checkable
+class HeedingFilter(Protocol[P]):
+    """Optional, for filters that most placed pods do not concern, such as pod affinity.
+
+    Preemption then tries such pods on and off a node without asking the filter each time.
+    """
+
+    def heeds(self, state: CycleState, pod: P, placed: PodInfo) -> bool:
+        """Whether any node's outcome for the pod may change when a placed pod goes or comes back.
+
+        Hangs on the placed pod's traits, namespace and labels alone.
+        """
+
+
 class PostFilterPlugin(Plugin, Protocol[P]):
     """Tries to make room when no node fits; DefaultPreemption is one."""
 

@@ -2,8 +2,9 @@
 
 If every filter that pods coming and going can change tells its sums (`spare` and `takes`, see
 `SumFilter`), taking a pod off is an addition and putting one back a subtraction. The other filters
-look at the node alone and are asked once for many rows. What does not fit even without any less
-important pod goes the long way, which knows the reason.
+look at the node alone, or do not heed the pods in question (`HeedingFilter`), and are asked once
+for many rows. A node with a pod that one of them heeds goes the long way; so does one that does not
+help even without any less important pod, because the long way knows the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bayplan.framework import CycleState, NodeTable, PodInfo, Profile, Status
+from bayplan.framework.contract.state import StateMissing
 from bayplan.framework.contract.verdict import Verdict
 from bayplan.framework.runtime.filtering import call_filter
 
@@ -28,12 +30,16 @@ class Sums:
         self._state = state
         self._pod = pod
         self._table = table
-        self._moving = moving
+        self._moving = [plugin for plugin in moving if hasattr(plugin, "spare")]
         self._resting = [
             plugin
             for plugin in profile.filter
-            if plugin.name not in state.skip_filter and plugin not in moving
+            if plugin.name not in state.skip_filter and plugin not in self._moving
         ]
+        self._heeding = [plugin for plugin in _following(profile, state) if plugin not in moving]
+        self._heeding += [plugin for plugin in moving if plugin not in self._moving]
+        self._heeded: dict[tuple[object, object], bool] = {}
+        """Whether a filter heeds pods, by their traits and group."""
         self._takes: dict[object, list[int]] = {}
         """What pods take, by their traits."""
         self._left: dict[int, list[int]] = {}
@@ -57,7 +63,7 @@ class Sums:
         what budgets mean it. None if the preemptor does not fit for other reasons.
         """
         left = self._left.get(row)
-        if left is None:
+        if left is None or self._any_heeded(potential):
             return None
         traits = tuple([info.traits for info in potential])
         starts = tuple([info.pod.status.start_time for info in potential])
@@ -66,11 +72,26 @@ class Sums:
     def run(self, row: int, potential: Sequence[PodInfo]) -> SumRun | None:
         """A row without these pods; None if the preemptor does not fit even so."""
         left = self._left.get(row)
-        if left is None:
+        if left is None or self._any_heeded(potential):
             return None
         takes = [self.takes(info) for info in potential]
         left = [a + sum(freed) for a, freed in zip(left, zip(*takes, strict=True), strict=True)]
         return None if left and min(left) < 0 else SumRun(self.takes, left)
+
+    def _any_heeded(self, potential: Sequence[PodInfo]) -> bool:
+        return bool(self._heeding) and any(self._is_heeded(info) for info in potential)
+
+    def _is_heeded(self, info: PodInfo) -> bool:
+        key = (info.traits, info.group)
+        found = self._heeded.get(key)
+        if found is None:
+            state, pod = self._state, self._pod
+            try:
+                found = any(plugin.heeds(state, pod, info) for plugin in self._heeding)
+            except StateMissing:  # PreFilter did not get so far; the long way tells
+                found = True
+            self._heeded[key] = found
+        return found
 
     def takes(self, info: PodInfo) -> list[int]:
         found = self._takes.get(info.traits)
@@ -108,6 +129,11 @@ class SumRun:
 
 
 def only_sums(profile: Profile, state: CycleState, moving: Sequence[Any]) -> bool:
-    """Whether a dry run for a pod comes down to sums."""
-    follow = [plugin for plugin in profile.extensions if plugin.name not in state.skip_filter]
-    return not follow and all(hasattr(plugin, "spare") for plugin in moving)
+    """Whether a dry run for a pod may come down to sums."""
+    known = all(hasattr(plugin, "spare") or hasattr(plugin, "heeds") for plugin in moving)
+    return known and all(hasattr(plugin, "heeds") for plugin in _following(profile, state))
+
+
+def _following(profile: Profile, state: CycleState) -> list[Any]:
+    """The plugins that want to be told when pods are taken off or put back."""
+    return [plugin for plugin in profile.extensions if plugin.name not in state.skip_filter]

@@ -116,6 +116,9 @@ class InterPodAffinity:
         state.read(_REQUIRED, RequiredState).change(pod, removed, node, -1)
         return None
 
+    def heeds(self, state: CycleState, pod: Pod, placed: PodInfo) -> bool:
+        return state.read(_REQUIRED, RequiredState).heeds(pod, placed)
+
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         return state.read(_REQUIRED, RequiredState).verdict(nodes)
 

@@ -222,6 +222,16 @@ class RequiredState:
         copy.anti = [domains.clone() for domains in self.anti]
         return copy
 
+    def heeds(self, pod: Pod, info: PodInfo) -> bool:
+        """Whether it matters for `pod` that another comes or goes."""
+        other, matcher, traits = info.pod, self._matcher, self.traits
+        required, anti = traits.required_affinity, traits.required_anti_affinity
+        return (
+            any(matcher.means_by_labels(term, pod) for term in info.traits.required_anti_affinity)
+            or (bool(required) and all(matcher.means(term, other) for term in required))
+            or any(matcher.means(term, other) for term in anti)
+        )
+
     def change(self, pod: Pod, info: PodInfo, node: NodeInfo, delta: int) -> None:
         """A pod comes to or goes from a node in a dry run for `pod`; call on clones only."""
         other, matcher = info.pod, self._matcher

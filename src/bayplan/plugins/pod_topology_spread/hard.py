@@ -131,6 +131,12 @@ class HardState:
         inside = counts if domains == len(counts) else counts[self.present[place]]
         return int(inside.min())
 
+    def heeds(self, pod: Pod, info: PodInfo) -> bool:
+        """Whether it matters for `pod` that another comes or goes."""
+        meta = info.pod.metadata
+        same = meta.namespace == pod.metadata.namespace
+        return same and any(item.selector.matches(meta.labels) for item in self.constraints)
+
     def change(self, pod: Pod, info: PodInfo, node: NodeInfo, delta: int) -> None:
         """A pod comes to or goes from a node in a dry run."""
         meta = info.pod.metadata

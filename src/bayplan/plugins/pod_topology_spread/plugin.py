@@ -115,6 +115,9 @@ class PodTopologySpread:
         state.read(_HARD, HardState).change(pod, removed, node, -1)
         return None
 
+    def heeds(self, state: CycleState, pod: Pod, placed: PodInfo) -> bool:
+        return state.read(_HARD, HardState).heeds(pod, placed)
+
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         return state.read(_HARD, HardState).verdict(nodes)
 
