@@ -18,7 +18,7 @@ import numpy.typing as npt
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.column import Rows, rows_of
 from bayplan.cluster.label_column import Domains
-from bayplan.engine.answers.asking import Desk
+from bayplan.engine.answers.asking import FEW, Desk
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.domains import LOWEST, DomainLeaders, DomainShare
 from bayplan.engine.answers.kind_column import KindColumn
@@ -107,7 +107,10 @@ class Totals:
             self._sum_all()
         elif isinstance(rows, int):
             self._sum_row(rows)
-        elif len(rows):
+        elif len(rows) <= FEW:
+            for row in rows.tolist():
+                self._sum_row(row)
+        else:
             self._sum_rows(rows)
         self._seen = [column.version for column in self._columns]
         self._fits_seen = self._candidates.version

@@ -78,6 +78,10 @@ class ListOrder:
 
     def first(self, feasible: BoolArray, start: int) -> int:
         """The place of the feasible row that the search from `start` finds first: heap index 0."""
+        near = feasible.take(self.rows[start : start + _CHUNK])
+        first = int(near.argmax())
+        if near.item(first):
+            return start + first
         rows = np.roll(self.rows, -start) if start else self.rows
         return (int(feasible.take(rows).argmax()) + start) % len(rows)
 
