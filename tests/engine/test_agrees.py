@@ -136,7 +136,7 @@ def draw_change(engine, names, incoming, step, data):
         pod = data.draw(pods(f"new-{step}", data.draw(st.sampled_from(names))))
         return lambda engine: engine.cache.put(pod)
     if what == "remove" and engine.cache.pod_count:
-        infos = [*engine.cache.table.all_pods(), *engine.cache.table.waiting_pods()]
+        infos = [*engine.cache.table.all_pods(), *engine.cache.table.pods_aside()]
         pod = data.draw(st.sampled_from(sorted(infos, key=lambda info: info.uid))).pod
         return lambda engine: engine.cache.remove_pod(pod)
     if what == "drop":
@@ -161,7 +161,7 @@ def change(engine, cluster, names, incoming, step, data):
         pod = data.draw(pods(f"new-{step}", data.draw(st.sampled_from(names))))
         cache.put(pod)
     elif what == "remove" and cache.pod_count:
-        infos = [*cache.table.all_pods(), *cache.table.waiting_pods()]
+        infos = [*cache.table.all_pods(), *cache.table.pods_aside()]
         cache.remove_pod(data.draw(st.sampled_from(infos)).pod)
     elif what == "drop":
         cache.remove_node(data.draw(st.sampled_from(names)))

@@ -112,7 +112,7 @@ def test_pods_of_a_node_that_left_wait_for_it():
     cache.remove_node("a")
 
     assert ["b"] == list(cache.table.names())
-    assert 1 == len(list(cache.table.waiting_pods()))
+    assert 1 == len(list(cache.table.pods_aside()))
     cache.validate()
     cache.add_node(make_node("a").build())
     row = cache.table.row_of("a")

@@ -13,7 +13,7 @@ from bayplan.clock import run_virtual
 from bayplan.config import DEFAULT_GATES, from_data
 from bayplan.framework import Code, Status
 from bayplan.plugins import in_tree_registry
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.store.memory import MemoryStore
 

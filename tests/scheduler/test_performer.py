@@ -22,7 +22,7 @@ from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted
 from bayplan.framework import ApiCall
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.observe.spans import Spans
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.performer import BINDERS, Performer
 from bayplan.testing.builders import make_pod
 

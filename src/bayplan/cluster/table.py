@@ -23,13 +23,13 @@ from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.counts import PodCounts
 from bayplan.cluster.info import NodeInfo, PodInfo, Port, remove_swapping
 from bayplan.cluster.journal import Journal
-from bayplan.cluster.kinds import RowKinds
 from bayplan.cluster.label_column import LabelColumn
 from bayplan.cluster.limits import Limits
 from bayplan.cluster.names import RowNames
 from bayplan.cluster.nodes import CodeArray, NodeSelection
 from bayplan.cluster.order import NodeOrder
 from bayplan.cluster.resources import resource_id
+from bayplan.cluster.row_kinds import RowKinds
 from bayplan.cluster.row_numbers import NO_PODS, RowNumbers
 
 
@@ -74,7 +74,7 @@ class NodeTable(RowNumbers):
         self._order = NodeOrder()
         self._labels: dict[str, LabelColumn] = {}
         self._taint_ids: dict[tuple[Taint, ...], int] = {}
-        self._waiting: dict[str, list[PodInfo]] = {}
+        self._aside: dict[str, list[PodInfo]] = {}
         self._names: list[str] = []
         self._row_names: RowNames | None = None
 
@@ -178,7 +178,7 @@ class NodeTable(RowNumbers):
         self._fill_row(row, node, allocatable)
         self._order.add(node, row)
         self._note_node(row)
-        for info in self._waiting.pop(name, ()):
+        for info in self._aside.pop(name, ()):
             self._place(info, row)
 
     def update_node(self, node: Node) -> bool:
@@ -218,7 +218,7 @@ class NodeTable(RowNumbers):
         for info in leave:
             self._unplace(info, row)
         if leave:
-            self._waiting[name] = leave
+            self._aside[name] = leave
         self._remove_images(row, node)
         self._order.remove(node, row)
         self._names = self._names[: self.count]  # others may hold the old list
@@ -318,7 +318,7 @@ class NodeTable(RowNumbers):
         """Place a pod on `info.node_name`."""
         row = self._rows.get(info.node_name)
         if row is None:
-            self._waiting.setdefault(info.node_name, []).append(info)
+            self._aside.setdefault(info.node_name, []).append(info)
         else:
             self._place(info, row)
 
@@ -328,15 +328,15 @@ class NodeTable(RowNumbers):
         if row is not None:
             self._unplace(info, row)
             return
-        waiting = self._waiting[info.node_name]
-        remove_swapping(waiting, info)
-        if not waiting:
-            del self._waiting[info.node_name]
+        aside = self._aside[info.node_name]
+        remove_swapping(aside, info)
+        if not aside:
+            del self._aside[info.node_name]
 
     def relabel_pod(self, known: PodInfo, fresh: PodInfo) -> None:
         """Replace a pod by one that differs in labels and owners alone; no sum changes."""
         row = self._rows.get(known.node_name)
-        pods = self._waiting[known.node_name] if row is None else self.pods[row]
+        pods = self._aside[known.node_name] if row is None else self.pods[row]
         remove_swapping(pods, known)
         pods.append(fresh)
         if row is not None:
@@ -346,16 +346,16 @@ class NodeTable(RowNumbers):
     def pods_of(self, name: str) -> list[PodInfo]:
         """The pods on a node, known or not."""
         row = self._rows.get(name)
-        return self._waiting.get(name, []) if row is None else self.pods[row]
+        return self._aside.get(name, []) if row is None else self.pods[row]
 
     def all_pods(self) -> Iterator[PodInfo]:
         """The pods on known nodes."""
         for pods in self.pods:
             yield from pods
 
-    def waiting_pods(self) -> Iterator[PodInfo]:
+    def pods_aside(self) -> Iterator[PodInfo]:
         """The pods on unknown nodes."""
-        for pods in self._waiting.values():
+        for pods in self._aside.values():
             yield from pods
 
     def _place(self, info: PodInfo, row: int) -> None:

@@ -146,7 +146,7 @@ class Run:
 
     def _pod_event(self, kind: str) -> Event:
         table = self.kept.cache.table
-        infos = sorted((*table.all_pods(), *table.waiting_pods()), key=lambda info: info.uid)
+        infos = sorted((*table.all_pods(), *table.pods_aside()), key=lambda info: info.uid)
         if not infos:
             return lambda engine: None
         info = self._draw.pick(infos)

@@ -26,9 +26,9 @@ from bayplan.global_scheduler.placer import DEFAULT_POLICY, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry as global_registry
 from bayplan.global_scheduler.service import Allocations
 from bayplan.plugins import in_tree_registry
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
-from bayplan.sim.schedulers import PatientCaller, SchedulerProcess
+from bayplan.sim.schedulers import PatientCaller, SimulatedScheduler
 from bayplan.store.errors import StoreError
 from bayplan.store.sqlite import SqliteStore
 
@@ -156,7 +156,7 @@ class SchedulerPart(Part):
         super().__init__(name, network, api, tell)
         self._extenders = extenders
         self._starting: asyncio.Task[None] | None = None
-        self.process = SchedulerProcess(
+        self.process = SimulatedScheduler(
             self._make, self.client, self.clock, elect=True, identity=name
         )
 

@@ -201,7 +201,7 @@ class Cache:
         table = self.table
         problems = [f"assumed pod {uid} is not placed" for uid in self._assumed - set(self._pods)]
         placed = [info.uid for info in table.all_pods()]
-        aside = [info.uid for info in table.waiting_pods()]
+        aside = [info.uid for info in table.pods_aside()]
         problems += [f"pod {u} is placed {n} times" for u, n in Counter(placed).items() if n > 1]
         if set(placed) | set(aside) != set(self._pods) or set(placed) & set(aside):
             problems.append("placed and waiting pods differ from known pods")

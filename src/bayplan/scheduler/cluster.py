@@ -22,7 +22,7 @@ from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
 from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import CONTENT_TYPE, SchedulerMetrics
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.inspecting import EXPLAIN, questions
 from bayplan.scheduler.live import LiveScheduler

@@ -35,7 +35,7 @@ from bayplan.framework import Registry
 from bayplan.framework.contract.extender import Extender
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.observe.spans import Spans
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.feed import Feed
 from bayplan.scheduler.performer import Performer
 

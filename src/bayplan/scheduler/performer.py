@@ -36,7 +36,7 @@ from bayplan.observe.logs import verbosity
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.observe.spans import Spans
 from bayplan.scheduler.apicalls import carry_out
-from bayplan.scheduler.events import EventRecorder, Reference
+from bayplan.scheduler.event_recorder import EventRecorder, Reference
 
 log = structlog.get_logger(__name__)
 

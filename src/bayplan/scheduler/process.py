@@ -31,7 +31,7 @@ from bayplan.errors import BayplanError, ConfigError
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.observe.spans import spans_from_environment
 from bayplan.scheduler.delegated import Gatekeeper
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch

@@ -15,7 +15,7 @@ from bayplan.client import Client, LeaderElector
 from bayplan.client.resources import LEASES
 from bayplan.engine.loop.actions import Action
 from bayplan.framework import Extender
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.sim.extender import SimulatedExtender
 
@@ -38,7 +38,7 @@ class PatientCaller:
         return actions
 
 
-class SchedulerProcess:
+class SimulatedScheduler:
     """Starts and stops one scheduler, as often as a scenario likes."""
 
     def __init__(

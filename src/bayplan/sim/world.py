@@ -23,14 +23,14 @@ from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigurati
 from bayplan.controllers.manager import ControllerManager, select
 from bayplan.framework import Extender, Registry
 from bayplan.plugins import in_tree_registry
-from bayplan.scheduler.events import EventRecorder
+from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.sim.errors import ScenarioError
 from bayplan.sim.extender import SimulatedExtender
 from bayplan.sim.faults import GRACE, FaultyTransport
 from bayplan.sim.log import Entry, EventLog
 from bayplan.sim.objects import SIMULATED
-from bayplan.sim.schedulers import PatientCaller, SchedulerProcess, hold_lease
+from bayplan.sim.schedulers import PatientCaller, SimulatedScheduler, hold_lease
 from bayplan.sim.tracker import Tracker
 from bayplan.sim.transport import PatientTransport
 from bayplan.store import MemoryStore
@@ -96,15 +96,15 @@ class World:
         self.log.on_entry(self._track)
         self.transport = FaultyTransport(self._transport(), random.Random(settings.seed + 1))
         self.client = Client(self._transport(), timeout=None)
-        self.processes: list[SchedulerProcess] = []
+        self.processes: list[SimulatedScheduler] = []
         self._begin = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._losing: dict[str, asyncio.Task[None]] = {}
 
-    def _processes(self) -> list[SchedulerProcess]:
+    def _processes(self) -> list[SimulatedScheduler]:
         return [
-            SchedulerProcess(
+            SimulatedScheduler(
                 self._make_scheduler,
                 self._faulty_client,
                 self.now,

@@ -1,4 +1,4 @@
-"""Values by kind of row (`bayplan.cluster.kinds`), read like a column of rows.
+"""Values by kind of row (`bayplan.cluster.row_kinds`), read like a column of rows.
 
 Only the kinds are followed row by row, once for all plugins; what a plugin says about a kind never
 changes while numbers of kinds mean the same. A record holds the values and a moment of the kinds.
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.column import History, Rows, Values
-from bayplan.cluster.kinds import RowKinds
+from bayplan.cluster.row_kinds import RowKinds
 
 UNKNOWN = -(1 << 15)
 """Stands for a value that has not been asked for; one that is equal to it is asked for again."""

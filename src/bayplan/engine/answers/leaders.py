@@ -1,7 +1,7 @@
 """The next winners, listed ahead, so that most attempts need not add up anything.
 
 Among equal totals the order is fixed while the candidates and their list order stay. A row that
-stays of one kind (`bayplan.cluster.kinds`) keeps its total while no other column changes. So as
+stays of one kind (`bayplan.cluster.row_kinds`) keeps its total while no other column changes. So as
 long as no row came to a kind that reaches the top, the next winner is the next listed row that is
 still of its kind, whatever became of all others.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bayplan.cluster.arrays import IntArray
-from bayplan.cluster.kinds import RowKinds
+from bayplan.cluster.row_kinds import RowKinds
 from bayplan.engine.answers.kind_column import KindColumn
 
 Place = tuple[int, IntArray, int]

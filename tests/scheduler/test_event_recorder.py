@@ -5,7 +5,7 @@ import json
 
 from bayplan.client import AsgiTransport, Client
 from bayplan.clock import run_virtual
-from bayplan.scheduler.events import EventRecorder, Reference, truncated
+from bayplan.scheduler.event_recorder import EventRecorder, Reference, truncated
 
 POD = Reference("Pod", "ns", "p", "u1", resource_version="5")
 
