@@ -8,7 +8,7 @@ import pytest
 from bayplan.api import ObjectMeta, Service
 from bayplan.api.workloads import MapSelectorSpec
 from bayplan.cluster.limits import Limits
-from bayplan.conformance.kept import Run
+from bayplan.conformance.kept import FEW, Run
 from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.cache import Cache, CacheError
 from bayplan.engine.replay import describe
@@ -18,19 +18,6 @@ from bayplan.testing import make_node, make_pod
 from tests.engine.clusters import make_engine, plugin_config
 
 HOST = "kubernetes.io/hostname"
-FEW = Limits(
-    journal=2,
-    queries=2,
-    signatures=2,
-    plans=2,
-    answer_bytes=1,
-    alike=2,
-    domains=3,
-    own_scores=2,
-    changes=2,
-    dry_runs=1,
-    terms=2,
-)
 
 
 def node(name, zone="z"):

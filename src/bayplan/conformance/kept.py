@@ -45,6 +45,8 @@ FEW = Limits(
 STARTS = ("mixed", "interpod", "softspread", "spread", "defaultspread", "preempt", "taints")
 """Families whose clusters runs start from."""
 NOW = 2_000_000_000.0
+EVENTS = ("place", "place", "pod+", "pod+", "pod-", "pod~", "nom")
+NODE_EVENTS = ("node+", "node-", "node~")
 METHODS = ("revision", "pre_filter", "filter_node", "pre_score", "score_node")
 
 
@@ -98,6 +100,10 @@ class Run:
         self.kept = _engine(objects, self._moody, Cache(limits))
         self.forgetful = _engine(objects, Moody(depends), Cache())
         self.decisions = 0
+        self._made: list[Pod] = []
+        """Pods that others will be like."""
+        # Winners that were listed ahead live only as long as nodes stay.
+        self._kinds = EVENTS if self._draw.number(0, 1) else (*EVENTS, *NODE_EVENTS)
 
     def step(self) -> str:
         """Let something happen, then ask both about a pod; how they differ, or an empty text."""
@@ -123,11 +129,17 @@ class Run:
         return ""
 
     def _pod(self, name: str) -> Pod:
-        return convert(Pod, pod(self._draw, name, self._names))
+        """A pod; most are like one of a few before, as those of a Deployment are."""
+        if len(self._made) < 4 or not self._draw.number(0, 7):
+            made = convert(Pod, pod(self._draw, name, self._names))
+            self._made = [*self._made[-3:], made]
+            return made
+        like = self._draw.pick(self._made)
+        meta = msgspec.structs.replace(like.metadata, name=name, uid=name)
+        return msgspec.structs.replace(like, metadata=meta)
 
     def _event(self) -> Event:
-        kinds = ("place", "place", "pod+", "pod+", "pod-", "pod~", "node+", "node-", "node~", "nom")
-        kind = self._draw.pick(kinds)
+        kind = self._draw.pick(self._kinds)
         number = self._draw.number(0, 1 << 30)
         if kind == "place":
             wanted = self._pod(f"placed-{number}")

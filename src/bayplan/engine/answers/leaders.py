@@ -22,6 +22,9 @@ Place = tuple[int, IntArray, int]
 _CHUNK = 64
 """So many rows are looked at at a time once the next one is gone."""
 
+_NONE = -1
+"""The kind of no row."""
+
 
 def same_place(one: Place, other: Place) -> bool:
     return one[0] == other[0] and one[1] is other[1] and one[2] == other[2]
@@ -61,7 +64,7 @@ class Leaders:
         self._rows = rows
         self._kinds, self._by_kind = kinds, by_kind
         self._listed: IntArray = rows
-        """The kind of each row when totals were known last."""
+        """The kind of each row when totals were known last; _NONE: it did not lead then."""
         self._next = self._seen = self._births = self._most = 0
         self._settled: IntArray | None = None
         self._others: list[int] = []
@@ -83,7 +86,7 @@ class Leaders:
         if settled is not self._settled or kinds.column.history is not self._history:
             self._near = None
         self._settled, self._others, self._next = settled, others, first
-        self._listed = kinds.of.take(self._rows)
+        self._listed = np.where(leading, kinds.of.take(self._rows), _NONE)
         self._history, self._seen = kinds.column.history, kinds.column.version
         self._births = kinds.births.generation
         return self._rows.item(first)
