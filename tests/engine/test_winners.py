@@ -11,7 +11,7 @@ import pytest
 from bayplan.cluster.limits import Limits
 from bayplan.engine.cache import Cache
 from bayplan.testing import make_node, make_pod
-from tests.engine.clusters import make_engine
+from tests.engine.clusters import make_engine, plugin_config
 
 LIMITS = [
     pytest.param(Limits(), id="roomy"),
@@ -58,11 +58,11 @@ def told(decision):
 class Lives:
     """Two engines through the same events, one of which forgets everything before each decision."""
 
-    def __init__(self, seed, limits):
+    def __init__(self, seed, limits, config=None):
         self._rng = random.Random(seed)
         nodes = [node(self._rng, f"n{number}") for number in range(self._rng.choice([3, 12, 40]))]
-        self._kept = make_engine(nodes, cache=Cache(limits))
-        self._forgetful = make_engine(nodes)
+        self._kept = make_engine(nodes, cache=Cache(limits), config=config)
+        self._forgetful = make_engine(nodes, config=config)
         self._templates = [template(self._rng, number) for number in range(6)]
         self._numbers = 0
         self._placed = []
@@ -104,6 +104,18 @@ def test_listed_winners_are_those_of_an_engine_that_keeps_nothing(limits):
     for seed in range(4):
         lives = Lives(seed, limits)
         for step in range(120):
+            kept, fresh = lives.step()
+
+            assert fresh == kept, (seed, step)
+
+
+@pytest.mark.parametrize("name", ["ImageLocality", "NodeResourcesFit"])
+def test_the_same_if_few_plugins_score(name):
+    """With images alone totals do not change as pods come; one node wins until it is full."""
+    config = plugin_config(score={"disabled": [{"name": "*"}], "enabled": [{"name": name}]})
+    for seed in range(4):
+        lives = Lives(seed, Limits(), config)
+        for step in range(60):
             kept, fresh = lives.step()
 
             assert fresh == kept, (seed, step)

@@ -63,7 +63,7 @@ def test_one_row_of_each_kind_is_told():
     table.kinds.sync()
     kinds, rows = table.kinds.in_use()
     assert [0, 1] == kinds.tolist() == table.kinds.of[rows].tolist()
-    assert [0, 1] == [table.kinds.of.item(table.kinds.row_of(kind)) for kind in (0, 1)]
+    assert [0, 1] == [table.kinds.of.item(row) for row in table.kinds.rows_of([0, 1])]
 
 
 def test_whoever_follows_the_births_knows_every_kind_that_rows_have():
@@ -76,10 +76,11 @@ def test_whoever_follows_the_births_knows_every_kind_that_rows_have():
             kinds.sync()
             if kinds.era != era:
                 known, stamp, era = set(), None, kinds.era
-            born = None if stamp is None else kinds.births.since(stamp)
+            born = None if stamp is None else kinds.born(stamp)
             alive = kinds.in_use()[0].tolist() if born is None else born
-            rows = {kind: kinds.row_of(kind) for kind in alive}
-            assert all(row < 0 or kinds.of.item(row) == kind for kind, row in rows.items())
-            known |= {kind for kind, row in rows.items() if row >= 0}
+            for kind in alive:
+                rows = kinds.rows_of([kind])
+                assert all(kinds.of.item(row) == kind for row in rows)
+                known |= {kind} if rows else set()
             stamp = kinds.births.generation
             assert set(kinds.of.tolist()) <= known

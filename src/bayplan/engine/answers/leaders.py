@@ -30,6 +30,15 @@ def same_place(one: Place, other: Place) -> bool:
     return one[0] == other[0] and one[1] is other[1] and one[2] == other[2]
 
 
+def sums_by_kind(columns: Sequence[tuple[KindColumn, int]], count: int) -> IntArray:
+    """The weighted sums of some columns by kind; kinds without rows may have any."""
+    total: IntArray = np.zeros(count, dtype=np.int64)
+    for column, weight in columns:
+        said = column.said.array[:count]
+        total[: len(said)] += weight * said.astype(np.int64)
+    return total
+
+
 class Leaders:
     """The first of the rows that had the highest total, the next winner first."""
 
@@ -76,7 +85,7 @@ class Leaders:
         """The row that wins by totals that are known, as none has risen to the top; -1 if none.
 
         `settled` are the sums of all columns that are not kept by kind, `others` their versions;
-        None if these sums change with the rows.
+        None if these sums change with the rows, or if nothing is kept by kind.
         """
         leading = masked.take(self._rows) == self.top
         first = int(leading.argmax())
@@ -133,8 +142,5 @@ class Leaders:
 
     def _reaching(self) -> set[int]:
         """The kinds that reach the top; those that have had no row are told by their births."""
-        sizes = [len(column.said.array) for column, _ in self._by_kind]
-        most = np.full(min([*sizes, self._kinds.size]), self._most, dtype=np.int64)
-        for column, weight in self._by_kind:
-            most += weight * column.said.array[: len(most)].astype(np.int64)
-        return set(np.flatnonzero(most >= self.top).tolist())
+        sums = sums_by_kind(self._by_kind, self._kinds.size)
+        return set(np.flatnonzero(sums >= self.top - self._most).tolist())

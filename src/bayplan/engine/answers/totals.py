@@ -22,7 +22,7 @@ from bayplan.engine.answers.asking import FEW, Desk
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.domains import LOWEST, DomainLeaders, DomainShare
 from bayplan.engine.answers.kind_column import KindColumn
-from bayplan.engine.answers.leaders import Leaders, Place, same_place
+from bayplan.engine.answers.leaders import Leaders, Place, same_place, sums_by_kind
 from bayplan.engine.answers.part import Part
 from bayplan.engine.answers.share import Layout, ScoreMoment, pay
 from bayplan.engine.cycle.choice import ListOrder
@@ -157,7 +157,8 @@ class Totals:
             return row
         self._add_up()
         masked = self.masked
-        settled = self._settled if len(self._moving) == len(self._by_kind) else None
+        by_kind = len(self._moving) == len(self._by_kind) > 0  # nothing else moves
+        settled = self._settled if by_kind else None
         if self._leaders is not None:  # no row has risen
             row = self._leaders.among(masked, settled, others)
             if row >= 0:
@@ -251,8 +252,14 @@ class Totals:
         mask = self._candidates.mask
         self._leaders = self._domain_leaders = None
         self._settle()
-        moving = add_up([(p.column.values, p.weight) for p in self._moving], len(mask))
-        self.masked = np.where(mask, self._settled + moving, LOWEST)
+        moving = [p for p in self._moving if not p.by_kind]
+        total = add_up([(p.column.values, p.weight) for p in moving], len(mask))
+        total += self._settled
+        if self._by_kind:  # there are fewer kinds than rows
+            total += sums_by_kind(self._by_kind, self._kinds.size).take(self._kinds.of)
+        if self._candidates.count < len(mask):
+            total[~mask] = LOWEST
+        self.masked = total
 
     def _sum_row(self, row: int) -> None:
         total = self._settled.item(row)
