@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +16,12 @@ import pytest
 
 from bayplan.api import yaml
 from bayplan.testing.servers import ServedCluster, start_embedded
+from tests.kube.operators import folder, needs, until
 from tests.kube.twins import Connection
 
 pytestmark = pytest.mark.operators
-ROOT = Path(__file__).parents[2]
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-
-
-def folder() -> Path:
-    found = subprocess.run(
-        [ROOT / "hack" / "operators", "--where"], capture_output=True, text=True, check=True
-    )
-    return Path(found.stdout.strip())
-
-
-def needs(name: str) -> pytest.MarkDecorator:
-    there = (folder() / f"{name}.version").exists()
-    return pytest.mark.skipif(not there, reason=f"needs make operators ARGS={name}")
-
-
-def until(found: Callable[[], Any], what: str, seconds: float = 90) -> Any:
-    """Wait for something that a program does."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if value := found():
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"{what} did not happen in {seconds:g} s")
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:

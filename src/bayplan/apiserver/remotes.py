@@ -103,8 +103,8 @@ class Remote:
         for item in self.resources:
             name, _, sub = (item.name or "").partition("/")
             kind = {
-                "group": item.group or self.group,
-                "version": item.version or self.version,
+                "group": item.group or "",
+                "version": item.version or "",
                 "kind": item.kind or "",
             }
             shown: Object = {"responseKind": kind, "verbs": item.verbs or []}
