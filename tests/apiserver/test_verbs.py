@@ -261,3 +261,17 @@ async def test_a_field_given_twice_is_found_whatever_else_is_left_out(api, head)
     assert 400 == refused.status
     assert 'duplicate field "data.a"' in refused.body["message"]
     assert (201, '299 - "duplicate field \\"data.a\\""') == (made.status, made.headers["warning"])
+
+
+async def test_a_change_that_leaves_no_name_is_refused_in_the_real_servers_words(api):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+    words = "the name of the object (c based on URL) was undeterminable: name must be provided"
+    media = {"content-type": "application/json-patch+json"}
+
+    patched = await api.call(
+        "PATCH", f"{CONFIGMAPS}/c", [{"op": "remove", "path": "/metadata"}], headers=media
+    )
+    replaced = await api.call("PUT", f"{CONFIGMAPS}/c", {"metadata": {}})
+
+    assert (400, words) == (patched.status, patched.body["message"])
+    assert (400, words) == (replaced.status, replaced.body["message"])

@@ -62,12 +62,12 @@ class Connection:
 
 
 def normal(value: Json) -> Json:
-    """An object without what two servers do not share, nulls, and times of managers."""
+    """An object without what two servers do not share, null lists, and times of managers."""
     if isinstance(value, dict):
         return {
             key: normal(item)
             for key, item in value.items()
-            if item is not None
+            if (item is not None or key.endswith(("Time", "Timestamp", "At")))
             and key not in VOLATILE
             and not (key == "time" and "fieldsType" in value)
         }

@@ -224,12 +224,19 @@ async def before_delete(backend: Backend, request: Request, old: Object) -> None
 def check_name(request: Request, obj: Object) -> None:
     """Refuse a body whose name is not that of the path."""
     name = obj["metadata"].get("name", "")
+    if not name:
+        raise nameless(request)
     if name != request.name:
         raise bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({request.name})"
-            if name
-            else "name must be provided"
         )
+
+
+def nameless(request: Request) -> ApiError:
+    return bad_request(
+        f"the name of the object ({request.name} based on URL) was undeterminable: "
+        "name must be provided"
+    )
 
 
 def check_identity(request: Request, obj: Object) -> None:

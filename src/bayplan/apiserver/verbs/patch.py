@@ -63,8 +63,8 @@ def read_patch(request: Request) -> Compute:
 
     def compute(old: Object) -> Object:
         obj = patched(request, old, change, body)
-        pipeline.check_name(request, obj)
         pipeline.check_identity(request, obj)
+        pipeline.check_name(request, obj)
         return obj
 
     return compute
@@ -127,10 +127,7 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
     if result.get("kind") not in (None, "", kind.kind):
         raise _invalid_patch(body, f"the kind of a {kind.kind} cannot change")
     if result.get("apiVersion") in (None, ""):
-        raise bad_request(
-            f"the name of the object ({request.name} based on URL) was undeterminable: "
-            "name must be provided"
-        )
+        raise pipeline.nameless(request)
     if result["apiVersion"] != kind.api_version:
         raise _invalid_patch(body, f"the API version of a {kind.kind} cannot change")
     if not isinstance(result.get("metadata", {}), dict | None):
