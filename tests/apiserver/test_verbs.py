@@ -275,3 +275,15 @@ async def test_a_change_that_leaves_no_name_is_refused_in_the_real_servers_words
 
     assert (400, words) == (patched.status, patched.body["message"])
     assert (400, words) == (replaced.status, replaced.body["message"])
+
+
+async def test_a_version_on_a_new_object_is_refused_where_it_would_be_stored(api):
+    body = configmap("c")
+    body["metadata"]["resourceVersion"] = "7"
+
+    stored = await api.call("POST", CONFIGMAPS, body)
+    tried = await api.call("POST", f"{CONFIGMAPS}?dryRun=All", body)
+    wrong = await api.call("POST", CONFIGMAPS, {**body, "data": {"no/key": "x"}})
+
+    assert (400, 201, 422) == (stored.status, tried.status, wrong.status)
+    assert "7" == tried.body["metadata"]["resourceVersion"]

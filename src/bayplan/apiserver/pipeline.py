@@ -149,9 +149,7 @@ def _name_requester(request: Request, obj: Object) -> None:
 def fill_metadata(backend: Backend, request: Request, obj: Object) -> None:
     """Set what the server decides about a new object: uid, times, namespace, generated name."""
     metadata = obj["metadata"]
-    if metadata.get("resourceVersion"):
-        raise bad_request("resourceVersion should not be set on objects to be created")
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(key, None)
     metadata["uid"] = backend.new_uid()
     metadata["creationTimestamp"] = backend.now()

@@ -8,7 +8,7 @@ from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, already_exists
+from bayplan.apiserver.errors import ApiError, already_exists, bad_request
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, object_answer, value_answer
 from bayplan.store import Conflict, KeyValue
@@ -64,5 +64,7 @@ async def _store(backend: Backend, codec: Codec, request: Request, obj: Object) 
         if found is not None:
             raise Conflict(key, found, 0)
         return object_answer(backend, request, obj, 201)
+    if obj["metadata"].get("resourceVersion"):  # the last to be looked at, as upstream's store does
+        raise bad_request("resourceVersion should not be set on objects to be created")
     kv: KeyValue = await backend.versions.put(codec, key, codec.encode(obj), expect=0)
     return value_answer(backend, request, kv, 201)
