@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import posixpath
 import ssl
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 import msgspec
@@ -19,6 +21,7 @@ import msgspec
 from bayplan.api import json
 from bayplan.apiserver.admission import Reader
 from bayplan.errors import BayplanError, DecodeError
+from bayplan.trust import trusting
 
 DEFAULT_TIMEOUT = 10
 MAX_ANSWER = 3 * 1024 * 1024
@@ -100,7 +103,7 @@ class Caller:
     def address(self, config: Mapping[str, Any]) -> tuple[str, str]:
         """Where to send, and the name that the certificate must have if it is another."""
         if config.get("url"):
-            return config["url"], ""
+            return _clean(config["url"]), ""
         service = config.get("service") or {}
         namespace, name = service.get("namespace", ""), service.get("name", "")
         port, path = service.get("port") or 443, service.get("path") or "/"
@@ -144,10 +147,8 @@ class Caller:
 
 
 def new_context(bundle: str) -> ssl.SSLContext:
-    if not bundle:
-        return ssl.create_default_context()
     try:
-        return ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
+        return trusting(text=base64.b64decode(bundle).decode() or None)
     except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
         raise CallError("unable to load root certificates: unable to parse bytes") from error
 
@@ -193,11 +194,18 @@ def _decoded(status: int, text: bytes) -> Any:
     return found
 
 
+def _clean(url: str) -> str:
+    """Return a URL with a path as Go's client sends it: envtest writes `https://host//path`."""
+    parts = urlsplit(url)
+    path = posixpath.normpath("/" + parts.path.lstrip("/"))
+    return urlunsplit(parts._replace(path=path if parts.path else ""))
+
+
 def _shown(config: Mapping[str, Any], timeout: float) -> str:
     """The URL as upstream's errors name it."""
     seconds = f"timeout={int(timeout)}s"
     if config.get("url"):
-        url = config["url"]
+        url = _clean(config["url"])
         return f"{url}{'&' if '?' in url else '?'}{seconds}"
     service = config.get("service") or {}
     host = f"{service.get('name', '')}.{service.get('namespace', '')}.svc"

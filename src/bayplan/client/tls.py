@@ -13,6 +13,7 @@ from pathlib import Path
 from bayplan import private
 from bayplan.client.errors import KubeconfigError
 from bayplan.client.kubeconfig import Connection
+from bayplan.trust import trusting
 
 
 def client_context(
@@ -44,11 +45,11 @@ def _authorities(connection: Connection) -> ssl.SSLContext:
         # Reading the system's authorities takes longer than all else at start; nobody asks them.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not (connection.ca_data or connection.ca_file):
-        return ssl.create_default_context()
+        return trusting()
     data = connection.ca_data or _file(connection.ca_file, "certificate-authority")
     where = connection.ca_file or "certificate-authority-data"
     try:
-        return ssl.create_default_context(cadata=data.decode("ascii"))
+        return trusting(text=data.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError, ValueError) as problem:
         raise KubeconfigError(
             f'kubeconfig "{connection.source}": "{where}" holds no PEM certificate; '

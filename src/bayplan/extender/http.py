@@ -28,6 +28,7 @@ from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
 from bayplan.extender.pairs import HEADER_LOW
 from bayplan.framework.contract.extender import ExtenderError
+from bayplan.trust import trusting
 
 MAX_ANSWER = 256 * 1024 * 1024
 CHUNK = 1 << 18
@@ -63,9 +64,9 @@ def ssl_context(extender: Extender) -> ssl.SSLContext:
     tls = extender.tls_config or ExtenderTLSConfig()
     has_ca = bool(tls.ca_data or tls.ca_file)
     try:
-        context = ssl.create_default_context(
-            cafile=None if tls.ca_data or not tls.ca_file else tls.ca_file,
-            cadata=tls.ca_data.decode("ascii") if tls.ca_data else None,
+        context = trusting(
+            file=None if tls.ca_data or not tls.ca_file else tls.ca_file,
+            text=tls.ca_data.decode("ascii") if tls.ca_data else None,
         )
         if tls.insecure or (extender.enable_https and not has_ca):
             context.check_hostname = False

@@ -20,6 +20,7 @@ import msgspec
 from bayplan.errors import ConfigError
 from bayplan.store.errors import StoreError, Unavailable
 from bayplan.store.etcd_wire import ErrorAnswer, Json, WatchAnswer, WatchResult
+from bayplan.trust import trusting
 
 T = TypeVar("T")
 FIRST_PAUSE = 0.05
@@ -38,7 +39,7 @@ def tls_context(
     if authority is None and certificate is None:
         return None
     try:
-        context = ssl.create_default_context(cafile=authority)
+        context = trusting(file=authority)
         if certificate is not None:
             context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:

@@ -23,11 +23,12 @@ class Hooks:
         self.handlers: dict[str, Handler] = {}
         self.asked: list[dict[str, Any]] = []
         self.url = ""
-        self.authority = ""
+        self.authority = self.certificate = ""
 
     async def __aenter__(self) -> "Hooks":
         files = tls.generate(self.folder, ["localhost", "127.0.0.1", "hook.default.svc"])
         self.authority = base64.b64encode(_bytes(files.authority)).decode()
+        self.certificate = base64.b64encode(_bytes(files.certificate)).decode()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(files.certificate, files.key)
         app = web.Application()

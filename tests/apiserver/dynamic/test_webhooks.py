@@ -155,6 +155,18 @@ async def test_a_webhook_behind_a_service_is_reached_by_its_external_name(api, h
     assert 'admission webhook "v.example.com" denied the request: reached' == answer.body["message"]
 
 
+async def test_the_certificate_itself_is_as_good_as_its_authority(api, hooks):
+    """controller-runtime's envtest gives no more than that, and a path with two slashes."""
+    hooks.handlers["/v"] = lambda request: {"allowed": False, "status": {"message": "reached"}}
+    leaf = hooks.certificate  # without the authority that signed it
+    config = {"url": f"{hooks.url}//v", "caBundle": leaf}
+    await configure(api, hooks, VALIDATING, {"path": "/v", "clientConfig": config})
+
+    answer = await api.call("POST", CONFIGMAPS, configmap("a"))
+
+    assert 'admission webhook "v.example.com" denied the request: reached' == answer.body["message"]
+
+
 async def test_a_service_leads_to_its_endpoints(api):
     ports = [{"name": "web", "port": 443, "targetPort": 9443}]
     await api.ok("POST", SERVICES, {"metadata": {"name": "hook"}, "spec": {"ports": ports}})
