@@ -13,6 +13,7 @@ Figures are per process and CPU time is given beside wall time: machines are noi
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
@@ -245,6 +246,7 @@ def _serve(sites: int, directory: str, port: "multiprocessing.Queue[int]") -> No
         placer = Placer(DEFAULT_POLICY, in_tree_registry())
         service = Allocations(store, inventory(sites), placer, clock=time.time)
         await service.start()
+        gc.freeze()
         config = uvicorn.Config(Api(service).app, port=0, log_level="warning", access_log=False)
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
@@ -260,6 +262,9 @@ def _run(main: "Coroutine[object, object, None]") -> None:
     """As the commands run their event loop."""
     import uvloop
 
+    from bayplan.cli.main import GC_THRESHOLDS
+
+    gc.set_threshold(*GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 

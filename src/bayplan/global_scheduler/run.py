@@ -6,6 +6,7 @@ work is supervised: what fails is begun again.
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -183,6 +184,7 @@ async def running(
             await scheduler.members.take(configs)
             for name, work in _background(scheduler, client, before).items():
                 tasks.append(asyncio.create_task(keep(name, work)))
+            gc.freeze()  # inventory and records stay; the collector need not look at them again
             server = await _serve(scheduler) if serve else None
             try:
                 yield scheduler
