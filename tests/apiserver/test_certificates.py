@@ -62,7 +62,7 @@ def call(url, method, path, tls, body=None, token=""):
 
 async def test_a_certificate_is_asked_for_approved_signed_and_used(tmp_path):
     settings = Settings(data=tmp_path, store="memory", authorization_mode="RBAC")
-    key, request = ask("jane", "system:masters")
+    key, request = ask("jane", "crew")
     async with running(settings) as served:
         options = options_for(served.authority, served.signing_key)
         names = ["certificatesigningrequest-signing"]
@@ -80,7 +80,7 @@ async def test_a_certificate_is_asked_for_approved_signed_and_used(tmp_path):
     status, review = who
     assert 201 == status
     assert "jane" == review["status"]["userInfo"]["username"]
-    assert ["system:masters", "system:authenticated"] == review["status"]["userInfo"]["groups"]
+    assert ["crew", "system:authenticated"] == review["status"]["userInfo"]["groups"]
 
 
 def signed(served, folder, request):

@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from bayplan.api.user import User
 from bayplan.apiserver import aggregation, passing, tls
 from bayplan.apiserver.serving import Settings, running
 from tests.apiserver.api import Api
@@ -238,6 +239,27 @@ async def test_nobody_locks_himself_out_of_the_apiservices(api, raw):
     for _ in range(50):
         await asyncio.sleep(0.01)
         assert 200 == (await api.call("GET", SERVICES)).status
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/a/b/c", "/a/b/c/d", "//a", "/a//b", "/../secrets", "/a/b/%2e%2e/%2e%2e/c", "/"],
+)
+async def test_no_path_is_passed_on_for_who_may_only_discover(raw, path):
+    """Everybody may GET below /apis; what stands below a version are resources all the same."""
+    api = await Api.start(rbac=True)
+    api.server.authenticator.add("bob-token", User("bob", ()))
+    try:
+        await put_behind(api, raw)
+        raw.heads.clear()
+        headers = {"authorization": "Bearer bob-token"}
+        answer = await api.call("GET", TIDES + path, headers=headers)
+
+        assert answer.status in (403, 404), answer.body
+        assert [] == raw.asked()
+        assert 200 == (await api.call("GET", BASE, headers=headers)).status, "but it may discover"
+    finally:
+        await api.close()
 
 
 async def test_a_server_that_never_answers_gives_back_the_seat(api, raw, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from bayplan.api.user import User
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
+from tests.apiserver.test_certificates import ask
 
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
@@ -459,3 +460,43 @@ async def test_a_certificate_request_says_all_about_its_maker(rbac):
     assert 201 == made.status, made.body
     assert ("ann", "abc123") == (made.body["spec"]["username"], made.body["spec"]["uid"])
     assert {"team": ["blue"]} == made.body["spec"]["extra"]
+
+
+CERTIFICATES = "certificates.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("verbs", "signer", "approval", "status"),
+    [
+        pytest.param([], "", 403, 403, id="the subresource alone"),
+        pytest.param(["approve"], "kubernetes.io/kube-apiserver-client", 200, 403, id="approve"),
+        pytest.param(["sign"], "kubernetes.io/kube-apiserver-client", 403, 200, id="sign"),
+        pytest.param(["approve", "sign"], "kubernetes.io/*", 200, 200, id="the domain"),
+        pytest.param(["approve", "sign"], "kubernetes.io/kubelet-serving", 403, 403, id="another"),
+    ],
+)
+async def test_who_approves_and_signs_for_a_signer(rbac, verbs, signer, approval, status):
+    _, text = ask("jane", "crew")
+    made = {
+        "metadata": {"name": "j"},
+        "spec": {
+            "request": base64.b64encode(text).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client",
+            "usages": ["client auth"],
+        },
+    }
+    requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    await rbac.ok("POST", requests, made)
+    parts = [f"certificatesigningrequests/{each}" for each in ("approval", "status")]
+    rules = [rule(["patch"], parts, [CERTIFICATES])]
+    if signer:
+        rules.append(rule(verbs, ["signers"], [CERTIFICATES], resourceNames=[signer]))
+    await grant(rbac, "signing", *rules)
+    said = {"status": "True", "reason": "r", "message": "m"}
+    approved = {"status": {"conditions": [{"type": "Approved", **said}]}}
+    failed = {"status": {"conditions": [{"type": "Failed", **said}]}}
+
+    signs = await as_bob(rbac, "PATCH", f"{requests}/j/status?dryRun=All", failed)
+    approves = await as_bob(rbac, "PATCH", f"{requests}/j/approval?dryRun=All", approved)
+
+    assert (approval, status) == (approves.status, signs.status), (approves.body, signs.body)

@@ -13,7 +13,14 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from bayplan.apiserver import escalation, validation
-from bayplan.apiserver.admission import DELETE, UPDATE, AdmissionError, Attributes, Reader
+from bayplan.apiserver.admission import (
+    DELETE,
+    UPDATE,
+    AdmissionError,
+    Attributes,
+    Reader,
+    signers,
+)
 from bayplan.apiserver.aside import aside, beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
@@ -64,6 +71,10 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
 async def admit_valid(backend: Backend, request: Request, attrs: Attributes) -> None:
     """Run the validating half of admission; may wait for webhooks, so hold nothing meanwhile."""
     _built_in(backend.admission.validate, backend, attrs)
+    try:
+        signers.check(attrs, backend.authorizer, request.user)
+    except AdmissionError as error:
+        raise _refused(error) from error
     request.warnings += attrs.warnings
     if backend.dynamic.validates(attrs):
         await backend.dynamic.validate(attrs, request)

@@ -28,6 +28,7 @@ class Target(NamedTuple):
     name: str
     subresource: str
     watch: bool = False  # the old /watch/ prefix
+    longer: bool = False  # something follows the subresource, whose permission is the one needed
 
 
 @lru_cache(maxsize=8192)
@@ -50,10 +51,9 @@ def parse_path(path: str) -> Target | None:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
-    if len(rest) > 3:
-        return None
     resource, name, subresource = (*rest, "", "")[:3]
-    return Target(group, version, namespace, resource, name, subresource, watch)
+    longer = len(rest) > 3
+    return Target(group, version, namespace, resource, name, subresource, watch, longer)
 
 
 @lru_cache(maxsize=4096)

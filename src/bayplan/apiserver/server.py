@@ -272,6 +272,8 @@ class ApiServer:
         request.pretty = connection.pretty = _pretty(query, request.user_agent)
         if not self._always_allow:
             demand(self.backend.authorizer, request)
+        if target.longer and target.subresource != "proxy":
+            raise path_not_found()
         return await self._limited(connection, request)
 
     def _remote(self, path: str) -> Remote | None:
@@ -287,11 +289,14 @@ class ApiServer:
         """Let another server answer what its user may ask."""
         reading = connection.method in ("GET", "HEAD")
         if target is None:
+            # Everybody may GET below /apis, to discover; what stands there are resources.
+            if connection.path.rstrip("/") != f"/apis/{remote.group}/{remote.version}":
+                raise path_not_found()
             self._authorize_path(user, connection.method, connection.path)
             return await self._aggregator.pass_on(remote, connection, user, b"", watch=False)
         query = parse_query(connection.query) if connection.query else NO_QUERY
         verb = _verb(connection.method, target.name, query, target.watch)
-        group, _, namespace, resource, name, part, _ = target
+        group, _, namespace, resource, name, part, *_ = target
         action = Action(verb, group, resource, part, namespace)
         if not self._always_allow:
             demand_action(self.backend.authorizer, user, action._replace(name=name))
@@ -315,7 +320,7 @@ class ApiServer:
             user = impersonate(self.backend.authorizer, user, connection.impersonation)
         target = parse_path(connection.path)
         kind = target and self.backend.registry.get(target.group, target.version, target.resource)
-        if target is None or kind is None:
+        if target is None or kind is None or target.longer:
             raise path_not_found()
         query = parse_query(connection.query) if connection.query else NO_QUERY
         request = Request(

@@ -14,8 +14,10 @@ from bayplan.apiserver.validation.formats import dns1123_subdomain, port_number
 _FORM = "; desired format: https://host[/path]"
 
 
-def validate_client_config(field: str, config: Mapping[str, Any]) -> Causes:
-    """Demand either a URL or a Service, and what each needs."""
+def validate_client_config(
+    field: str, config: Mapping[str, Any], *, authority: bool = True
+) -> Causes:
+    """Demand either a URL or a Service, and what each needs; admission reads no `authority`."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(field, "exactly one of url or service is required")]
@@ -25,7 +27,7 @@ def validate_client_config(field: str, config: Mapping[str, Any]) -> Causes:
         else _validate_service(f"{field}.service", service or {})
     )
     bundle = config.get("caBundle") or ""
-    if bundle and not _is_bundle(bundle):
+    if authority and bundle and not _is_bundle(bundle):
         text = "unable to load root certificates: unable to parse bytes as PEM block"
         causes.append(invalid(f"{field}.caBundle", bundle, text))
     return causes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from ipaddress import ip_address as parse_ip
 from ipaddress import ip_network
 
@@ -16,15 +15,20 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
+from bayplan.apiserver.validation.certificates import (
+    keep_certificate,
+    keep_request,
+    request_is_immutable,
+    validate_certificate_request,
+    validate_signing,
+)
 from bayplan.apiserver.validation.expressions import (
     validate_conditions,
     validate_policy_expressions,
 )
 from bayplan.apiserver.validation.strategy import Strategy
 
-FEWEST_SECONDS = 600
 METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
-BLOCK = "-----BEGIN CERTIFICATE REQUEST-----"
 
 
 def validate_autoscaler(obj: Object) -> Causes:
@@ -45,42 +49,6 @@ def validate_autoscaler(obj: Object) -> Causes:
             field = f"spec.metrics[{i}].type"
             causes.append(not_supported(field, metric.get("type", ""), METRIC_TYPES))
     return causes
-
-
-def validate_certificate_request(obj: Object) -> Causes:
-    spec = obj.get("spec") or {}
-    text = b64decode(spec.get("request") or "").decode("utf-8", "replace")
-    causes: Causes = []
-    if BLOCK not in text:
-        detail = "PEM block type must be CERTIFICATE REQUEST"
-        causes.append(invalid("spec.request", spec.get("request", ""), detail))
-    if not spec.get("usages"):
-        causes.append(required("spec.usages"))
-    signer = spec.get("signerName", "")
-    if not signer:
-        causes.append(required("spec.signerName"))
-    elif "/" not in signer:
-        detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        causes.append(invalid("spec.signerName", signer, detail))
-    seconds = spec.get("expirationSeconds")
-    if seconds is not None and seconds < FEWEST_SECONDS:
-        detail = f"may not specify a duration less than {FEWEST_SECONDS} seconds (10 minutes)"
-        causes.append(invalid("spec.expirationSeconds", seconds, detail))
-    return causes
-
-
-def request_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("spec", obj.get("spec"), old.get("spec"))
-
-
-def keep_certificate(obj: Object, old: Object) -> None:
-    """Approval writes conditions, the signer the certificate; neither touches the other's."""
-    obj["spec"] = old.get("spec", {})
-
-
-def keep_request(obj: Object, old: Object) -> None:
-    obj["spec"] = old.get("spec", {})
-    obj["status"] = old.get("status", {})
 
 
 def validate_service_cidr(obj: Object) -> Causes:
@@ -153,6 +121,9 @@ def validate_priority_level(obj: Object) -> Causes:
     return []
 
 
+_EFFECTS = ("None", "NoneOnDryRun")
+
+
 def validate_webhooks(obj: Object) -> Causes:
     causes: Causes = []
     for i, hook in enumerate(obj.get("webhooks") or []):
@@ -165,7 +136,14 @@ def validate_webhooks(obj: Object) -> Causes:
             for key in ("sideEffects", "admissionReviewVersions")
             if not hook.get(key)
         ]
-        causes += validate_client_config(f"{path}.clientConfig", hook.get("clientConfig") or {})
+        effects, seconds = hook.get("sideEffects"), hook.get("timeoutSeconds", 10)
+        if effects and effects not in _EFFECTS:
+            causes.append(not_supported(f"{path}.sideEffects", effects, _EFFECTS))
+        if not 1 <= seconds <= 30:
+            detail = "the timeout value must be between 1 and 30 seconds"
+            causes.append(invalid(f"{path}.timeoutSeconds", seconds, detail))
+        config = hook.get("clientConfig") or {}
+        causes += validate_client_config(f"{path}.clientConfig", config, authority=False)
         causes += validate_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [])
     return causes
 
@@ -216,7 +194,8 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
         revalidate=False,
         new_status={},
         prepare_update=keep_request,
-        prepare_status=keep_certificate,
+        prepare_approval=keep_certificate,
+        status=validate_signing,
     ),
     (_NETWORK, "servicecidrs"): Strategy(
         namespaced=False,

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.causes import Causes, invalid, required
+from bayplan.apiserver.validation.causes import Causes, invalid, required, too_many
 
 if TYPE_CHECKING:
     from bayplan.cel.environment import Environment
     from bayplan.cel.types import Type
 
 
+MAX_CONDITIONS = 64
+
+
 def validate_conditions(path: str, conditions: list[Object], *, params: bool = False) -> Causes:
     """The `matchConditions` of a webhook or policy."""
     if not conditions:
         return []
+    if len(conditions) > MAX_CONDITIONS:
+        return [too_many(path, len(conditions), MAX_CONDITIONS)]
     from bayplan.apiserver.dynamic.expressions import environment
     from bayplan.cel.types import BOOL
 

@@ -54,8 +54,12 @@ def prepare_for_update(
     strategy = STRATEGIES.get((group, resource))
     if strategy is None:
         return
-    if subresource in ("status", "approval"):
+    if subresource == "status":
         _prepare_status(strategy, obj, old, now)
+    elif subresource == "approval":
+        _keep(obj, old, "spec")
+        if strategy.prepare_approval is not None:
+            strategy.prepare_approval(obj, old)
     elif subresource == "ephemeralcontainers":
         prepare_pod_ephemeral(obj, old)
     elif subresource == "resize":

@@ -183,6 +183,8 @@ def validate_endpoint_ip(field: str, text: str) -> Causes:
         address = ipaddress.ip_address(text)
     except ValueError:
         return [invalid(field, text, "must be a valid IP address")]
+    if address.version == 6 and address.ipv4_mapped is not None:
+        return [invalid(field, text, "must not be an IPv4-mapped IPv6 address")]
     if address.is_unspecified:
         return [invalid(field, text, f"may not be unspecified ({text})")]
     if address.is_loopback:

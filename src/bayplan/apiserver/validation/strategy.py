@@ -51,6 +51,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     prepare_update: PrepareUpdate | None = None
     status: ValidateUpdate | None = None
     prepare_status: PrepareUpdate | None = None
+    prepare_approval: PrepareUpdate | None = None
     phase_time: bool = False
     """Whether the status says when its phase changed."""
     canonicalize: Prepare | None = None
