@@ -310,3 +310,7 @@ def test_the_extenders_of_a_scheduler_that_answers_itself_have_their_say():
     assert "pending" == answer.state
     assert "extender says no" in answer.message
     assert [1] == [row.nodes for row in answer.funnel]
+
+
+def test_a_pod_may_be_named_as_answers_name_it(saved):
+    assert "default/web-1: no node of 2 fits" in ask("default/web-1", "--from", saved).output

@@ -111,6 +111,7 @@ def test_a_quota_is_raised_for_all_pods_that_are_missing():
 
     (answer,) = asked(node(), deployment(replicas=3), small).pods
 
+    assert ("if it were made: it would be placed on a now",) == answer.notes
     assert 'raise the quota "small": requests.cpu to 5' == answer.fixes[0].change
 
 

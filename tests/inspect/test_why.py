@@ -452,3 +452,18 @@ def test_a_pod_that_needs_no_node_does_not_fit_one(change, text):
     cluster = Cluster.from_objects([node("a").body(), body])
 
     assert why_on_node(cluster, cluster.pod("waits"), "a").summary.startswith(text)
+
+
+def test_a_scrubbed_cluster_has_said_nothing_that_could_differ():
+    from bayplan.inspect.sources.scrub import scrubbed
+
+    body = asks(cpu="9")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x"}
+    body["status"] = {"conditions": [said]}
+    cluster = Cluster.from_objects([node("a").body(), body])
+
+    answer = cluster.why("waits")
+    (hidden,) = scrubbed(cluster).why_pending().pods
+
+    assert (False, None) == (answer.identical, hidden.identical)
+    assert "or is not of version 1.37 (--emulated-version)" in answer.difference

@@ -138,6 +138,8 @@ def _named(
     from bayplan.inspect.why.render import render_owner
 
     kind, name = _target(what)
+    if kind in cluster.namespaces:  # as answers write pods: NAMESPACE/NAME
+        kind, name = "pod", f"{kind}/{name}"
     if kind not in PODS:
         found = why_owner(cluster, cluster.owner(kind, name))
         show(found, output, lambda: "\n".join(render_owner(found, wide=output == "wide")))

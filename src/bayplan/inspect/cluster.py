@@ -192,12 +192,17 @@ class Cluster:
 
     def check_namespace(self, name: str) -> None:
         """Raise UnknownObject if there is no such namespace, as far as the source tells."""
-        known: set[str] = set(self.of(Namespace))
-        if not known:
-            known = {item.namespace for items in self.objects.values() for item in items.values()}
-            known |= set(BUILT_IN_NAMESPACES)
-        if name not in known:
-            raise unknown("namespace", name, sorted(known))
+        if name not in self.namespaces:
+            raise unknown("namespace", name, sorted(self.namespaces))
+
+    @cached_property
+    def namespaces(self) -> set[str]:
+        """The namespaces that there are, as far as the source tells."""
+        known = set(self.of(Namespace))
+        if known:
+            return known
+        used = {item.namespace for items in self.objects.values() for item in items.values()}
+        return used | set(BUILT_IN_NAMESPACES)
 
     def owners(self) -> Iterator[Owner]:
         """Everything that makes pods."""
@@ -243,10 +248,12 @@ class Cluster:
 
     def maker_of(self, pod: Pod) -> Owner | None:
         """The same; of one that was not read the name alone."""
-        owner = self._controller(pod) or _named(pod)
+        read = self._controller(pod)
+        owner = read or _named(pod)
         if owner is None:
             return None
-        return self._controller(owner) or _named(owner) or _deployment_of(pod, owner) or owner
+        above = self._controller(owner) or _named(owner)
+        return above or (_deployment_of(pod, owner) if read is None else None) or owner
 
     def _controller(self, item: Object) -> Owner | None:
         ref = item.controller

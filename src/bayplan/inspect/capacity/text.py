@@ -63,10 +63,10 @@ def _stranded(found: Capacity) -> Iterator[str]:
 
 
 def _notes(found: Capacity) -> Iterator[str]:
-    if found.keep_free and not found.sets:
+    if found.checked and not found.sets:
         yield ""
         yield f"Note: with one more, or even now, losing a {found.keep_free} leaves pods homeless"
-    if found.keep_free == "node":
+    if found.checked and found.keep_free == "node":
         yield ""
         yield f"Note: the {found.checked} fullest nodes were tried"
     for note in found.notes:

@@ -62,10 +62,9 @@ def is_daemon(pod: Pod) -> bool:
 
 def title(cluster: Cluster, pod: Pod) -> str:
     """The owner as kubectl names it, such as `deployment/web`; empty if there is none."""
-    owner = cluster.owner_of(pod)
+    owner, ref = cluster.maker_of(pod), pod.controller
     if owner is not None:
         return owner.title
-    ref = pod.controller
     return "" if ref is None else f"{ref.kind.lower()}/{ref.name}"
 
 

@@ -68,7 +68,7 @@ def _index(cluster: Cluster) -> _Index:
 def observe(cluster: Cluster, pod: Pod, message: str) -> Observed:
     """Compare our sentence with theirs."""
     condition, event = condition_of(pod), event_of(cluster, pod)
-    said = None if condition is None else condition.message
+    said = (condition.message or None) if condition is not None else None  # scrubbed: no words
     reason = "" if condition is None else condition.reason
     if said is None and event is None:
         return Observed()
@@ -92,7 +92,9 @@ def _difference(cluster: Cluster, message: str, said: str, event: str | None) ->
     if cluster.origin.unread:
         names = ", ".join(item.what for item in cluster.origin.unread[:3])
         return f"not everything could be read ({names}), so the answer may be off"
+    version = cluster.settings.gates.version
+    other = f", or is not of version {version} (--emulated-version)" if cluster.version_note else ""
     return (
         "the cluster changed since that attempt, or its scheduler is configured differently "
-        "(give its configuration with --config)"
+        f"(give its configuration with --config){other}"
     )

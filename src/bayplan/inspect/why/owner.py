@@ -71,7 +71,7 @@ def _summary(owner: Owner, made: int, waiting: int, missing: int) -> str:
     if missing:
         return f"{missing} of {owner.wanted} pods have not been made, {waiting} wait for a node"
     if waiting:
-        return f"{waiting} of {owner.wanted} pods wait for a node"
+        return f"{waiting} of {made} pods wait for a node"
     return f"all {made} pods have a node"
 
 
@@ -118,13 +118,9 @@ def _not_made(cluster: Cluster, owner: Owner, missing: int, notes: list[str]) ->
     pod = admitted(cluster, template_body(owner))
     obstacles = Admission(cluster).obstacles(pod, missing)
     if obstacles:
-        alone = Admission(cluster).obstacles(pod)
-        answer = why_pod(cluster, pod, with_fixes=False)
-        if alone:  # the answer says already that it would be refused; told again for all of them
-            answer = replace(answer, notes=answer.notes[-1:])
-        found = as_refused(cluster, pod, obstacles, answer, times=missing)
         notes += [item.text for item in obstacles]
-        return found
+        answer = why_pod(cluster, pod, with_fixes=False, made=True)
+        return as_refused(cluster, pod, obstacles, answer, times=missing)
     answer = why_pod(cluster, pod, with_fixes=not notes)
     if notes:
         return replace(

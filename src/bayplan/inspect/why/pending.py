@@ -19,11 +19,12 @@ from msgspec.structs import replace
 from bayplan.api import Pod
 from bayplan.inspect.amounts import plural
 from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.whatif.owners import title
 from bayplan.inspect.why.answer import Answer, Group, Pending
 from bayplan.inspect.why.freeing import Freeing, best_fix, best_of_all
 from bayplan.inspect.why.gangs import Groups
 from bayplan.inspect.why.observed import observe
-from bayplan.inspect.why.pod import age, owner_title, why_pod
+from bayplan.inspect.why.pod import age, why_pod
 from bayplan.inspect.why.turn import PLACEABLE, Turn, in_turn
 from bayplan.plugins.gang_scheduling import group_key
 
@@ -214,7 +215,7 @@ def _as_for(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
         answer,
         pod=pod.key,
         age_seconds=age(cluster, pod),
-        owner=owner_title(cluster, pod),
+        owner=title(cluster, pod),
         observed=seen.message,
         observed_reason=seen.reason,
         event=seen.event,

@@ -13,6 +13,7 @@ from bayplan.inspect.admission import Admission
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.gangs import group_of
+from bayplan.inspect.whatif.owners import title
 from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
@@ -55,10 +56,12 @@ def why_pod(
     with_fixes: bool = True,
     groups: Groups | None = None,
     brief: bool = False,
+    made: bool = False,
 ) -> Answer:
     """Why a pod is where it is; `groups` are those that this question has tried already.
 
     `brief` leaves out facts, near nodes and preemption of a pod that waits: it takes half as long.
+    `made`: as if the API server had let it be made.
     """
     base = Answer(
         pod=pod.key,
@@ -67,7 +70,7 @@ def why_pod(
         scheduler=pod.spec.scheduler_name,
         nodes=len(cluster.nodes),
         age_seconds=age(cluster, pod),
-        owner=owner_title(cluster, pod),
+        owner=title(cluster, pod),
         unread=cluster.origin.unread,
         version=cluster.settings.gates.version,
         version_note=cluster.version_note,
@@ -82,7 +85,7 @@ def why_pod(
         return _foreign(cluster, pod, base, with_fixes)
     admission = Admission(cluster)
     exists = pod.key in cluster.pods
-    refused = [] if exists else admission.obstacles(pod)
+    refused = [] if exists or made else admission.obstacles(pod)
     if exists:
         base = replace(base, notes=tuple(admission.outlived(pod)))
     helps = with_fixes and not refused
@@ -126,15 +129,6 @@ def age(cluster: Cluster, pod: Pod) -> int:
     """Seconds since a pod was made, 0 if that is not known."""
     made = seconds(pod.metadata.creation_timestamp)
     return max(0, round(cluster.now - made)) if made else 0
-
-
-def owner_title(cluster: Cluster, pod: Pod) -> str:
-    """What makes the pod, as kubectl names it; empty if nothing does."""
-    owner = cluster.owner_of(pod)
-    if owner is not None:
-        return owner.title
-    ref = pod.controller
-    return "" if ref is None else f"{ref.kind.lower()}/{ref.name}"
 
 
 def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes: bool) -> Answer:
@@ -287,7 +281,8 @@ def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision, node: st
         funnel=(fitting, *rest) if decision.feasible_nodes else (),
     )
     answer = compare(cluster, pod, answer)
-    notes = [SILENT] if answer.observed is None and answer.event is None else []
+    silent = answer.observed is None and answer.event is None and pod.key in cluster.pods
+    notes = [SILENT] if silent else []
     return replace(answer, notes=(*answer.notes, *notes))
 
 

@@ -32,7 +32,8 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
     yield from _proof(answer)
     for note in answer.notes:
         yield from _wrapped(note, "  ", "    ")
-    if answer.funnel and answer.state != "fits" and not answer.asked_node:
+    fits = bool(answer.funnel) and answer.funnel[0].reasons == ("fits",)
+    if answer.funnel and not fits and not answer.asked_node:
         yield ""
         yield f"Why, over {answer.nodes:,} nodes:"
         for row in answer.funnel:
