@@ -220,6 +220,46 @@ async def test_an_idempotency_key_is_one_for_all_schedulers():
         await service.stop()
 
 
+async def test_a_key_that_another_has_staged_is_waited_for():
+    store = MemoryStore()
+    same = [("key", "k"), ("fingerprint", "f")]
+    first, kept, go = await staging(store, "first", [request(1), *same])
+    second = await started(store, "second")
+    again = asyncio.create_task(second.create(request(1), **dict(same)))
+    async with asyncio.timeout(5):
+        while second.ledger.conflicts < 2:  # it has tried
+            await asyncio.sleep(0.001)
+    go.set()
+
+    assert (await kept).id == (await again).id
+    assert 1 == await assert_not_oversold(store)
+    for service in (first, second):
+        await service.stop()
+
+
+async def test_a_repeated_request_is_not_answered_with_what_is_taken_back():
+    """The second found the first in memory; another scheduler then took the last place."""
+    store = MemoryStore()
+    other = await started(store, "other")
+    await other.create(request(SITES * ROOM - 1))
+    first = await started(store, "first", crowded=CROWD)
+    stage = first.ledger.stage
+
+    async def late(*args):
+        first.ledger.stage = stage
+        await other.create(request(1))
+        return await stage(*args)
+
+    first.ledger.stage = late
+    twice = [first.create(request(1), key="k", fingerprint="f") for _ in range(2)]
+    answers = await asyncio.gather(*twice, return_exceptions=True)
+
+    assert [NoSiteError, NoSiteError] == [type(answer) for answer in answers]
+    assert SITES * ROOM == await assert_not_oversold(store)
+    for service in (first, other):
+        await service.stop()
+
+
 async def test_a_record_larger_than_etcd_takes_at_once_is_compressed():
     record = msgspec.structs.replace(
         await _wide_record(), groups=(await _wide_record()).groups * 1000

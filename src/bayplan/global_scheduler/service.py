@@ -352,13 +352,13 @@ class Allocations:
         """Whether a decision stands after all that others wrote before it."""
         allocation = record.allocation
         selector = allocation.selector
+        if record.key and self.ledger.key_holder(record.key) != record.id:
+            return False
         if self.ledger.others == known.others and self.ledger.closed == known.closed:
             return True
         if selector.stack_affinity or selector.stack_antiaffinity:
             return False  # of whom others placed where
         if {group.selected.node_id for group in new} & (self.ledger.closed - known.closed):
-            return False
-        if record.key and self.ledger.key_holder(record.key) != record.id:
             return False
         try:
             self._check_quota(record, record)

@@ -186,6 +186,7 @@ class Writer:
                     entry.job.done.set_result(entry.answer)
             if batch.entries or not batch.left:
                 return batch.left
+            await self._pause(_backoff(attempt))
         _fail(jobs, UnavailableError(f"other schedulers were faster {TRIES} times; try again"))
         return []
 
@@ -195,6 +196,8 @@ class Writer:
         taking = any(entry.fresh for entry in batch.entries)
         if not ops:
             return
+        if self.ledger.staged:
+            self._crowded = CROWDED
         if not taking or not self._crowded:
             try:
                 return await self.ledger.write(ops, taking=taking)
@@ -230,13 +233,19 @@ class Writer:
         batch.left = [entry.job for entry in lost] + batch.left
 
     def _no_longer_right(self, batch: _Batch) -> list[_Entry]:
-        """Take back the entries that others have made impossible."""
+        """Take back the entries that others have made impossible.
+
+        With them go those that change nothing: they may have answered what is taken back.
+        """
         lost = []
         for entry in batch.entries:
             if not all(self._holds(record, new, batch.known) for record, new in entry.fresh):
                 self._undo([entry])
                 lost.append(entry)
-        batch.entries = [entry for entry in batch.entries if entry not in lost]
+        if lost:
+            lost += [entry for entry in batch.entries if not entry.ops]
+        gone = {id(entry) for entry in lost}
+        batch.entries = [entry for entry in batch.entries if id(entry) not in gone]
         self.ledger.conflicts += len(lost)
         return lost
 
@@ -316,7 +325,11 @@ class Writer:
             if self.ledger.seen >= behind:
                 break
             await self._pause(0.001)
-        await self._pause(min(0.0005 * 2**attempt, 0.05))
+        await self._pause(_backoff(attempt))
+
+
+def _backoff(attempt: int) -> float:
+    return min(0.0005 * 2.0**attempt, 0.05)
 
 
 def _fail(jobs: list[_Job], problem: BayplanError) -> None:
