@@ -65,6 +65,14 @@ async def test_a_pod_that_has_ended_goes_at_once(clocked, phase):
     assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
 
 
+async def test_a_pod_that_needs_no_time_goes_at_once(clocked):
+    await running(clocked, grace=0)
+
+    await delete(clocked)
+
+    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
+
+
 async def test_a_pod_without_a_node_goes_at_once_and_is_shown(clocked):
     await clocked.ok("POST", PODS, pod("p"))
 

@@ -24,6 +24,16 @@ def test_long_and_deep_texts_are_refused_not_fatal(text):
         ANY.compile(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("1 2", "extraneous input '2'"), ("1 2 3", "mismatched input '2'")],
+    ids=["one word too many", "two"],
+)
+def test_what_follows_an_expression_is_named(text, said):
+    with pytest.raises(CompileError, match=f"Syntax error: {said} expecting <EOF>"):
+        ANY.compile(text)
+
+
 def test_an_evaluation_stops_at_its_limit():
     program = ANY.compile("self.all(a, self.all(b, a + b >= 0))")
 

@@ -139,7 +139,9 @@ def parse(text: str, problems: Problems, bindings: bool = False) -> Node | None:
     try:
         tree = parser.expression()
         if parser.token.kind != "end":
-            parser.fail(f"extraneous input '{parser.token.text}' expecting <EOF>")
+            alone = parser.tokens[parser.at + 1].kind == "end"  # without it, all would be well
+            found = "extraneous" if alone else "mismatched"
+            parser.fail(f"{found} input '{parser.token.text}' expecting <EOF>")
     except _Stop:
         return None
     return None if problems.found else tree

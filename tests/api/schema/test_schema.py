@@ -112,6 +112,17 @@ def test_a_bad_quantity_is_a_wrong_type_too():
         decode(pod(overhead={"cpu": "lots"}), POD)
 
 
+@pytest.mark.parametrize(
+    ("overhead", "named"),
+    [({"cpu": "lots"}, "quantities must match"), ({"cpu": []}, "cannot unmarshal array into")],
+    ids=["text", "list"],
+)
+def test_of_several_wrong_values_that_is_named_which_ends_the_reading(overhead, named):
+    """Go keeps the first misfit and reads on, until a type that reads its own text gives up."""
+    with pytest.raises(FieldTypeError, match=named):
+        decode(pod(containers=[[]], overhead=overhead), POD)
+
+
 def test_strict_problems_name_unknown_and_duplicate_fields():
     body = b'{"apiVersion":"v1","kind":"Pod","spec":{"nodeName":"a","nodeName":"b","x":[{"y":1}]}}'
     obj = json.loads(body)

@@ -228,6 +228,55 @@ def test_services_get_different_addresses():
     assert [first["clusterIP"]] == first["clusterIPs"]
 
 
+TAKEN = {
+    "metadata": {"name": "other", "namespace": "default"},
+    "spec": {
+        "clusterIP": "10.96.0.77",
+        "clusterIPs": ["10.96.0.77"],
+        "ports": [{"nodePort": 30007}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        pytest.param(
+            {"ports": [{"port": 80, "nodePort": 30007}]},
+            "spec.ports[0].nodePort: Invalid value: 30007: provided port is already allocated",
+            id="a port that another has",
+        ),
+        pytest.param(
+            {"ports": [{"port": 80}, {"port": 81, "nodePort": 80}]},
+            "spec.ports[1].nodePort: Invalid value: 80: provided port is not in the valid range. "
+            "The range of valid ports is 30000-32767",
+            id="a port out of range",
+        ),
+        pytest.param(
+            {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]},
+            'spec.clusterIPs: Invalid value: ["10.96.0.77"]: '
+            "failed to allocate IP 10.96.0.77: provided IP is already allocated",
+            id="an address that another has",
+        ),
+    ],
+)
+def test_what_another_service_has_is_refused(spec, told):
+    reader = Objects(("", "services", TAKEN))
+    body = {"metadata": {"name": "p"}, "spec": {"type": "NodePort", **spec}}
+
+    error = refusal(body, reader, resource="services")
+
+    assert (422, f'Service "p" is invalid: {told}') == (error.code, str(error))
+
+
+def test_a_service_keeps_what_it_has():
+    body = {"metadata": {"name": "other"}, "spec": {"type": "NodePort", **TAKEN["spec"]}}
+
+    found = write(body, Objects(("", "services", TAKEN)), resource="services", old=TAKEN)
+
+    assert [{"nodePort": 30007}] == found["spec"]["ports"]
+
+
 def test_binding_copies_the_topology_of_the_node():
     labels = {"topology.kubernetes.io/zone": "a", "other": "x"}
     reader = Objects(("", "nodes", {"metadata": {"name": "n", "labels": labels}}))

@@ -13,7 +13,7 @@ are left out; a time is not: typed clients write it into managed fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -248,27 +248,44 @@ _SCALARS: dict[str, Convert] = {
 }
 
 
+_OWN_READERS = ("quantity", "intorstring", "time", "microtime", "duration")
+
+
 # -- the slow pass ------------------------------------------------------------------------------
 
 
-def _explain(value: Json, type_: Type, owner: str = "", path: str = "") -> str:
-    """Find the first value that does not fit; say so in Go's words."""
+def _explain(value: Json, type_: Type) -> str:
+    """Find the value that does not fit which Go would name; say so in its words.
+
+    Go remembers the first misfit and reads on; a type that reads its own text ends the reading.
+    """
+    first = ""
+    for text, ends in _misfits(value, type_, "", ""):
+        if ends:
+            return text
+        first = first or text
+    return first
+
+
+def _misfits(value: Json, type_: Type, owner: str, path: str) -> Iterator[tuple[str, bool]]:
     if value is None:
-        return ""
+        return
     if type_.kind == "struct" and isinstance(value, dict):
         for key, item in value.items():
-            field = type_.fields.get(key)
-            if field is None:
-                continue
-            inner = f"{path}.{key}" if path else key
-            if text := _explain(item, field.type, type_.short, inner):
-                return text
-        return ""
-    if type_.kind in ("list", "map") and isinstance(value, list if type_.kind == "list" else dict):
+            if (field := type_.fields.get(key)) is not None:
+                inner = f"{path}.{key}" if path else key
+                yield from _misfits(item, field.type, type_.short, inner)
+    elif type_.kind in ("list", "map") and isinstance(
+        value, list if type_.kind == "list" else dict
+    ):
         assert type_.elem is not None
-        items = value if isinstance(value, list) else value.values()
-        texts = (_explain(item, type_.elem, owner, path) for item in items)
-        return next(filter(None, texts), "")
+        for item in value if isinstance(value, list) else value.values():
+            yield from _misfits(item, type_.elem, owner, path)
+    elif text := _misfit(value, type_, owner, path):
+        yield text, type_.kind in _OWN_READERS and not isinstance(value, dict | list)
+
+
+def _misfit(value: Json, type_: Type, owner: str, path: str) -> str:
     try:
         _converter(type_)(value, [])
     except ValueError as error:

@@ -19,7 +19,7 @@ from bayplan.apiserver.admission import (
     storage,
 )
 from bayplan.apiserver.admission.accounts import ServiceAccounts
-from bayplan.apiserver.admission.services import ServiceAddresses
+from bayplan.apiserver.admission.services import ServiceAddresses, refuse_taken
 from bayplan.apiserver.admission.types import Attributes, Reader
 from bayplan.errors import ConfigError
 
@@ -39,7 +39,7 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "RuntimeClass": (pods.runtime_class, pods.check_overhead),
     "PodSecurity": (None, podsecurity.check_pod_security),
     "ResourceQuota": (None, quota.check_quota),
-    "ServiceAddresses": (None, ServiceAddresses().assign),
+    "ServiceAddresses": (refuse_taken, ServiceAddresses().assign),
 }
 
 # Plugins that live elsewhere, and upstream's whose work other parts do or that have none here.

@@ -1,4 +1,4 @@
-"""ServiceAddresses: hands out cluster IPs and node ports.
+"""ServiceAddresses: hands out cluster IPs and node ports, and refuses those that others have.
 
 Upstream does this in the storage of services; here it is a step of the chain because it must read
 the other services. Addresses that were just handed out are remembered, so that two creates that
@@ -19,11 +19,13 @@ from bayplan.apiserver.admission.types import (
     Attributes,
     Reader,
 )
+from bayplan.apiserver.validation.causes import Cause, invalid, invalid_message
 from bayplan.apiserver.validation.service_strategy import needs_node_ports
 
 _RANGE = ipaddress.ip_network("10.96.0.0/16")
 _FIRST_HOST = 10  # the first addresses stay free for well-known services
 _PORTS = range(30000, 32768)
+_SHOWN = f"{_PORTS[0]}-{_PORTS[-1]}"
 _MEMORY = 4096
 
 
@@ -45,6 +47,8 @@ class ServiceAddresses:
         spec: dict[str, Any] = attrs.obj["spec"]
         if spec.get("type") == "ExternalName":
             return
+        if attrs.operation == UPDATE:
+            _check_asked(attrs, reader, spec)
         if not spec.get("clusterIP"):
             used = self._used_addresses(reader)
             spec["clusterIP"] = self._free_address(used)
@@ -109,6 +113,53 @@ class ServiceAddresses:
             code=500,
             reason="InternalError",
         )
+
+
+def refuse_taken(attrs: Attributes, reader: Reader) -> None:
+    """Check what a new service asks for: as upstream, before anything else is validated."""
+    if (attrs.group, attrs.resource, attrs.subresource) != ("", "services", ""):
+        return
+    spec = attrs.obj.get("spec") or {}
+    if attrs.operation == CREATE and spec.get("type") != "ExternalName":
+        _check_asked(attrs, reader, spec)
+
+
+def _check_asked(attrs: Attributes, reader: Reader, spec: dict[str, Any]) -> None:
+    """Refuse addresses and ports that are asked for anew and that another service has."""
+    before = (attrs.old or {}).get("spec") or {}
+    addresses = _addresses(spec) - _addresses(before)
+    ports = _ports(spec) - _ports(before) if needs_node_ports(spec) else set()
+    if not addresses and not ports:
+        return
+    others = list(_specs(reader))
+    for address in sorted(addresses & {ip for other in others for ip in _addresses(other)}):
+        given = spec.get("clusterIPs") or [spec["clusterIP"]]
+        text = f"failed to allocate IP {address}: provided IP is already allocated"
+        raise _refused(attrs, invalid("spec.clusterIPs", given, text))
+    taken = {number for other in others for number in _ports(other)}
+    for i, port in enumerate(spec.get("ports") or ()):
+        number = port.get("nodePort")
+        if number in ports and number not in _PORTS:
+            text = f"provided port is not in the valid range. The range of valid ports is {_SHOWN}"
+            raise _refused(attrs, invalid(f"spec.ports[{i}].nodePort", number, text))
+        if number in ports & taken:
+            text = "provided port is already allocated"
+            raise _refused(attrs, invalid(f"spec.ports[{i}].nodePort", number, text))
+
+
+def _addresses(spec: dict[str, Any]) -> set[str]:
+    return {*(spec.get("clusterIPs") or ()), spec.get("clusterIP") or "None"} - {"None"}
+
+
+def _ports(spec: dict[str, Any]) -> set[int]:
+    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+
+
+def _refused(attrs: Attributes, cause: Cause) -> AdmissionError:
+    told = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    details = {"name": attrs.name, "kind": "Service", "causes": [told]}
+    text = invalid_message("Service", "", attrs.name, [cause])
+    return AdmissionError(text, code=422, reason="Invalid", details=details)
 
 
 def headless_without_selector(spec: dict[str, Any]) -> bool:
