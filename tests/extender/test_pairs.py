@@ -1,23 +1,30 @@
 """Both verbs in one call: the same answers as two calls, and only between Bayplan's own."""
 
+import asyncio
 import json
 from contextlib import closing
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayplan.config.duration import seconds
 from bayplan.errors import DecodeError
 from bayplan.extender import Extender, pairs
 from bayplan.extender.http import Caller
 from bayplan.framework.contract.extender import ExtenderError
 from bayplan.testing.builders import make_node, make_pod
 from tests.extender.servers import plain_server, serving
-from tests.extender.test_client import client_of
+from tests.extender.test_client import client_of as impatient_client_of
 
 POD = make_pod("p").uid("u0").build()
 FORMS = pytest.mark.parametrize("names_only", [True, False], ids=["names only", "whole nodes"])
+
+
+def client_of(caller, url, **settings):
+    return impatient_client_of(caller, url, http_timeout=seconds(20), **settings)
 
 
 def nodes_named(names, version="1"):
@@ -254,3 +261,35 @@ def test_stale_versions_of_nodes_do_not_pile_up():
         sizes.append(call.have + len(call.add))
 
     assert max(sizes) <= 1004
+
+
+odd = st.one_of(
+    st.binary(max_size=40),
+    st.builds(
+        pairs.PairCall,
+        st.sampled_from([b"{}", b"x", b'{"metadata":{"name":"p"}}']),
+        st.sampled_from(["a", "b"]),
+        st.integers(-2, 4),
+        st.lists(st.sampled_from([b"n", b"\xff", b'{"metadata":{"name":"n"}}', b"[]"]), max_size=3),
+        st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 5)), max_size=3),
+        st.booleans(),
+    ).map(pairs.encode),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(odd, min_size=1, max_size=6))
+def test_no_pair_however_odd_is_answered_with_500(bodies):
+    app = Extender(Looking())
+    asyncio.run(_post_all(app, bodies))
+
+
+async def _post_all(app, bodies):
+    transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        for body in bodies:
+            headers = {pairs.HEADER: pairs.CALL}
+            answer = await client.post("/filter", content=body, headers=headers)
+            assert answer.status_code in (200, 400)
+            if answer.status_code == 200:
+                pairs.decode_answer(answer.content)

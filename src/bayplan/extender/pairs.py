@@ -139,7 +139,8 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class _Set:
-    def __init__(self) -> None:
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
         self.names: list[str] = []
         self.texts: list[msgspec.Raw] = []
 
@@ -158,12 +159,12 @@ class KnownNodes:
         if known is None:
             if call.have:
                 return None
-            known = self._sets[call.set_id] = _Set()
+            known = self._sets[call.set_id] = _Set(call.whole)
             while len(self._sets) > self._limit:
                 self._sets.popitem(last=False)
         self._sets.move_to_end(call.set_id)
         size = call.have + len(call.add)
-        if len(known.names) < call.have:
+        if len(known.names) < call.have or known.whole != call.whole or call.have < 0:
             return None
         if size > self._entries or any(not 0 <= a <= b <= size for a, b in call.runs):
             raise DecodeError(f"reading a pair of calls: the set has {size} nodes")
