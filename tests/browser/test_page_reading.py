@@ -295,6 +295,7 @@ def test_names_are_text_whatever_they_are(tab, chromium, width, tmp_path):
             page.keyboard.press("Escape")
             found = page.evaluate("document.querySelectorAll('main img, main script').length")
             assert found == 0
+            assert "\u202e" not in page.inner_text("body")
         here.go("#/map?colour=owner")
         here.shot(f"nasty-{width}", tmp_path)
         with page.expect_download() as download:

@@ -245,7 +245,7 @@ test("nodes are told by verdict also where some fit", () => {
 test("the runner-up is compared with the node that was chosen", () => {
   const score = (node, fit, image) => ({ node, total: fit + image, plugins: { Fit: fit, Image: image } });
   assert.equal(runnerUp([score("a", 90, 5), score("b", 80, 10)], "a", false), "a is 5 ahead of the runner-up b: Fit +10, Image −5.");
-  assert.equal(runnerUp([score("a", 90, 5), score("b", 80, 10)], "b", true), "Placed now, it would go to a, 5 ahead of b: Fit +10, Image −5.");
+  assert.equal(runnerUp([score("a", 90, 5), score("b", 80, 10)], "b", true), "a is 5 ahead of b now.");
   assert.equal(runnerUp([score("a", 90, 0), score("b", 80, 10)], "b", false), "b and a score the same; the scheduler draws between equals.");
   assert.equal(runnerUp([score("a", 90, 0)], "a", false), "a is the only node that fits.");
 });
@@ -275,6 +275,11 @@ test("units are Kubernetes'", () => {
   assert.deepEqual([units.memory(0), units.memory(536870912), units.memory(1.5 * 2 ** 30)], ["0", "512Mi", "1.5Gi"]);
   assert.deepEqual([units.percent(1, 1000), units.percent(0, 10), units.percent(5, 0), units.percent(5, 10)], ["<1%", "0%", "–", "50%"]);
   assert.deepEqual([units.age(45), units.age(130), units.age(7200), units.age(11400), units.age(5 * 86400)], ["45s", "2m10s", "120m", "3h10m", "5d"]);
+});
+
+test("marks that turn letters round are shown as such", () => {
+  assert.equal(units.plain("\u202egnp.exe\u202c"), "\ufffdgnp.exe\ufffd");
+  assert.equal(units.plain("größe-名前"), "größe-名前");
 });
 
 test("the camera fits, zooms about a point and stays in sight", () => {

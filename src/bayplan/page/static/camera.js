@@ -34,9 +34,10 @@ export function zoom(view, factor, x, y, least) {
 
 /** Where a world begins that is to lie there: no window is left half empty beside it. @param {number} at @param {number} world @param {number} room */
 export function centred(at, world, room) {
-  const margin = 16;
+  const [margin, near] = [16, 60];
   if (world + 2 * margin <= room) return (room - world) / 2;
-  return Math.min(margin, Math.max(room - margin - world, at));
+  if (at > margin - near) return margin;
+  return Math.max(room - margin - world, at);
 }
 
 /** Keep some of the world in sight. @param {View} view @param {{width: number, height: number}} world @param {number} width @param {number} height @returns {View} */

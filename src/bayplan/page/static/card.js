@@ -6,7 +6,7 @@ import { CORDONED, GHOST, READY, TERMINATING } from "./cluster.js";
 import { ownerName, share } from "./colouring.js";
 import { CELL } from "./layout.js";
 import { hash, ink, named } from "./palette.js";
-import { percent } from "./units.js";
+import { percent, plain } from "./units.js";
 
 /** @import { Cluster, Resource } from "./cluster.js" */
 /** @import { Scene } from "./draw.js" */
@@ -203,10 +203,11 @@ export function clipped(c, text, room) {
   const key = `${c.font}|${Math.round(room)}|${text}`;
   const known = cuts.get(key);
   if (known !== undefined) return known;
-  let found = text;
-  for (let keep = text.length - 1; keep > 2 && c.measureText(found).width > room; keep--) {
+  const whole = plain(text);
+  let found = whole;
+  for (let keep = whole.length - 1; keep > 2 && c.measureText(found).width > room; keep--) {
     const head = Math.ceil(keep * 0.4);
-    found = `${text.slice(0, head)}…${text.slice(text.length - (keep - head))}`;
+    found = `${whole.slice(0, head)}…${whole.slice(whole.length - (keep - head))}`;
   }
   if (cuts.size > 5000) cuts.clear();
   cuts.set(key, found);

@@ -70,7 +70,7 @@ function mostlyOwnedBy(cluster, slot) {
 /** @param {Cluster} cluster @param {number} slot */
 function stateOf(cluster, slot) {
   const flags = cluster.nodes.columns.flags[slot];
-  if (flags & GHOST) return "unknown node";
+  if (flags & GHOST) return "not in the cluster";
   if (!(flags & READY)) return "not ready";
   if (flags & CORDONED) return "cordoned";
   return cluster.text(cluster.nodes.columns.conditions[slot]) ? "under pressure" : "ready";

@@ -79,14 +79,15 @@ function ramp(keys) {
 /** Marks that nodes have beside their colour: class, label, how many. @param {Cluster} cluster @returns {[string, string, number][]} */
 function marks(cluster) {
   const { name, columns, count: all } = cluster.nodes;
-  let [broken, cordoned] = [0, 0];
+  let [absent, broken, cordoned] = [0, 0, 0];
   for (let slot = 0; slot < all; slot++) {
     if (!name[slot]) continue;
     const flags = columns.flags[slot];
-    if (!(flags & READY) || flags & GHOST) broken++;
+    if (flags & GHOST) absent++;
+    else if (!(flags & READY)) broken++;
     else if (flags & CORDONED) cordoned++;
   }
   /** @type {[string, string, number][]} */
-  const found = [["broken", "not ready", broken], ["cordoned", "cordoned", cordoned]];
+  const found = [["broken", "not in the cluster", absent], ["broken", "not ready", broken], ["cordoned", "cordoned", cordoned]];
   return found.filter(([, , nodes]) => nodes);
 }

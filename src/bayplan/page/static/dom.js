@@ -1,5 +1,7 @@
 // Makes elements. Text is always text: nothing of a user's objects is ever read as HTML.
 
+import { plain } from "./units.js";
+
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
@@ -35,7 +37,7 @@ export function h(tag, props, ...children) {
 export function fill(item, children) {
   for (const child of children.flat()) {
     if (child === null || child === undefined || child === false) continue;
-    item.append(child instanceof Node ? child : String(child));
+    item.append(child instanceof Node ? child : plain(String(child)));
   }
 }
 
@@ -91,7 +93,8 @@ function resemble(old, fresh) {
  * @param {string} text
  */
 export function say(item, text) {
-  if (item.textContent !== text) item.textContent = text;
+  const shown = plain(text);
+  if (item.textContent !== shown) item.textContent = shown;
 }
 
 /** The heading that a reader is led to when a view opens; those who see know it from the tabs. @param {string} title */

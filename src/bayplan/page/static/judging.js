@@ -49,5 +49,5 @@ export function runnerUp(found, chosen, bound) {
   const parts = Object.keys(first.plugins).map((plugin) => ({ plugin, more: first.plugins[plugin] - second.plugins[plugin] })).filter(({ more }) => more);
   const why = parts.map(({ plugin, more }) => `${plugin} ${more > 0 ? "+" : "−"}${count(Math.abs(more))}`).join(", ");
   if (gap > 0) return `${chosen} is ${count(gap)} ahead of the runner-up ${other.node}: ${why}.`;
-  return `${bound ? `Placed now, it would go to ${other.node}` : `${other.node} scores more`}, ${count(-gap)} ahead of ${chosen}: ${why}.`;
+  return bound ? `${other.node} is ${count(-gap)} ahead of ${chosen} now.` : `${other.node} is ${count(-gap)} ahead of ${chosen}: ${why}.`;
 }

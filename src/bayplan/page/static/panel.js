@@ -5,7 +5,7 @@ import { ownerName } from "./colouring.js";
 import { h, keep, notice } from "./dom.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
-import { causes } from "./queueing.js";
+import { causes, lined } from "./queueing.js";
 import { age, count, cpu, memory, percent } from "./units.js";
 
 /** @import { Cluster, Resource } from "./cluster.js" */
@@ -72,6 +72,7 @@ export class NodePanel {
     if (flags & CORDONED) words.push(h("span", { class: "chip warn" }, "SchedulingDisabled"));
     const taints = cluster.text(columns.taints[slot]).replaceAll("=:", ":");
     const conditions = cluster.text(columns.conditions[slot]);
+    const labels = [...cluster.labels(cluster.nodes, slot)];
     const more = cluster.text(columns.more[slot]).split(",").filter(Boolean).map(amount).join(", ");
     const meters = /** @type {Resource[]} */ (["cpu", "memory", "gpu", "pods"])
       .filter((kind) => columns[kind][slot] || cluster.used[kind][slot])
@@ -79,14 +80,13 @@ export class NodePanel {
     keep(this.top,
       this.head(name[slot]),
       h("p", { class: "chips" }, words, columns.created[slot] ? h("span", { class: "dim" }, `${age(cluster.time - columns.created[slot])} old`) : null,
-        h("a", { href: formatRoute("what-if", "", { ...cluster.moment, change: `drain=${name[slot]}` }) }, "what if drained?")),
+        flags & GHOST ? null : h("a", { href: formatRoute("what-if", "", { ...cluster.moment, change: `drain=${name[slot]}` }) }, "what if drained?")),
       pod >= 0 ? h("p", { class: "chosen-pod" }, h("b", null, podLink(cluster, pod)), " ", h("span", { class: "dim" }, podFacts(cluster, pod))) : null,
-      meters,
+      flags & GHOST ? null : meters,
       conditions ? h("p", { class: "bad" }, conditions) : null,
       taints ? fact("Taints", taints.split(",")) : null,
       more ? fact("Also", [more]) : null,
-      h("details", null, h("summary", null, "Labels"),
-        h("ul", { class: "labels" }, [...cluster.labels(cluster.nodes, slot)].map(([k, v]) => h("li", null, h("code", null, `${k}=${v}`))))));
+      labels.length ? h("details", null, h("summary", null, "Labels"), h("ul", { class: "labels" }, labels.map(([k, v]) => h("li", null, h("code", null, `${k}=${v}`))))) : null);
     this.table.show(cluster.podsOn(slot).map((at) => ({ cluster, slot: at })));
   }
 }
@@ -163,7 +163,7 @@ export class PendingPanel {
     keep(this.root,
       h("div", { class: "panel-head" }, title, h("a", { href: formatRoute("queue", "", cluster.moment) }, `${count(cluster.waiting.size)} in the queue`)),
       h("ul", { class: "causes" }, found.slice(0, 40).map((cause) => h("li", null,
-        h("p", null, h("b", { class: "number" }, count(cause.slots.length)), " ", cause.title),
+        h("p", null, h("b", { class: "number" }, count(cause.slots.length)), " ", lined(cause.title)),
         h("p", { class: "dim" }, cause.slots.slice(0, 4).map((slot, i) => [i ? ", " : "", podLink(cluster, slot)]).flat(),
           cause.slots.length > 4 ? ` and ${count(cause.slots.length - 4)} more` : "")))));
   }

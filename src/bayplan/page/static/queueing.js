@@ -57,6 +57,11 @@ export function causeOf(message) {
   return [...new Set(parts)].sort().join(" · ");
 }
 
+/** A cause for a reader: a line does not begin with the dot between two. @param {string} cause */
+export function lined(cause) {
+  return cause.replaceAll(" · ", "\u00a0· ");
+}
+
 /** Pods that wait, by place and cause, the largest first. @param {Cluster} cluster @returns {Cause[]} */
 export function causes(cluster) {
   /** @type {Map<string, Cause>} */

@@ -15,7 +15,7 @@ import { h, keep, say } from "./dom.js";
  */
 
 /** Height of a row by its lines. */
-const HEIGHTS = [0, 28, 46, 62];
+const HEIGHTS = [0, 28, 42, 58];
 /** A letter's width, about: to know whether a text needs a second line. */
 const LETTER = 6.3;
 const MOST_MEASURED = 2000;

@@ -24,6 +24,11 @@ function short(value) {
   return String(Math.floor(value * parts + 1e-9) / parts);
 }
 
+/** A text without marks that turn letters round: what is read is what is there. @param {string} text */
+export function plain(text) {
+  return text.replace(/[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+}
+
 /** 12,345 @param {number} value */
 export function count(value) {
   return Math.round(value).toLocaleString("en-US");

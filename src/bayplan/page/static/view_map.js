@@ -1,5 +1,6 @@
 // Map: groups, cells and colours; a node's panel or the pending pods beside it.
 
+import { CORDONED, GHOST, READY } from "./cluster.js";
 import { MapControls } from "./controls.js";
 import { h, heading, notice, put, say } from "./dom.js";
 import { filtered } from "./groups.js";
@@ -141,6 +142,6 @@ function nodeTable(select) {
 /** @param {NodeItem} i */
 function stateText(i) {
   const flags = i.cluster.nodes.columns.flags[i.slot];
-  if (flags & 4) return "unknown";
-  return `${flags & 1 ? "Ready" : "NotReady"}${flags & 2 ? ",SchedulingDisabled" : ""}`;
+  if (flags & GHOST) return "not in the cluster";
+  return `${flags & READY ? "Ready" : "NotReady"}${flags & CORDONED ? ",SchedulingDisabled" : ""}`;
 }

@@ -121,8 +121,8 @@ export class PodView {
     this.table = new VirtualTable("Every node", [
       { title: "Node", width: 3, narrow: true, key: (row) => row.name, cell: (row) => nodeLink(this.moment ?? {}, row.name) },
       ...(scored ? [{ title: "Total", width: 1, number: true, narrow: true, key: (/** @type {NodeRow} */ row) => row.total, cell: (/** @type {NodeRow} */ row) => (row.total < 0 ? "" : String(row.total)) }] : []),
-      ...judged.plugins.map((plugin, i) => ({ title: plugin, width: 1.6, number: true, key: (/** @type {NodeRow} */ row) => row.parts[i] ?? -1, cell: (/** @type {NodeRow} */ row) => (row.parts.length ? String(row.parts[i]) : "") })),
-      { title: "Verdict", width: scored ? 3 : 7, narrow: true, below: true, key: (row) => row.why, cell: (row) => row.why },
+      ...judged.plugins.map((plugin, i) => ({ title: plugin.replace(/^NodeResources(?=.)/, ""), width: 1.5, number: true, key: (/** @type {NodeRow} */ row) => row.parts[i] ?? -1, cell: (/** @type {NodeRow} */ row) => (row.parts.length ? String(row.parts[i]) : "") })),
+      { title: "Verdict", width: scored ? 5 : 7, narrow: true, below: true, key: (row) => row.why, cell: (row) => row.why },
     ], { sort: 1, down: scored, grow: "max(420px, 55vh)" });
     const box = h("div", { class: "pod-table" }, this.table.root);
     this.table.show(rows);

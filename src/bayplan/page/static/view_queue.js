@@ -3,7 +3,7 @@
 import { h, heading, keep, notice, put, say } from "./dom.js";
 import { history as load } from "./live.js";
 import { podLink } from "./panel.js";
-import { causes, causeOf, longest, meaningOf, ORDER, paceText, places, sizes, titleOf, waits } from "./queueing.js";
+import { causes, causeOf, lined, longest, meaningOf, ORDER, paceText, places, sizes, titleOf, waits } from "./queueing.js";
 import { formatRoute } from "./router.js";
 import { VirtualTable } from "./table.js";
 import { age, count, cpu, memory } from "./units.js";
@@ -32,7 +32,7 @@ export class QueueView {
       { title: "Priority", width: 0.9, number: true, key: (i) => i.cluster.pods.columns.priority[i.slot], cell: (i) => String(i.cluster.pods.columns.priority[i.slot]) },
       { title: "CPU", width: 0.8, number: true, key: (i) => i.cluster.pods.columns.cpu[i.slot], cell: (i) => cpu(i.cluster.pods.columns.cpu[i.slot]) },
       { title: "Memory", width: 1, number: true, key: (i) => i.cluster.pods.columns.memory[i.slot], cell: (i) => memory(i.cluster.pods.columns.memory[i.slot]) },
-      { title: "Cause", width: 7, narrow: true, below: true, key: (i) => why(i), cell: (i) => why(i) },
+      { title: "Cause", width: 7, narrow: true, below: true, key: (i) => why(i), cell: (i) => lined(why(i)) },
     ], { sort: 2, down: true, open: (i) => { location.hash = formatRoute("pod", i.cluster.podKey(i.slot), i.cluster.moment); }, empty: "No pod waits here." });
     this.beside = h("div", { class: "queue-causes" }, h("h2", null, "By cause"), this.list);
     this.rest = h("div", { class: "queue-rest" }, this.beside, this.table.root);
@@ -91,7 +91,7 @@ export class QueueView {
     put(this.list, all.slice(0, 60).map((cause) => {
       const chosen = this.query.cause === cause.title;
       return h("li", null, h("a", { class: chosen ? "chosen" : "", "aria-current": chosen ? "true" : "false", href: formatRoute("queue", "", { ...this.query, cause: chosen ? undefined : cause.title }) },
-        h("b", { class: "number" }, count(cause.slots.length)), " ", cause.title));
+        h("b", { class: "number" }, count(cause.slots.length)), " ", lined(cause.title)));
     }));
   }
 
