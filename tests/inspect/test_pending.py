@@ -268,3 +268,27 @@ def test_names_are_counted():
     text = "\n".join(render_pending(found))
     assert 8 == found.groups[0].owner_count
     assert "default/alone, job/job-0, job/job-1 and 5 more" in text
+
+
+AMOUNTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=12)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(AMOUNTS, AMOUNTS, st.booleans())
+def test_pods_that_only_differ_in_amounts_are_told_what_each_is_told_alone(room, asked, preempt):
+    """Amounts that no node tells apart share an answer; lower priorities end the sharing."""
+    objects = []
+    for number, (cpu, memory) in enumerate(room):
+        made = make_node(f"n{number}").capacity(cpu=cpu, memory=f"{memory}Gi", pods=9)
+        objects.append(made.body())
+        taken = make_pod(f"t{number}").req(cpu="1", memory="1Gi").node(f"n{number}")
+        objects.append(taken.priority(-5 if preempt and number % 2 else 0).body())
+    for number, (cpu, memory) in enumerate(asked):
+        objects.append(make_pod(f"p{number}").req(cpu=f"{cpu}1m", memory=f"{memory}Gi").body())
+
+    brief = Cluster.from_objects(objects).why_pending(details=False)
+    whole = Cluster.from_objects(objects).why_pending()
+
+    for short, long in zip(brief.pods, whole.pods, strict=True):
+        assert (long.pod, long.state, long.message) == (short.pod, short.state, short.message)
+    assert [group.cause for group in whole.groups] == [group.cause for group in brief.groups]

@@ -36,6 +36,10 @@ from bayplan.inspect.gangs import group_of
 from bayplan.inspect.objects import Budget
 from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.trial import Trial, unbound
+from bayplan.inspect.whatif.budgets import Budgets
+from bayplan.inspect.whatif.draining import cordoned
+from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.inspect.whatif.settling import Settling
 from bayplan.inspect.why.case import CORDON, Case
 from bayplan.inspect.why.families.taints import LIFECYCLE
 from bayplan.inspect.why.families.volumes import volume_labels
@@ -122,11 +126,6 @@ def _carried_out(
     None for one that nobody makes again; a group's pod is tried alone here, the group later. The
     node may be closed meanwhile, so that nobody comes straight back.
     """
-    from bayplan.inspect.whatif.budgets import Budgets
-    from bayplan.inspect.whatif.draining import cordoned
-    from bayplan.inspect.whatif.rehearsal import Rehearsal
-    from bayplan.inspect.whatif.settling import Settling
-
     cluster, engine = case.cluster, case.cluster.engine
     with Rehearsal(engine, cluster.now) as trial:
         if group_of(engine, case.pod) is not None:

@@ -25,6 +25,7 @@ from bayplan.inspect.why.freeing import Freeing, best_fix, best_of_all
 from bayplan.inspect.why.gangs import Groups
 from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.pod import age, why_pod
+from bayplan.inspect.why.ranks import Ranks
 from bayplan.inspect.why.turn import PLACEABLE, Turn, in_turn
 from bayplan.plugins.gang_scheduling import group_key
 
@@ -101,14 +102,20 @@ def _alone(cluster: Cluster, pods: list[Pod], *, brief: bool) -> list[Answer]:
     known: dict[Hashable, Answer] = {}
     groups: Groups = {}
     answers = []
+    ranks = Ranks(cluster) if brief else None
     for pod in pods:
-        template, alike = _keys(cluster, pod)
+        template, alike, rest = _keys(cluster, pod)
         answer = known.get(template) or known.get(alike)
+        rank = None if answer is not None or ranks is None or rest is None else ranks.of(pod)
+        if answer is None and rank is not None:
+            answer = known.get((rank, rest))
         if answer is None:
             answer = why_pod(cluster, pod, with_fixes=False, groups=groups, brief=brief)
             known[template] = answer
             if answer.state != "fits":  # where it would go hangs on labels too
                 known[alike] = answer
+            if answer.state == "pending" and rank is not None:
+                known[rank, rest] = answer
         answers.append(_as_for(cluster, pod, answer))
     return answers
 
@@ -184,15 +191,15 @@ def _in_turn(cluster: Cluster, turn: Turn, pods: list[Pod], alone: list[Answer])
     return answers
 
 
-def _keys(cluster: Cluster, pod: Pod) -> tuple[Hashable, Hashable]:
-    """What pods of one template share, and what pods share that are rejected alike.
+def _keys(cluster: Cluster, pod: Pod) -> tuple[Hashable, Hashable, Hashable]:
+    """What pods of one template share, and what pods share that are rejected alike; without specs.
 
     Labels count where the pod's own rules may select it, or where placed pods' terms do.
     """
     spec, nominated = pod.spec, pod.status.nominated_node_name
     own_claims = spec.resource_claims or any(item.ephemeral is not None for item in spec.volumes)
     if own_claims or spec.scheduling_group is not None:
-        return pod.key, pod.key  # its claims, or its place in a group, are its own
+        return pod.key, pod.key, None  # its claims, or its place in a group, are its own
     cache, labels = cluster.engine.cache, pod.labels
     affinity = spec.affinity
     selects = spec.topology_spread_constraints or (
@@ -201,8 +208,9 @@ def _keys(cluster: Cluster, pod: Pod) -> tuple[Hashable, Hashable]:
     about = cache.objects.namespace_labels(pod.namespace)
     terms = cache.table.counts.terms_about(labels, pod.namespace, about)
     own = tuple(sorted(labels.items())) if selects else ()
-    alike = (_ENCODER.encode(spec), pod.namespace, tuple(map(id, terms)), own, nominated)
-    return (cache.infos.make(pod).signature, nominated), alike
+    rest = (pod.namespace, tuple(map(id, terms)), own, nominated)
+    template = (cache.infos.make(pod).signature, nominated)
+    return template, (_ENCODER.encode(spec), *rest), rest
 
 
 def _as_for(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:

@@ -12,19 +12,18 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from bayplan.api import Pod
 from bayplan.inspect.amounts import listed, plural
 from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.whatif.budgets import Budgets
+from bayplan.inspect.whatif.rehearsal import Rehearsal
+from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.why.answer import Answer, FunnelRow
 from bayplan.inspect.why.pod import compare, why_pod
 from bayplan.plugins.gang_scheduling import NAME
-
-if TYPE_CHECKING:
-    from bayplan.inspect.whatif.settling import Settling, Waiting
 
 PLACEABLE = ("fits", "nominated")
 """States of pods that would get a node if they came first."""
@@ -83,10 +82,6 @@ def _rank(end: Waiting) -> tuple[int, int]:
 @contextmanager
 def in_turn(cluster: Cluster, pods: Iterable[Pod]) -> Iterator[Turn]:
     """Place pods one after the other as the scheduler would; all is taken back afterwards."""
-    from bayplan.inspect.whatif.budgets import Budgets
-    from bayplan.inspect.whatif.rehearsal import Rehearsal
-    from bayplan.inspect.whatif.settling import Settling
-
     with Rehearsal(cluster.engine, cluster.now) as trial:
         settling = Settling(cluster, trial, Budgets(cluster))
         for pod in pods:
