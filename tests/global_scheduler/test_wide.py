@@ -133,8 +133,9 @@ async def staging(store, name, wanted):
     return service, task, gate
 
 
-async def test_who_staged_first_gets_the_last_place():
+async def test_who_staged_first_gets_the_last_place(monkeypatch):
     """The others see the stage as taken, and decide anew or give up."""
+    monkeypatch.setattr(writer, "STAGE_LOOKS", 1_000_000)
     store = MemoryStore()
     full = await started(store, "full")
     await full.create(request(SITES * ROOM - 1))
@@ -148,6 +149,36 @@ async def test_who_staged_first_gets_the_last_place():
     assert 1 == len((await kept).groups)
     assert SITES * ROOM == await assert_not_oversold(store)
     await assert_all_know_the_same([first, second])
+    for service in (first, second):
+        await service.stop()
+
+
+async def test_what_replaces_something_is_not_counted_twice_for_long():
+    """A resize that is staged holds the old and the new; who is refused then is tried again."""
+    store = MemoryStore()
+    first = await started(store, "first", crowded=CROWD)
+    await first.create(request(SITES * ROOM - 4))
+    small = await first.create(request(1))
+    write, gate = first.ledger.write_staged, asyncio.Event()
+
+    async def slowly(*args):
+        await gate.wait()
+        return await write(*args)
+
+    first.ledger.write_staged = slowly
+    larger = asyncio.create_task(first.resize(small.id, 2))
+    second = await started(store, "second")
+    async with asyncio.timeout(5):
+        while not second.ledger.staged:
+            await asyncio.sleep(0)
+    wanted = asyncio.create_task(second.create(request(2)))
+    async with asyncio.timeout(5):
+        while not second.refused:
+            await asyncio.sleep(0)
+    gate.set()
+
+    assert (2, 2) == (len((await larger).groups), len((await wanted).groups))
+    assert SITES * ROOM == await assert_not_oversold(store)
     for service in (first, second):
         await service.stop()
 

@@ -33,6 +33,8 @@ STAGE_SECONDS = 5.0
 """How long what others wrote may take to arrive."""
 STAGE_LOOKS = 12
 """How often the stage of another is found waiting before its writer is taken for dead."""
+REFUSALS = 20
+"""How often a request is refused while others have something staged, before it is told so."""
 CROWDED = 50
 """How many batches are staged after another scheduler was met."""
 STOPPING = "the scheduler is stopping; ask again in a moment"
@@ -54,6 +56,8 @@ Step = Callable[[], tuple[T, Change]]
 class _Job(msgspec.Struct):
     step: Step[Any]
     done: asyncio.Future[Any]
+    again: int = 0
+    """How often it was refused while others had something staged."""
 
 
 class _Entry(msgspec.Struct):
@@ -258,8 +262,13 @@ class Writer:
                 await self.ledger.unstage(key, held.revision)
 
     def _run(self, jobs: list[_Job]) -> _Batch:
-        """Run steps on the table in memory, until one transaction is full."""
+        """Run steps on the table in memory, until one transaction is full.
+
+        What others have staged may still be withdrawn, and what replaces something counts twice:
+        who is refused meanwhile is tried again.
+        """
         batch = _Batch(Known(self.ledger.others, frozenset(self.ledger.closed)))
+        refused: list[_Job] = []
         for number, job in enumerate(jobs):
             if job.done.done():
                 continue
@@ -267,12 +276,17 @@ class Writer:
                 answer, change = job.step()
                 entry = self._add(batch, job, answer, change)
             except BayplanError as problem:
-                job.done.set_exception(problem)
+                if self.ledger.staged and job.again < REFUSALS:
+                    job.again += 1
+                    refused.append(job)
+                else:
+                    job.done.set_exception(problem)
                 continue
             if entry is None:
                 batch.left = jobs[number:]
                 break
             batch.entries.append(entry)
+        batch.left = refused + batch.left
         return batch
 
     def _add(self, batch: _Batch, job: _Job, answer: object, change: Change) -> _Entry | None:
