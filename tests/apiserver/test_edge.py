@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bayplan.apiserver import edge, health
+from bayplan.apiserver import edge, health, http
 from bayplan.apiserver.serving import Settings, running
 from bayplan.store import Compacted, MemoryStore, SqliteStore, StoreError, history
 from tests.apiserver.api import CONFIGMAPS, Api, configmap
@@ -213,3 +213,15 @@ async def test_on_a_full_disk_objects_can_be_deleted_and_nothing_is_created(tmp_
     assert "InsufficientStorage" == refused.body["reason"]
     assert 0 == api.server.failures
     await api.close()
+
+
+async def test_a_watch_that_is_not_read_holds_a_piece_of_a_large_object(api):
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1")
+    made = configmap("large") | {"data": {"a": "x" * 900_000}}
+    await api.ok("POST", CONFIGMAPS, made)
+
+    (event,) = await stream.until(1)
+    await stream.leave()
+
+    assert 900_000 == len(event["object"]["data"]["a"])
+    assert http.PIECE >= max(map(len, stream.pieces))

@@ -26,6 +26,7 @@ from bayplan.apiserver.responses import Answer, Stream
 Message = MutableMapping[str, Any]
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _NOT_KEPT = (b"cache-control", b"no-cache, private")
+PIECE = 64 * 1024  # bytes that are sent at once
 WARNING_CHARS, WARNING_CHARS_EACH = 4096, 256  # of all warnings of an answer, and of one
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
 
@@ -231,12 +232,20 @@ async def send_stream(connection: Connection, stream: Stream) -> None:
         raise error
 
 
+def _pieces(chunk: bytes) -> Iterable[bytes]:
+    """Cut what is long: a client that does not read holds one piece, not the whole of it."""
+    if len(chunk) <= PIECE:
+        return (chunk,)
+    return (chunk[at : at + PIECE] for at in range(0, len(chunk), PIECE))
+
+
 async def _pump(connection: Connection, stream: Stream) -> None:
     chunks = cast("AsyncGenerator[bytes, None]", stream.chunks)
     send = connection.send
     try:
         async for chunk in chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            for piece in _pieces(chunk):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
     finally:
         await chunks.aclose()
     await send({"type": "http.response.body", "body": b"", "more_body": False})
