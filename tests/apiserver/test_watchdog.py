@@ -104,6 +104,20 @@ async def test_long_tables_are_made_beside_the_loop(api, monkeypatch, count, bes
     assert [beside] == [thread != threading.get_ident() for thread in threads]
 
 
+@pytest.mark.parametrize(("keys", "beside"), [(3, False), (1000, True)], ids=["small", "large"])
+async def test_a_large_object_is_written_as_yaml_beside_the_loop(api, monkeypatch, keys, beside):
+    made = configmap("x") | {"data": {f"k{n}": "v" * 20 for n in range(keys)}}
+    await api.ok("POST", CONFIGMAPS, made)
+    threads = spy(monkeypatch, "bayplan.apiserver.responses.dump")
+
+    accept = {"accept": "application/yaml"}
+    assert 200 == (await api.call("GET", f"{CONFIGMAPS}/x", headers=accept)).status
+    answer = await api.call("PATCH", f"{CONFIGMAPS}/x", {"data": {"a": "2"}}, headers=accept)
+
+    assert 200 == answer.status
+    assert [beside] * 2 == [thread != threading.get_ident() for thread in threads]
+
+
 def spy(monkeypatch, path):
     """Note the thread of each call."""
     place, _, name = path.rpartition(".")

@@ -14,6 +14,7 @@ import msgspec
 
 from bayplan.api import yaml
 from bayplan.apiserver import protobuf, tables
+from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request
@@ -61,7 +62,12 @@ def writable(kind: Kind) -> bool:
     return not kind.custom and protobuf.known(kind.api_version, kind.kind)
 
 
-def value_answer(backend: Backend, request: Request, kv: KeyValue, status: int = 200) -> Answer:
+YAML_FACTOR = 8  # how much longer it takes to write YAML than to do anything else
+
+
+async def value_answer(
+    backend: Backend, request: Request, kv: KeyValue, status: int = 200
+) -> Answer:
     """Answer with one stored object."""
     codec = backend.codec(request.kind)
     output = request.output
@@ -72,10 +78,19 @@ def value_answer(backend: Backend, request: Request, kv: KeyValue, status: int =
         return Answer(status, body)
     if output.form == WHOLE and output.media == PROTOBUF:
         return Answer(status, codec.protobuf(kv), output.content_type)
-    return object_answer(backend, request, codec.decode(kv), status)
+    return await object_answer(backend, request, codec.decode(kv), status, len(kv.value))
 
 
-def object_answer(backend: Backend, request: Request, obj: Object, status: int = 200) -> Answer:
+async def object_answer(
+    backend: Backend, request: Request, obj: Object, status: int = 200, size: int = 0
+) -> Answer:
+    """Answer with one object; a long one is written beside the event loop."""
+    size = size or len(request.body) + request.stored
+    factor = YAML_FACTOR if request.output.media == YAML else 1
+    return await aside_of(size * factor, _object_answer, request, obj, status)
+
+
+def _object_answer(request: Request, obj: Object, status: int) -> Answer:
     """Answer with one object in the form that was asked for."""
     output = request.output
     shown: Object = obj

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bayplan.apiserver import dynamic
 from tests.apiserver.api import CONFIGMAPS, Api, Stream, configmap
 from tests.apiserver.crd import converted
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks
@@ -216,3 +217,13 @@ async def test_cookies_of_a_webhook_are_not_kept(api, hooks):
 
     assert seen
     assert [] == list(api.server.backend.caller.session.cookie_jar)
+
+
+async def test_a_write_does_not_wait_for_all_webhooks_for_ever(api, hooks, monkeypatch):
+    monkeypatch.setattr(dynamic, "SECONDS", 0.01)
+    await ask(api, hooks, "Mutating", lambda request: {"allowed": True})
+
+    answer = await api.call("POST", CONFIGMAPS, configmap("a"))
+
+    assert (504, "Timeout") == (answer.status, answer.body["reason"])
+    assert 404 == (await api.call("GET", f"{CONFIGMAPS}/a")).status

@@ -8,6 +8,7 @@ Users' expressions run beside the event loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from bayplan.apiserver.changes import Changes
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.crd import type_of
 from bayplan.apiserver.dynamic.matching import EXEMPT, GROUP
+from bayplan.apiserver.errors import timed_out
 from bayplan.apiserver.request import Request
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 Pairs = list[tuple["Policy", list["Binding"]]]
 Default = Callable[[Object], None]
 Again = Callable[[Attributes], None]
+SECONDS = 60.0  # that one write waits for all of them; each webhook has its own limit below it
 COLLECTIONS = tuple((GROUP, resource) for resource in sorted(EXEMPT))
 
 
@@ -120,9 +123,23 @@ class DynamicAdmission:
         `default` fills in defaults, `again` runs the built-in plugins once more; both are called
         when something changed, and then those who asked for it are asked a second time.
         """
+        whole = attrs.obj
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._mutate(attrs, request, default, again)
+        except TimeoutError as error:
+            raise timed_out() from error
+        if attrs.obj is not whole:
+            made = attrs.obj
+            whole.clear()
+            whole.update(made)
+            attrs.obj = whole
+
+    async def _mutate(
+        self, attrs: Attributes, request: Request, default: Default, again: Again
+    ) -> None:
         from bayplan.apiserver.dynamic import webhooks
 
-        whole = attrs.obj
         changed = await self._run_policies(attrs, request, default, first=True)
         invoked: list[Webhook] = []
         again_for: list[Webhook] = []
@@ -148,11 +165,6 @@ class DynamicAdmission:
             ]
             accept = self._accepting(request, default)
             await webhooks.mutate(self._backend.caller, wanted, attrs, request, accept)
-        if attrs.obj is not whole:
-            made = attrs.obj
-            whole.clear()
-            whole.update(made)
-            attrs.obj = whole
 
     async def _wanted(self, hook: Webhook, attrs: Attributes, request: Request) -> bool:
         if not hook.constraints.matches(attrs, self._backend.reader):

@@ -63,8 +63,8 @@ async def _store(backend: Backend, codec: Codec, request: Request, obj: Object) 
         found = await backend.store.get(key)
         if found is not None:
             raise Conflict(key, found, 0)
-        return object_answer(backend, request, obj, 201)
+        return await object_answer(backend, request, obj, 201)
     if obj["metadata"].get("resourceVersion"):  # the last to be looked at, as upstream's store does
         raise bad_request("resourceVersion should not be set on objects to be created")
     kv: KeyValue = await backend.versions.put(codec, key, codec.encode(obj), expect=0)
-    return value_answer(backend, request, kv, 201)
+    return await value_answer(backend, request, kv, 201)

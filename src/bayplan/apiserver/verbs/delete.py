@@ -142,7 +142,7 @@ async def delete(backend: Backend, request: Request) -> Answer:
     obj, gone = await delete_object(backend, request, request.namespace, request.name, options)
     kind = request.kind
     if kind.storage in RETURNS_OBJECT or not gone:
-        return object_answer(backend, request, obj)
+        return await object_answer(backend, request, obj)
     return plain_answer(request, success(_details(kind, obj)))
 
 

@@ -51,7 +51,7 @@ async def get(backend: Backend, request: Request) -> Answer:
         raise not_found(request.kind.group, request.kind.resource, request.name)
     if request.output.form == PARTIAL_LIST:
         raise not_acceptable([JSON, YAML])
-    return value_answer(backend, request, kv)
+    return await value_answer(backend, request, kv)
 
 
 def parse_version(text: str | None) -> int:

@@ -100,11 +100,11 @@ async def _attempt(
         return await _remove(backend, request, codec, obj, kv)
     value = await aside(request, _changed, codec, obj, old, kv)
     if value is None:
-        return value_answer(backend, request, kv)
+        return await value_answer(backend, request, kv)
     if request.dry_run:
-        return object_answer(backend, request, obj)
+        return await object_answer(backend, request, obj)
     written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
-    return value_answer(backend, request, written)
+    return await value_answer(backend, request, written)
 
 
 def _computed(codec: Codec, kv: KeyValue, compute: Compute) -> tuple[Object, Object]:
@@ -176,4 +176,4 @@ async def _remove(
     obj["metadata"]["resourceVersion"] = str(kv.mod_revision)
     if not request.dry_run:
         await backend.store.delete(kv.key, expect=kv.mod_revision)
-    return object_answer(backend, request, obj)
+    return await object_answer(backend, request, obj)
