@@ -176,6 +176,7 @@ export class TimeView {
       const marked = second ? differing(cluster, moments[1 - i]) : undefined;
       say(side.facts, `${some(totals.nodes, "node")} · ${some(totals.pods + totals.waiting, "pod")} · ${count(totals.waiting)} pending · cpu ${percent(totals.sums.cpu.used, totals.sums.cpu.all)} · memory ${percent(totals.sums.memory.used, totals.sums.memory.all)}`);
       say(side.differs, marked && i ? differences(marked.size) : "");
+      side.facts.title = side.facts.textContent ?? ""; // cut where two stand beside each other
       side.differs.className = marked?.size ? "warn" : "dim";
       side.map.show(cluster, {
         ...options, marked, selected: this.query.node ? cluster.nodeSlot(this.query.node) : -1, pod: this.query.pod ? cluster.podSlot(this.query.pod) : -1,
