@@ -1,0 +1,85 @@
+"""Test suites of others through `bayplan envtest-assets`: the same specs pass as on the real ones.
+
+controller-runtime's packages that start an API server are run twice, on our launchers and on
+kube-apiserver with etcd. What passes there must pass here; exceptions are listed, each with why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bayplan.cli.main import bayplan
+from bayplan.testing.servers import kube_assets
+from tests.kube.operators import folder, needs
+
+pytestmark = [pytest.mark.operators, needs("controller-runtime")]
+# What runs the specs, which passes only if all of them do.
+SUITE = {
+    f"Test{name}"
+    for name in [
+        "Builder",
+        "Client",
+        "Controllerutil",
+        "Eventhandler",
+        "Manager",
+        "Reconcile",
+        "Recorder",
+        "Source",
+    ]
+}
+RACE = "the spec cancels a wait and counts on an informer that has not synced yet; ours may have"
+EXCEPTIONS = {
+    "should return an error when context is cancelled": RACE,
+    "should allow for get informer to be cancelled": RACE,
+}
+
+
+def packages() -> list[str]:
+    source = folder() / "controller-runtime" / "pkg"
+    return sorted(str(path.parent.relative_to(source)) for path in source.rglob("suite.test"))
+
+
+def passed(program: Path, assets: Path, report: Path) -> set[str]:
+    """Run a suite; return the names of the specs and of the plain Go tests that passed."""
+    done = subprocess.run(
+        [program, "-test.v", "-ginkgo.no-color", f"-ginkgo.json-report={report}"],
+        cwd=program.parent,
+        env={**os.environ, "KUBEBUILDER_ASSETS": str(assets)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=900,
+        check=False,  # the report tells what failed
+    )
+    plain = set(re.findall(r"^ *--- PASS: (\S+)", done.stdout, re.MULTILINE))
+    return (plain - SUITE) | {
+        " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+        for suite in json.loads(report.read_text())
+        for spec in suite["SpecReports"]
+        if spec["LeafNodeType"] == "It" and spec["State"] == "passed"
+    }
+
+
+@pytest.mark.timeout(2000)
+@pytest.mark.parametrize("package", packages())
+def test_controller_runtimes_specs_pass_as_on_the_real_programs(package, tmp_path):
+    ours = tmp_path / "ours"
+    made = CliRunner().invoke(bayplan, ["envtest-assets", str(ours)])
+    assert 0 == made.exit_code, made.output
+    real = kube_assets()
+    assert real is not None, "run make kube-assets"
+    program = folder() / "controller-runtime" / "pkg" / package / "suite.test"
+
+    here = passed(program, ours, tmp_path / "ours.json")
+    there = passed(program, real, tmp_path / "real.json")
+
+    assert there, "nothing passed on the real programs"
+    missing = {name for name in there - here if not name.endswith(tuple(EXCEPTIONS))}
+    assert set() == missing
