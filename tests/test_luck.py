@@ -20,6 +20,7 @@ REASONS = {
     "conformance/api/replay.py": "events beyond the recorded ones would come within a moment",
     "conformance/kubectl/replay.py": "kubectl does not say that its watch is open",
     "global_scheduler/test_placing.py": "stands in for the pause between two tries",
+    "global_scheduler/test_several.py": "stands in for the pause between two tries",
     "global_scheduler/test_wide.py": "stands in for the pause between two tries",
     "kube/test_ha.py": "parts die and are paused for a drawn time",
     "kube/world.py": "kube-scheduler does not say that it has seen a node",

@@ -20,6 +20,8 @@ UNTIED = {
     "docs/design/apiserver.md": "bounds, and what parts cost when they were chosen",
     "docs/design/cel.md": "the size of a package, not measured here",
     "docs/design/conformance.md": "make oracle: what one case takes, about",
+    "docs/design/engine.md": "profiles of single parts, beside the table of bench/decide.py",
+    "docs/design/inspect.md": "what parts of an answer take, tried once",
     "docs/design/store.md": "bare SQLite, tried once to choose the layout of a table",
     "docs/how-to/page.md": "python bench/page.py",
     "docs/reference/apiserver.md": "python bench/apiserver.py",
