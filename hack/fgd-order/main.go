@@ -5,7 +5,7 @@
 //
 // DIR holds the CSV files of the openb trace. That program seeds Go's math/rand, draws once for its
 // log, shuffles the pods, adds random ones up to 130 % of all GPUs, and draws the order of its nodes'
-// names after its ten informers have each drawn the length of a watch.
+// names after ten other draws (found by trying; probably its informers' lengths of watches).
 package main
 
 import (
