@@ -18,7 +18,7 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
@@ -34,10 +34,12 @@ from bayplan.errors import ConfigError
 from bayplan.framework import Registry
 from bayplan.framework.contract.extender import Extender
 from bayplan.observe.metrics import SchedulerMetrics
-from bayplan.observe.spans import Spans
 from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.feed import Feed
 from bayplan.scheduler.performer import Performer
+
+if TYPE_CHECKING:
+    from bayplan.observe.spans import Spans
 
 log = structlog.get_logger(__name__)
 

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -34,9 +35,11 @@ from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted, Input
 from bayplan.framework.contract.results import ApiCall
 from bayplan.observe.logs import verbosity
 from bayplan.observe.metrics import SchedulerMetrics
-from bayplan.observe.spans import Spans
 from bayplan.scheduler.apicalls import carry_out
 from bayplan.scheduler.event_recorder import EventRecorder, Reference
+
+if TYPE_CHECKING:
+    from bayplan.observe.spans import Spans
 
 log = structlog.get_logger(__name__)
 

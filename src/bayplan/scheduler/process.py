@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import random
 import signal
 import socket
@@ -29,7 +30,6 @@ from bayplan.client import Client, Connection, LeaderElector, connect, load_kube
 from bayplan.config import to_data
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.observe.metrics import SchedulerMetrics
-from bayplan.observe.spans import spans_from_environment
 from bayplan.scheduler.delegated import Gatekeeper
 from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.extenders import Extenders
@@ -40,6 +40,7 @@ from bayplan.scheduler.options import Options
 from bayplan.scheduler.resources import resources_page
 
 if TYPE_CHECKING:
+    from bayplan.observe.spans import Spans
     from bayplan.scheduler.serving import Endpoints, Server
 
 log = structlog.get_logger(__name__)
@@ -61,6 +62,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def _spans() -> Spans | None:
+    if not any(name.startswith("OTEL_") for name in os.environ):
+        return None  # nothing needs to be loaded
+    from bayplan.observe.spans import spans_from_environment
+
+    return spans_from_environment("bayplan-scheduler")
 
 
 class SchedulerProcess:
@@ -88,7 +97,7 @@ class SchedulerProcess:
             count=lambda outcome: self._metrics.events.labels(outcome).inc(),
         )
         self._extenders = Extenders(self._metrics)
-        spans = spans_from_environment("bayplan-scheduler")
+        spans = _spans()
         live = LiveScheduler(
             extenders=self._extenders.of(options.config),
             config=options.config,
