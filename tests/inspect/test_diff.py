@@ -7,6 +7,8 @@ from click.testing import CliRunner
 from bayplan.api import yaml
 from bayplan.cli.diff import command
 from bayplan.inspect import Cluster, load_settings
+from bayplan.inspect.diff.answer import Diff, Totals
+from bayplan.inspect.diff.text import render
 from bayplan.testing.builders import make_node, make_pod
 from tests.inspect.shapes import missing_driver
 
@@ -129,6 +131,16 @@ def test_two_runs_of_a_scenario_are_compared(configs):
         ("default/web", "plain", "gpu"),
     ]
     assert (body["totalsA"]["placed"], body["totalsB"]["placed"]) == (3, 4)
+
+
+def test_runs_whose_pods_have_all_ended_have_no_figures_of_nodes():
+    ended = Totals(placed=12, pending=0, evictions=0, nodes_used=0, packing=0.0, spread=0.0)
+    found = Diff(a="a", b="b", pods=12, changed=(), plugins={}, totals_a=ended, totals_b=ended)
+
+    text = "\n".join(render(found))
+
+    assert "placed" in text
+    assert "nodes used" not in text
 
 
 @pytest.mark.parametrize(

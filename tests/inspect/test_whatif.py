@@ -469,6 +469,7 @@ def test_a_bad_change_says_how_it_is_written(verb, text, problem):
     [
         ("drain=node-9", 'node "node-9" is not in this cluster; did you mean'),
         ("drain=pool=none", 'no node matches the selector "pool=none"'),
+        ("drain=kubernetes.io/hostname=x", "; of kubernetes.io/hostname nodes have node-0, "),
         ("add=2xm5.huge", 'node or instance type "m5.huge" is not in'),
         ("add=2xcpu=4", "memory must be given"),
         ("add=2xcpu=4,memory=lots", "memory"),

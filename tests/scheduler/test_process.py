@@ -91,6 +91,7 @@ def run(*arguments: str) -> tuple[int, list[str]]:
         (["--config", "{tmp}/missing"], "missing"),
         (["--config", "{tmp}/broken.yaml"], "broken.yaml"),
         (["--config", "{tmp}/unknown.yaml"], "profilez"),
+        (["--config", "{tmp}/elsewhere.yaml"], 'clientConnection.kubeconfig: "nowhere" does not'),
         (["--kubeconfig", "{tmp}/missing"], "check --kubeconfig"),
         (["--kubeconfig", "{tmp}/broken.yaml"], "fix the file"),
         (["--kubeconfig={kubeconfig}", "--tls-cert-file={tmp}/x"], "--tls-private-key-file"),
@@ -102,6 +103,8 @@ def run(*arguments: str) -> tuple[int, list[str]]:
 def test_bad_input_ends_with_one_line_that_says_what_to_change(cluster, tmp_path, arguments, text):
     (tmp_path / "broken.yaml").write_text("a: [\n")
     (tmp_path / "unknown.yaml").write_text(json.dumps({**HEAD, "profilez": []}))
+    elsewhere = {**HEAD, "clientConnection": {"kubeconfig": "nowhere"}}
+    (tmp_path / "elsewhere.yaml").write_text(json.dumps(elsewhere))
     words = [a.format(tmp=tmp_path, kubeconfig=cluster.kubeconfig) for a in arguments]
 
     code, lines = run(*words)

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from bayplan.client.errors import AlreadyExists, ClientError, NotFound
+from bayplan.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bayplan.client.resources import LEASES
 from bayplan.client.rest import Client
 
@@ -147,6 +147,9 @@ class LeaderElector:
             # An answer that comes this late tells what was, not what is.
             age = asyncio.get_running_loop().time() - self._sent_at
             return ours and age < self._renew_deadline
+        except Conflict:
+            log.info("another was quicker to write the leader lease")
+            return False
         except ClientError as problem:
             log.warning("leader lease cannot be written", err=str(problem))
             return False

@@ -60,6 +60,10 @@ class Options(msgspec.Struct, frozen=True):
     def connection(self) -> Connection:
         """Return the API server to talk to."""
         kubeconfig = self.config.client_connection.kubeconfig
+        if kubeconfig and self.values.text("config") and not Path(kubeconfig).is_file():
+            raise ConfigError(
+                f'{self.config_file}: clientConnection.kubeconfig: "{kubeconfig}" does not exist'
+            )
         return load_kubeconfig(kubeconfig or None, master=self.values.text("master"))
 
     def watched_files(self) -> list[Path]:

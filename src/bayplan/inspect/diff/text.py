@@ -49,10 +49,15 @@ def _verdict(found: Diff) -> str:
 
 def _totals(found: Diff) -> list[tuple[str, str, str]]:
     a, b = found.totals_a, found.totals_b
-    return [
+    rows = [
         ("placed", str(a.placed), str(b.placed)),
         ("pending", str(a.pending), str(b.pending)),
         ("evictions", str(a.evictions), str(b.evictions)),
+    ]
+    if not a.nodes_used and not b.nodes_used:
+        return rows  # every pod of these runs has ended: nothing is packed or spread any more
+    return [
+        *rows,
         ("nodes used", str(a.nodes_used), str(b.nodes_used)),
         ("packing", f"{a.packing:.1%}", f"{b.packing:.1%}"),
         ("spread (deviation)", f"{a.spread:.1%}", f"{b.spread:.1%}"),

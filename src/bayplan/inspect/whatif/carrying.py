@@ -99,7 +99,7 @@ class Carrying:
             ) from problem
         found = [name for name in sorted(known) if selector.matches(known[name].labels)]
         if not found:
-            raise InspectError(f'no node matches the selector "{text}"')
+            raise InspectError(f'no node matches the selector "{text}"{_values_of(text, known)}')
         return found
 
     def node(self, name: str) -> Node:
@@ -334,3 +334,10 @@ def _surplus(owner: Owner, pods: list[Pod], node_of: Callable[[Pod], str]) -> li
 
 def _key(owner: Owner) -> str:
     return f"{owner.KIND}/{owner.key}"
+
+
+def _values_of(text: str, nodes: dict[str, Node]) -> str:
+    """What the nodes have under the selector's first key, for who guessed its value."""
+    key = text.strip("!( ").partition("=")[0].rstrip("! ")
+    values = sorted({node.labels[key] for node in nodes.values() if key in node.labels})
+    return f"; of {key} nodes have {', '.join(values[:8])}" if values else ""
