@@ -13,11 +13,14 @@ BACKLOG = 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def parse_address(address: str) -> tuple[str, int]:
-    """Split `HOST:PORT`, also with an IPv6 host in brackets; without a host it is loopback."""
+def parse_address(address: str, flag: str = "address") -> tuple[str, int]:
+    """Split `HOST:PORT`, also with an IPv6 host in brackets; without a host it is loopback.
+
+    `flag` is where a user has written it.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(f'address "{address}": expected HOST:PORT, for example 127.0.0.1:8888')
+        raise ConfigError(f'{flag} "{address}": expected HOST:PORT, for example 127.0.0.1:8888')
     return host.strip("[]") or LOOPBACK[0], int(port)
 
 

@@ -87,7 +87,7 @@ def serve(
         app.token = Path(token_file).read_text(encoding="utf-8").strip()
     app.prefix = prefix.rstrip("/")
     app.gzip = gzip
-    host, port = parse_address(bind)
+    host, port = parse_address(bind, "--bind")
     listen = server.Listen(host, port, tls_cert_file, tls_private_key_file, client_ca_file)
     scheme = "https" if tls_cert_file else "http"
 
@@ -167,7 +167,7 @@ def record(url: str, file: Path, bind: str, timeout: float) -> None:
     from bayplan.observe import logs
 
     logs.configure()
-    host, port = parse_address(bind)
+    host, port = parse_address(bind, "--bind")
     recorder = Recorder(url, file, timeout=timeout)
 
     def started(real_port: int) -> None:

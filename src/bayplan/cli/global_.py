@@ -115,7 +115,7 @@ def serve(
 
     logs.configure()
     directory = _base(config_base)
-    host, port = parse_address(bind) if bind else ("", -1)
+    host, port = parse_address(bind, "--bind") if bind else ("", -1)
     options = Options(
         directory=directory,
         host=host,

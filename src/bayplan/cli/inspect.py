@@ -28,7 +28,7 @@ def serve(address: str, token: str, **source: Any) -> None:
     """Answer `/inspect/v1/why?pod=ns/name`, `/pending`, `/cluster`, `/openapi.json`."""
     from bayplan.listening import parse_address
 
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--bind")
     asyncio.run(_serve(host, port, token, source))
 
 

@@ -55,7 +55,7 @@ def command(
     from bayplan.page.sources import Picture
 
     logs.configure(0)
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--bind")
     source: Source | None = None
     if story:
         first = (config, seed, emulated_version)

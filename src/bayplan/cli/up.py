@@ -104,7 +104,7 @@ def command(
     logs.configure(2 * verbose)
     from bayplan.apiserver.serving import Settings
 
-    host, port = parse_address(address)
+    host, port = parse_address(address, "--bind")
     settings = Settings(
         data=data,
         host=host,
@@ -152,7 +152,7 @@ async def _up(
             stop_on_signals(stopped)
             remark = await _nodes(cluster, nodes)
             click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
-            listener = listen_for_page(*parse_address(ui_bind)) if ui_bind else None
+            listener = listen_for_page(*parse_address(ui_bind, "--ui-bind")) if ui_bind else None
             click.echo(f"cluster is ready at {cluster.running.url}")
             async with _page(cluster, listener) as page:
                 data.keep()

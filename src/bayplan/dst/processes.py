@@ -50,6 +50,11 @@ RESTART_SECONDS = 1.0
 Told = Callable[[str, Response], None]
 
 
+def drawn_id(rng: random.Random) -> str:
+    """A uid that the seed decides."""
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
 class Clock:
     """The time of day as one process believes it to be."""
 
@@ -91,7 +96,7 @@ class ApiProcess:
             self.server = ApiServer(
                 store,
                 clock=self.clock,
-                uid=lambda: str(uuid.UUID(int=self._rng.getrandbits(128), version=4)),
+                uid=lambda: drawn_id(self._rng),
                 suffix=lambda: "".join(self._rng.choices(LETTERS, k=5)),
                 admin_token=TOKEN,
                 check_capacity=True,
@@ -223,13 +228,14 @@ class ControllersPart(Part):
 class GlobalProcess:
     """Two global schedulers on one store."""
 
-    def __init__(self, disk: Disk, truth: Truth, inventory: Inventory) -> None:
+    def __init__(self, disk: Disk, truth: Truth, inventory: Inventory, rng: random.Random) -> None:
         self.clock = Clock()
         self.up = False
         self.services: list[Allocations] = []
         self._disk = disk
         self._truth = truth
         self._inventory = inventory
+        self._rng = rng
         self._store: SqliteStore | None = None
 
     async def start(self) -> None:
@@ -242,6 +248,7 @@ class GlobalProcess:
                 Placer(DEFAULT_POLICY, global_registry()),
                 clock=self.clock,
                 name=name,
+                new_id=lambda: drawn_id(self._rng),
             )
             for name in ("one", "two")
         ]

@@ -87,7 +87,7 @@ class World:
             for n in range(2)
         ]
         self.controllers = ControllersPart("controllers", self.network, self.api, self._told)
-        self.globals = GlobalProcess(self.disks[1], self.sold, SITES)
+        self.globals = GlobalProcess(self.disks[1], self.sold, SITES, self._rng("stages"))
         self.users = [Part(f"user-{n}", self.network, self.api, self._told) for n in range(3)]
         self.registers = Registers()
         self.trace: list[str] = []

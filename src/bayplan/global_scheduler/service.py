@@ -6,6 +6,7 @@ and the table as they are then, and returns its answer with the records to store
 
 import asyncio
 import hashlib
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -64,6 +65,11 @@ class NotFoundError(BayplanError):
     """There is no such allocation."""
 
 
+def random_id() -> str:
+    """A name that nobody else has drawn."""
+    return str(uuid.uuid4())
+
+
 class Allocations:
     """The service behind the HTTP API and the API server's resources."""
 
@@ -77,6 +83,7 @@ class Allocations:
         name: str = "bayplan",
         operations: int = OPERATIONS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        new_id: Callable[[], str] = random_id,
         crowded: int = 0,
     ) -> None:
         self.inventory = inventory
@@ -94,6 +101,7 @@ class Allocations:
             operations=operations,
             pause=pause,
             holds=self._still_holds,
+            new_id=new_id,
             crowded=crowded,
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -429,7 +437,8 @@ class Allocations:
             now = self._clock()
             with suppress(StoreError):
                 await self.writer.sweep()
-            for record in [self.ledger.records[identity] for identity in self.ledger.ending]:
+            ending = sorted(self.ledger.ending)  # a set's own order is another in each process
+            for record in [self.ledger.records[identity] for identity in ending]:
                 if _expired(record, now):
                     with suppress(NotFoundError, UnavailableError):
                         gone = await self.release(record.id, expired_at=now)

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import msgspec
 import structlog
@@ -107,9 +106,11 @@ class Writer:
         operations: int,
         pause: Callable[[float], Awaitable[None]],
         holds: Judge,
+        new_id: Callable[[], str],
         crowded: int = 0,
     ) -> None:
         """`holds` says whether what a record takes anew is still right; `crowded`: see CROWDED."""
+        self._new_id = new_id
         self._holds = holds
         self._crowded = crowded
         self.ledger = ledger
@@ -221,7 +222,7 @@ class Writer:
             lost.extend(self._no_longer_right(batch))
             arrived.set()
 
-        key = f"{STAGED}{self._name}/{uuid4()}"
+        key = f"{STAGED}{self._name}/{self._new_id()}"
         revision = await self.ledger.stage(key, batch.ops, judge)
         try:
             async with asyncio.timeout(STAGE_SECONDS):
