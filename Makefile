@@ -9,7 +9,8 @@ SEED ?= 1
 SEEDS ?= 1000
 FIRST ?= 0
 KILLS ?= 1000
-REQUESTS ?= 100000
+REQUESTS ?= 200000
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo start test test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz dst attack kept clean
@@ -27,7 +28,7 @@ $(RUNTIME): pyproject.toml constraints.txt hack/install-runtime
 
 $(STAMP): $(RUNTIME)
 	@echo "installing the tools of tests and development, once: about a minute"
-	$(BIN)/python -m ensurepip
+	$(BIN)/python -m ensurepip 2>/dev/null || $(PYTHON) -m pip --python $(BIN)/python install --quiet "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
@@ -78,17 +79,11 @@ oracle: ## build the real scheduler that answers decision cases (KUBE_VERSION=1.
 fuzz: $(STAMP) ## compare random cases with the real scheduler for a while (SECONDS_EACH=60, SEED=1, KUBE_VERSION)
 	$(BIN)/bayplan conformance fuzz --oracle "$$(hack/build-oracle)" --cases 1000000 --seconds $(SECONDS_EACH) --seed $(SEED)
 
-dst: $(STAMP) ## run the whole system on virtual time while everything fails (SEEDS=1000, FIRST=0)
-	$(BIN)/bayplan-dst --seeds $(SEEDS) --first $(FIRST)
+dst: $(STAMP) ## run the whole system on virtual time while everything fails (SEEDS=1000, FIRST=0, JOBS=2, ARGS=--seconds=600)
+	$(BIN)/bayplan-dst --seeds $(SEEDS) --first $(FIRST) --jobs $(JOBS) $(ARGS)
 
-attack: $(STAMP) ## SIGKILLs, fuzzed requests, watchers and idle connections in volume (KILLS=1000, REQUESTS=100000)
-	BAYPLAN_KILLS=$(KILLS) $(BIN)/python -m pytest -q --timeout 7200 tests/apiserver/test_crash.py tests/store/test_crash.py
-	BAYPLAN_SCHEDULER_KILLS=300 KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -q --timeout 7200 -m kube tests/kube/test_ha.py
-	$(BIN)/python -m tests.apiserver.fuzz --requests $(REQUESTS)
-	$(BIN)/python -m tests.apiserver.fuzz_schema
-	BAYPLAN_FUZZ=10000 BAYPLAN_FUZZ_EXTENDER=100000 $(BIN)/python -m pytest -q --timeout 7200 tests/global_scheduler/test_fuzz.py tests/extender/test_fuzz.py
-	$(BIN)/python bench/load.py --seconds 1800
-	$(BIN)/python bench/load.py --idle 5000
+attack: $(STAMP) ## SIGKILLs, random requests, load in volume (KILLS=1000, REQUESTS=200000, SEED=1, ARGS="--only fuzz,load")
+	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m tests.attack --kills $(KILLS) --requests $(REQUESTS) --seed $(SEED) $(ARGS)
 
 kept: $(STAMP) ## 20,000 random decisions of an engine that keeps answers, against one that keeps nothing (SEED=1)
 	$(BIN)/bayplan conformance kept --decisions 20000 --seed $(SEED)

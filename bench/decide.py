@@ -7,11 +7,12 @@ process of its own, and writes FILE; figures of workloads that are not named sta
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from figures import write
 
 from bayplan.cli.bench_decide import command
 
@@ -74,9 +75,7 @@ def write_figures(path: Path, names: list[str]) -> None:
         found = figures_of(name)
         print(name, found, file=sys.stderr, flush=True)
         known["figures"].update(found)
-        body = {"command": "bench/decide.py", "cores": os.cpu_count()}
-        body |= {"load": round(os.getloadavg()[0], 1), "figures": known["figures"]}
-        path.write_text(json.dumps(body, indent=1) + "\n", "utf-8")
+        write(path, "bench/decide.py", known["figures"])
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from figures import write
 
 from bayplan.api import yaml
 from bayplan.client import ApiError, Client, Resource, connect, load_kubeconfig
@@ -422,12 +423,6 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def write_figures(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Keep what was measured for the documentation."""
-    body = {"command": "bench/e2e.py", "load": round(os.getloadavg()[0], 1)}
-    path.write_text(json.dumps(body | {"figures": figures(rows)}, indent=1) + "\n", "utf-8")
-
-
 _COLUMNS = (
     ("workload", "workload", "{:<14}"),
     ("scheduler", "scheduler", "{:<15}"),
@@ -519,7 +514,7 @@ def main() -> None:
             rows = asyncio.run(measure(cluster, options))
     found = ratios(rows)
     if options.figures:
-        write_figures(options.figures, rows)
+        write(options.figures, "bench/e2e.py", figures(rows))
     if options.json:
         print(json.dumps({"rows": rows, "ratios": found}, indent=1))
         return

@@ -8,7 +8,9 @@
     python bench/global.py wide   [--schedulers 4]
     python bench/global.py        all of them
 
-Figures are per process and CPU time is given beside wall time: machines are noisy.
+`--json docs/results/global.json` keeps what the documentation shows. Figures are per process and
+CPU time is given beside wall time: machines are noisy. `most_per_s` of schedulers on etcd is what
+the cores would allow if nobody ever waited.
 """
 
 import argparse
@@ -18,16 +20,17 @@ import json
 import multiprocessing
 import os
 import random
-import resource
 import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import msgspec
+from figures import keep, texts
 
 from bayplan.global_scheduler.inventory import EipPool, Flavor, Host, Inventory, Site, VolumePool
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
@@ -45,13 +48,32 @@ from bayplan.global_scheduler.stack import (
 )
 from bayplan.global_scheduler.table import SiteTable
 
+SHOWN = {
+    "cpu_us_per_allocation": "{:,} µs",
+    "server_cpu_us_per_allocation": "{:,} µs",
+    "scheduler_cpu_us_per_allocation": "{:,} µs",
+    "etcd_cpu_us_per_allocation": "{:,} µs",
+    "allocations_per_s": "{:,}/s",
+    "durable_allocations_per_s": "{:,}/s",
+    "p50_ms": "{:.0f} ms",
+    "p99_ms": "{:.0f} ms",
+    "changed_host_ms": "{:.1f} ms",
+    "new_table_ms": "{:.0f} ms",
+    "peak_rss_mb": "{:,} MB",
+    "cores_busy": "{:.1f} cores",
+    "most_per_s": "{:,}/s",
+    "conflicts": "{:,} conflicts",
+    "times_one": "{:.1f} ×",
+    "times_flat": "{:.1f} ×",
+}
+"""What the documentation shows of a row."""
 REGIONS = 100
 FLAVORS = 50
 
 
 def inventory(sites: int, seed: int = 1, hosts: int = 0) -> Inventory:
     """Sites spread over 100 regions, with uneven use, 50 flavors each; real hosts if asked for."""
-    rng = random.Random(seed)
+    rng, each = random.Random(seed), hosts or 1
     places = [(f"region-{n % REGIONS}", f"az-{n // REGIONS}") for n in range(sites)]
     regions = sorted({region for region, _ in places})
     return Inventory(
@@ -63,10 +85,8 @@ def inventory(sites: int, seed: int = 1, hosts: int = 0) -> Inventory:
             Host(
                 *place,
                 "gp",
-                4000 // (hosts or 1),
-                16000 // (hosts or 1),
-                rng.randrange(2000) // (hosts or 1),
-                rng.randrange(8000) // (hosts or 1),
+                *(4000 // each, 16000 // each),
+                *(rng.randrange(2000) // each, rng.randrange(8000) // each),
                 name="h",
                 count=hosts,
             )
@@ -152,10 +172,16 @@ def decide(sites: int, count: int = 2000, slices: int = 20) -> list[dict[str, ob
             "sites": sites,
             "cpu_us_per_allocation": round(way.cpu / count * 1e6),
             "allocations_per_cpu_s": round(count / way.cpu),
-            "times_flat": round(ways["flat"].cpu / way.cpu, 2),
         }
+        | ({"times_flat": round(ways["flat"].cpu / way.cpu, 2)} if name != "flat" else {})
         for name, way in ways.items()
     ]
+
+
+def _peak_mb() -> int:
+    """The most memory that this program had; getrusage counts its parent's before the exec too."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 def hosts(sites: int, each: int, count: int = 300) -> dict[str, object]:
@@ -173,7 +199,7 @@ def hosts(sites: int, each: int, count: int = 300) -> dict[str, object]:
         "sites": sites,
         "hosts": sites * each,
         "cpu_us_per_allocation": round(cpu / count * 1e6),
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_rss_mb": _peak_mb(),
     }
 
 
@@ -237,6 +263,7 @@ def _body(allocation: Allocation) -> bytes:
 def _serve(sites: int, directory: str, port: "multiprocessing.Queue[int]") -> None:
     import uvicorn
 
+    from bayplan.asgi import config as quiet
     from bayplan.global_scheduler.http import Api
     from bayplan.global_scheduler.service import Allocations
     from bayplan.store import SqliteStore
@@ -247,7 +274,7 @@ def _serve(sites: int, directory: str, port: "multiprocessing.Queue[int]") -> No
         service = Allocations(store, inventory(sites), placer, clock=time.time)
         await service.start()
         gc.freeze()
-        config = uvicorn.Config(Api(service).app, port=0, log_level="warning", access_log=False)
+        config = quiet(Api(service).app, port=0, log_level="warning", lifespan="off")
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
         while not server.started:
@@ -419,6 +446,7 @@ def etcd(
         "scheduler_cpu_us_per_allocation": round(cpu / stored * 1e6),
         "etcd_cpu_us_per_allocation": round(etcd_cpu / stored * 1e6),
         "cores_busy": round((cpu + etcd_cpu) / wall, 2),
+        "most_per_s": round((os.cpu_count() or 1) * stored / (cpu + etcd_cpu)),
         "conflicts": sum(conflicts for _, _, _, conflicts in found),
         "over_reserved": not never_negative,
     }
@@ -437,27 +465,35 @@ def main() -> None:
     parser.add_argument("--sites", default="1000,10000,100000")
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--schedulers", type=int, default=4)
+    parser.add_argument("--json", type=Path, help="keep the figures in this file")
     options = parser.parse_args()
+    for row in measure(options):
+        print(json.dumps(row), flush=True)
+        if options.json:
+            figures = texts(row, ("bench", "sites", "schedulers"), SHOWN)
+            keep(options.json, "bench/global.py", str(row["bench"]), figures)
+
+
+def measure(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """The rows that were asked for, one by one."""
     sizes = [int(size) for size in options.sites.split(",")]
     if options.what in ("decide", "all"):
         for size in sizes:
-            for row in decide(size):
-                print(json.dumps(row), flush=True)
+            yield from decide(size)
     if options.what in ("hosts", "all"):
-        print(json.dumps(hosts(10_000, 100)), flush=True)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as apart:
+            yield apart.submit(hosts, 10_000, 100).result()  # its peak of memory is its own
     if options.what in ("reload", "all"):
-        print(json.dumps(reload(1000, 100_000)))
+        yield reload(1000, 100_000)
     if options.what in ("http", "all"):
-        size = 10_000 if options.what == "all" else sizes[0]
-        print(json.dumps(http(size, options.requests)))
+        yield http(10_000 if options.what == "all" else sizes[0], options.requests)
     for name, most in (("etcd", 400), ("wide", 100)):
         if options.what in (name, "all"):
             count = min(options.requests, most)
             rows = [etcd(n, count, wide=name == "wide") for n in (1, options.schedulers)]
             one, many = (row["allocations_per_s"] for row in rows)
             rows[1]["times_one"] = round(many / one, 2)  # type: ignore[operator]
-            for row in rows:
-                print(json.dumps(row), flush=True)
+            yield from rows
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
 """Packing at size: `python bench/pack.py [small|large|huge]...` prints what is found as JSON.
 
+`--json FILE` writes the figures of all sizes for the documentation.
+
 Pods are of many templates, a tenth of them with anti-affinity by node and a tenth spread over
 zones; they are strewn over all nodes, as a scheduler that spreads would do, then packed.
 """
 
+import argparse
 import json
 import os
 import random
 import resource
-import sys
 import time
+from pathlib import Path
+
+from figures import write
 
 from bayplan.inspect import Cluster
 from bayplan.inspect.pack import Wishes, pack
@@ -108,10 +113,33 @@ def run(name, slow=1.0, seed=1):
     }
 
 
+def shown(found):
+    """What a row of the documentation's table shows."""
+    name, gap = found["size"], found["gap"]
+    return {
+        f"{name} in use": f"{found['inUse']:,}",
+        f"{name} would do": f"{found['wouldDo']:,}",
+        f"{name} proven least": f"{found['provenLeast']:,}",
+        f"{name} gap": f"{100 * gap:.1f} %" if gap else "0",
+        f"{name} seconds": f"{found['seconds']:.1f} s",
+        f"{name} cpu": f"{found['cpuSeconds']:.1f} s of CPU",
+        f"{name} memory": f"{found['megabytes']} MB",
+    }
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="*", default=list(SIZES))
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
     slow = float(os.environ.get("BAYPLAN_BENCH_SLOW", "1"))
-    for name in sys.argv[1:] or SIZES:
-        print(json.dumps(run(name, slow)), flush=True)
+    figures = {}
+    for name in options.sizes:
+        found = run(name, slow)
+        figures |= shown(found)
+        print(json.dumps(found), flush=True)
+    if options.json:
+        write(options.json, "bench/pack.py", figures, slow=slow)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Measures the page in Chromium: first picture, bytes, panning, memory, and what the server costs.
 
     .venv/bin/python bench/page.py [--nodes 5000] [--pods 100000] [--minutes 10]
+    .venv/bin/python bench/page.py --json docs/results/page.json    (the page's table)
 
 The server runs in a process of its own with a made-up cluster; changes are pods that go and come,
 decoded from JSON as an informer would. Frames are those of headless software rendering.
@@ -22,6 +23,8 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from figures import write
 
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update",
@@ -246,17 +249,32 @@ def churn(tab: Browser, pipe: Connection, minutes: float) -> dict[str, Any]:
     }
 
 
+def shown(found: dict[str, Any]) -> dict[str, str]:
+    """What the table of the documentation shows."""
+    pictures, churned = sorted(found["first_picture_ms"]), found["churn"]
+    return {
+        "first picture": f"{pictures[0] / 1000:.1f} to {pictures[-1] / 1000:.1f} s",
+        "sent": f"{found['sent_mb']:.1f} MB",
+        "frame": f"{max(found['pan_far']['p95'], found['pan_near']['p95']):.0f} ms",
+        "tab": f"{found['tab_mb']:.0f} MB",
+        "server": f"{churned['server_percent_of_core']:.1f} % of a core",
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=100_000)
     parser.add_argument("--rate", type=int, default=100, help="changes a second")
     parser.add_argument("--minutes", type=float, default=10.0, help="of changes")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     if shutil.which("chromium") is None:
         sys.exit("chromium is not installed")
     found = measure(options.nodes, options.pods, options.rate, options.minutes)
     print(json.dumps(found, indent=2))
+    if options.json:
+        write(options.json, "bench/page.py", shown(found), minutes=options.minutes)
 
 
 if __name__ == "__main__":

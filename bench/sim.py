@@ -3,11 +3,15 @@
     python bench/sim.py                      # 5,000 nodes, 100,000 pods, one day, fast lane
     python bench/sim.py --nodes 100 --pods 1000 --hours 1 --lane both
     python bench/sim.py --profile            # and where the time goes
+    python bench/sim.py --json docs/results/sim.json     # both lanes at all sizes of the table
+    python bench/sim.py --json FILE --sizes small,backlog    # the others are told as not run
 
 In the faithful lane everything is real but the clock: API server, controllers, kubelets' writes,
 scheduler, events. The fast lane keeps pods and nodes in memory. With `both`, each runs in a process
 of its own, one after the other, and the ratio is that of one machine at one time. One core is used.
-CPU time is what counts: the wall time is that of a machine with other work.
+CPU time is what counts: the wall time is that of a machine with other work. With `--json` the
+figures of `docs/reference/scenarios.md` are written, after each size anew; the day, which comes
+last, takes most of its ten minutes.
 """
 
 import argparse
@@ -19,11 +23,32 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import structlog
+from figures import write
 
 from bayplan.sim import ScenarioClient, Settings, run_scenario
 from bayplan.sim.workload import Lifetime, Workload, run_workload
+
+SIZES = {
+    "small": (3, ["--nodes", "100", "--pods", "1000", "--hours", "1"]),
+    "backlog": (1, ["--nodes", "30", "--pods", "1200", "--hours", "1"]),
+    "day": (1, ["--nodes", "5000", "--pods", "100000", "--hours", "24"]),
+}
+"""What `--json` measures: how often, and with which words."""
+
+
+class Measured(NamedTuple):
+    """What one run took."""
+
+    cpu: float
+    """Seconds."""
+    pods: int
+    memory: float
+    """The most, in MB."""
 
 
 def main() -> None:
@@ -36,22 +61,55 @@ def main() -> None:
     parser.add_argument("--controllers", default="*", help="which run beside the scheduler")
     parser.add_argument("--lane", choices=("fast", "faithful", "both"), default="fast")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path, help="measure all sizes, write them to this file")
+    parser.add_argument("--sizes", default=",".join(SIZES), help="which --json measures")
     args = parser.parse_args()
-    if args.lane != "both":
-        print(f"CPU seconds: {measure(args, args.lane):.2f}")
-        return
-    words = [word for word in sys.argv[1:] if word not in ("--lane", "both")]
-    cpu = {}
+    if args.json:
+        chosen = args.sizes.split(",")
+        if unknown := set(chosen) - SIZES.keys():
+            parser.error(f"--sizes: no such size: {', '.join(sorted(unknown))}")
+        figures = {name: "not run" for size in SIZES for name in compare(size, [])}
+        for size in chosen:
+            times, words = SIZES[size]
+            figures |= compare(size, [both(words) for _ in range(times)])
+            write(args.json, "bench/sim.py", figures)
+    elif args.lane == "both":
+        both([word for word in sys.argv[1:] if word not in ("--lane", "both")])
+    else:
+        print("took", *measure(args, args.lane))
+
+
+def both(words: list[str]) -> dict[str, Measured]:
+    """Run the faithful lane and then the fast one, each in a process of its own."""
+    found = {}
     for lane in ("faithful", "fast"):
         command = [sys.executable, __file__, *words, "--lane", lane]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        print(said, end="")
-        cpu[lane] = float(said.rpartition("CPU seconds: ")[2])
-    print(f"fast lane {cpu['faithful'] / cpu['fast']:.1f} x as fast")
+        text, _, numbers = said.rpartition("took ")
+        print(text, end="", flush=True)
+        cpu, pods, memory = numbers.split()
+        found[lane] = Measured(float(cpu), int(pods), float(memory))
+    ratio = found["faithful"].cpu / found["fast"].cpu
+    print(f"fast lane {ratio:.1f} x as fast", flush=True)
+    return found
 
 
-def measure(args: argparse.Namespace, lane: str) -> float:
-    """Run one lane, print what it did, and return the CPU seconds it took."""
+def compare(size: str, runs: list[dict[str, Measured]]) -> dict[str, str]:
+    """The figures of one size, medians of its runs; of none, their names."""
+    if not runs:
+        names = ("faithful", "fast", "ratio", "memory")
+        return {f"{size} {name}": "" for name in names}
+    figures = {
+        f"{size} {lane}": f"{1e3 * median(run[lane].cpu / run[lane].pods for run in runs):.2f} ms"
+        for lane in ("faithful", "fast")
+    }
+    ratio = median(run["faithful"].cpu / run["fast"].cpu for run in runs)
+    memory = max(run["fast"].memory for run in runs)
+    return figures | {f"{size} ratio": f"{ratio:.1f}", f"{size} memory": f"{memory:.0f} MB"}
+
+
+def measure(args: argparse.Namespace, lane: str) -> Measured:
+    """Run one lane, print what it did, and return what it took."""
     quiet = structlog.make_filtering_bound_logger(logging.ERROR)
     structlog.configure(wrapper_class=quiet)
     work = Workload(
@@ -76,7 +134,7 @@ def measure(args: argparse.Namespace, lane: str) -> float:
     result = run_scenario(scenario, seed=args.seed, settings=settings, limit=30 * 86400.0)
     profile.disable()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     tracker = result.tracker
     print(
         f"{lane}: {args.nodes} nodes, {tracker.created} pods created, {tracker.bound} bound, "
@@ -84,14 +142,14 @@ def measure(args: argparse.Namespace, lane: str) -> float:
     )
     print(
         f"CPU {cpu:.1f} s ({1e3 * cpu / max(tracker.created, 1):.2f} ms a pod), wall {wall:.1f} s, "
-        f"memory {memory:.0f} MiB"
+        f"memory {memory:.0f} MB"
     )
     print(f"hash {result.hash}")
     for failure in result.failures:
         print(f"FAIL {failure}")
     if args.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)
-    return cpu
+    return Measured(cpu, max(tracker.created, 1), memory)
 
 
 if __name__ == "__main__":

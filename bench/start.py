@@ -28,6 +28,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from figures import write
+
 from bayplan.cli.nodes import add_nodes, default_nodes
 from bayplan.client import connect, load_kubeconfig
 from bayplan.client.resources import PODS
@@ -145,7 +147,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
-    load = os.getloadavg()[0]
+    load = round(os.getloadavg()[0], 1)
     figures: dict[str, str] = {}
     for name, (wall, cpu) in measure(options.runs).items():
         figures |= {f"{name} wall": f"{wall:.2f} s", f"{name} cpu": f"{cpu:.2f} s"}
@@ -156,8 +158,7 @@ def main() -> None:
         ]
         print(f"{name:28} {wall:5.2f} s {cpu:5.2f} s CPU  {'; '.join(missed)}")
     if options.write:
-        kept = {"command": "bench/start.py", "runs": options.runs, "load": round(load, 1)}
-        RESULTS.write_text(json.dumps(kept | {"figures": figures}, indent=1) + "\n", "utf-8")
+        write(RESULTS, "bench/start.py", figures, runs=options.runs, load=load)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from figures import write
 
 from bayplan.store import MemoryStore, SqliteStore, Store
 from bayplan.store.etcd import EtcdStore
@@ -63,7 +63,7 @@ async def load(store: Store, puts: int, writers: int, value: bytes, verb: str) -
 
 
 async def measure(kind: str, puts: int, writers: int, size: int) -> dict[str, str]:
-    figures = {}
+    figures, servers = {}, {}
     value = b'{"kind":"Pod","spec":"' + b"x" * size + b'"}'
     async with opened(kind) as (store, pid):
         for verb in ("create", "update", "delete"):
@@ -74,9 +74,9 @@ async def measure(kind: str, puts: int, writers: int, size: int) -> dict[str, st
             beside = f"  server {server / puts * 1e6:6.1f} µs" if pid else ""
             figures[f"{kind} {verb}"] = f"{cpu / puts * 1e6:.1f} µs"
             if pid:
-                figures[f"{kind} server {verb}"] = f"{server / puts * 1e6:.0f} µs"
+                servers[f"{kind} server {verb}"] = f"{server / puts * 1e6:.0f} µs"
             print(f"{kind:7} {verb:7} {puts / wall:9.0f}/s  CPU {cpu / puts * 1e6:6.1f} µs{beside}")
-    return figures
+    return figures | servers
 
 
 def main() -> None:
@@ -93,9 +93,7 @@ def main() -> None:
         figures |= asyncio.run(measure(kind, options.puts, options.writers, options.bytes))
     if options.json:
         facts = {"puts": options.puts, "writers": options.writers, "bytes": options.bytes}
-        facts |= {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
-        text = json.dumps({"command": "bench/store.py", **facts, "figures": figures}, indent=1)
-        options.json.write_text(text + "\n", "utf-8")
+        write(options.json, "bench/store.py", figures, **facts)
 
 
 if __name__ == "__main__":

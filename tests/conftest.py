@@ -74,6 +74,16 @@ def pytest_collection_modifyitems(config, items):
         raise pytest.UsageError(f"give these cases an id of plain text: {', '.join(unfit)}")
 
 
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_groups_stay_together(config, items):
+    """Fail where groups are lost: each worker would make their dear fixtures anew."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    split = [i.nodeid for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
+    if split:
+        raise pytest.UsageError(f"pytest-xdist lost the group of {split[0]}: see pyproject.toml")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
     report = yield

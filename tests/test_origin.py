@@ -34,6 +34,16 @@ def test_which_requests_are_answered(server, host, page, answered):
     assert answered == (not origin.problem(scope(server, **headers), ("allowed.example",)))
 
 
+@pytest.mark.parametrize("name", ["host", "origin"])
+def test_a_header_that_comes_twice_is_no_answer_to_who_asks(name):
+    asked = scope(host="localhost", origin="http://localhost")
+    asked["headers"].append(
+        (name.encode(), b"http://localhost" if name == "origin" else b"localhost")
+    )
+
+    assert "one Host and one Origin" in origin.problem(asked)
+
+
 async def ask(extender, body=b"{}", **headers):
     sent = []
     found = {"host": "localhost"} | headers

@@ -1,6 +1,7 @@
 """One reader of gzip that never unpacks more than it may."""
 
 import gzip
+import io
 import tracemalloc
 
 import pytest
@@ -34,3 +35,57 @@ def test_a_bomb_costs_no_more_than_its_bound(limit):
 def test_what_is_not_whole_is_refused(data):
     with pytest.raises(packed.PackedError):
         packed.unpack(data, 1000)
+
+
+def test_the_limit_is_the_last_length_that_is_read():
+    data = gzip.compress(b"x" * 1000)
+
+    assert 1000 == len(packed.unpack(data, 1000))
+    with pytest.raises(packed.TooLargeError):
+        packed.unpack(data, 999)
+
+
+def test_what_was_packed_in_parts_is_read_as_one_and_bounded_as_one():
+    data = gzip.compress(b"x" * 600) + gzip.compress(b"y" * 400) + b"\0\0"
+
+    assert b"x" * 600 + b"y" * 400 == packed.unpack(data, 1000)
+    with pytest.raises(packed.TooLargeError):
+        packed.unpack(data, 999)
+    with pytest.raises(packed.PackedError):
+        packed.unpack(data + b"rubbish", 1 << 20)
+
+
+def test_lines_are_read_one_by_one():
+    data = gzip.compress(b"a\nbb\n\n") + gzip.compress(b"c\nlast")
+
+    assert [b"a\n", b"bb\n", b"\n", b"c\n", b"last"] == list(packed.lines(io.BytesIO(data), 10))
+
+
+def test_a_line_may_be_as_long_as_the_limit():
+    data = gzip.compress(b"a" * 9 + b"\n" + b"b" * 10)
+
+    assert [10, 10] == [len(line) for line in packed.lines(io.BytesIO(data), 10)]
+    with pytest.raises(packed.TooLargeError):
+        list(packed.lines(io.BytesIO(data), 9))
+
+
+def test_lines_of_what_was_cut_off_come_before_the_error():
+    data = gzip.compress(b"".join(b"%d\n" % i for i in range(9999)))[:-100]
+    found: list[bytes] = []
+
+    with pytest.raises(packed.CutOffError):
+        found.extend(packed.lines(io.BytesIO(data), 100))
+
+    assert b"0\n" == found[0]
+    assert len(found) > 5000
+
+
+def test_a_line_that_is_a_bomb_costs_no_more_than_its_bound():
+    bomb = gzip.compress(b"\0" * (64 << 20))
+    tracemalloc.start()
+
+    with pytest.raises(packed.TooLargeError):
+        list(packed.lines(io.BytesIO(bomb), 1 << 20))
+
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()

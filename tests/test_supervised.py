@@ -1,7 +1,9 @@
 """Background work is begun again when it fails, and is over when it is done."""
 
+import ast
 import asyncio
 from collections import Counter
+from pathlib import Path
 
 from bayplan.clock import run_virtual
 from bayplan.supervised import end, supervised
@@ -32,3 +34,47 @@ def test_what_is_ended_is_over():
         return task.cancelled()
 
     assert run_virtual(main())
+
+
+SOURCE = Path(supervised.__code__.co_filename).parent
+# Whose tasks are awaited by who begins them, or tell themselves what went wrong.
+AWAITED = {
+    "apiserver/serving.py": "the server itself; awaited where it is begun",
+    "apiserver/web.py": "one connection, which ends with its errors",
+    "asgi.py": "awaited where it is begun",
+    "dst/disk.py": "part of a simulation that fails with it",
+    "dst/processes.py": "part of a simulation that fails with it",
+    "global_scheduler/members.py": "begun again by the global scheduler's own `keep`",
+    "global_scheduler/run.py": "begun again by the global scheduler's own `keep`",
+    "global_scheduler/service.py": "begun again by the global scheduler's own `keep`",
+    "lessons/lesson5.py": "the lesson is to begin a task",
+    "lessons/runner.py": "a lesson's play, judged by how it ends",
+    "page/reach.py": "informers that it begins again itself",
+    "page/serving.py": "the server itself; awaited where it is begun",
+    "page/watching.py": "awaited where it is begun",
+    "scheduler/live.py": "looked at in every turn of the loop",
+    "scheduler/performer.py": "one action each; what fails is logged",
+    "scheduler/process.py": "parts whose end is the end of the process",
+    "sim/against.py": "part of a simulation that fails with it",
+    "sim/schedulers.py": "part of a simulation that fails with it",
+    "sim/script.py": "part of a simulation that fails with it",
+    "sim/world.py": "part of a simulation that fails with it",
+    "store/etcd_batch.py": "one batch each; its requests get the error",
+    "supervised.py": "the supervisor itself",
+}
+
+
+def begins_tasks(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "create_task"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "asyncio"
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+def test_background_work_is_supervised_or_awaited():
+    found = {str(p.relative_to(SOURCE)) for p in SOURCE.rglob("*.py") if begins_tasks(p)}
+
+    assert set(AWAITED) == found

@@ -32,6 +32,7 @@ MOST_DEVICES = 8
 MOST_CPU, MOST_GPU = 128_000.0, 8_000.0
 REASON = "node(s) had no GPUs that fit"
 CPU = resource_id("cpu")
+_NUMBERS = np.arange(MOST_DEVICES)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,6 +73,9 @@ class Devices:
         self.left: Array = np.zeros((0, MOST_DEVICES), dtype=np.int64)
         self.count: Array = np.zeros(0, dtype=np.int64)
         self.models: list[str] = []
+        self.codes: Array = np.zeros(0, dtype=np.int64)
+        """Models as numbers, in the order of `known`."""
+        self.known: list[str] = []
         self.kinds: list[dict[object, int]] = []
         self.journal: list[int] = []
         """Rows in the order in which they changed; who keeps something starts where it stopped."""
@@ -92,6 +96,9 @@ class Devices:
         labels = [node.metadata.labels for node in table.nodes[: table.count]]
         self.count = np.array([int(item.get(COUNT, 0)) for item in labels], dtype=np.int64)
         self.models = [item.get(MODEL, "") for item in labels]
+        self.known = list(dict.fromkeys(self.models))
+        codes = {model: code for code, model in enumerate(self.known)}
+        self.codes = np.array([codes[model] for model in self.models], dtype=np.int64)
         self.left = np.zeros((table.count, MOST_DEVICES), dtype=np.int64)
         self.kinds = [{} for _ in labels]
         for row in range(table.count):
@@ -116,27 +123,30 @@ class View:
     """Some rows: what is left there."""
 
     def __init__(self, devices: Devices, table: NodeTable, rows: Array) -> None:
+        self.devices, self.rows = devices, rows
         self.left = devices.left[rows]
         self.count = devices.count[rows]
+        self.codes = devices.codes[rows]
         self.cpu = table.allocatable(CPU)[rows] - table.requested(CPU)[rows]
-        self._devices, self._rows = devices, rows
-        self.models = [devices.models[row] for row in rows]
-        self.kinds = [devices.kinds[row] for row in rows]
         self.total = self.left.sum(axis=1)
 
     def only(self, mask: Array) -> View:
         """The rows that a mask marks."""
         view = View.__new__(View)
+        view.devices, view.rows = self.devices, self.rows[mask]
         view.left, view.count, view.cpu = self.left[mask], self.count[mask], self.cpu[mask]
-        view.total = self.total[mask]
-        marked = np.flatnonzero(mask)
-        view.models = [self.models[i] for i in marked]
-        view.kinds = [self.kinds[i] for i in marked]
+        view.codes, view.total = self.codes[mask], self.total[mask]
         return view
+
+    @property
+    def kinds(self) -> list[dict[object, int]]:
+        """How many pods of each kind the nodes have."""
+        return [self.devices.kinds[row] for row in self.rows.tolist()]
 
     def access(self, models: frozenset[str]) -> Array:
         """Whether the nodes have one of these models."""
-        return np.array([model in models for model in self.models], dtype=bool)
+        found: Array = np.array([model in models for model in self.devices.known])[self.codes]
+        return found
 
 
 class Kept:
@@ -145,7 +155,6 @@ class Kept:
     def __init__(self, rows: int) -> None:
         self.scores: Array = np.zeros(rows, dtype=np.int64)
         self.fits: Array = np.zeros(rows, dtype=bool)
-        self.devices: Array = np.zeros(rows, dtype=np.int64)
         self.until = -1
         self.journal: list[int] | None = None
 
@@ -236,7 +245,7 @@ def any_device(policy: GpuPolicy, table: NodeTable, row: int, left: Array, wish:
 def fgd_device(policy: GpuPolicy, table: NodeTable, row: int, left: Array, wish: Wish) -> int:
     """The device whose use fragments the node least."""
     view = View(policy.devices, table, np.array([row]))
-    # The pod is on the node already, as far as CPU goes.
+    # The pod is on the node already, as far as CPU goes; what was kept is of the time before.
     view.cpu = view.cpu + wish.cpu
     scores = partial_scores(policy.typical, view, wish)
     return int(scores[0].argmax())
@@ -282,7 +291,7 @@ def rate_packing(policy: GpuPolicy, view: View, wish: Wish) -> Array:
 
 
 def _present(view: View) -> Array:
-    return np.arange(MOST_DEVICES)[None, :] < view.count[:, None]
+    return _NUMBERS[None, :] < view.count[:, None]
 
 
 def rate_best_fit(policy: GpuPolicy, view: View, wish: Wish) -> Array:
@@ -300,24 +309,25 @@ def rate_fgd(policy: GpuPolicy, view: View, wish: Wish) -> Array:
     if wish.count:
         whole = left == WHOLE
         left[whole & (np.cumsum(whole, axis=1) <= wish.count)] = 0
-    before = typical.fragmented(view.left, view.cpu, view.models)
-    after = typical.fragmented(left, view.cpu - wish.cpu, view.models)
+    before = typical.at_present(view)
+    after = typical.fragmented(left, view.cpu - wish.cpu, typical.reach(view))
     return _steepness(before - after)
 
 
 def partial_scores(typical: Typical, view: View, wish: Wish) -> Array:
-    """Scores by device (rows, devices); -1 where there is no room."""
-    before = typical.fragmented(view.left, view.cpu, view.models)
+    """Scores by device (rows, devices); -1 where there is no room.
+
+    Devices with as much left as an earlier one of their node, which would be chosen before them,
+    are left out: most are whole.
+    """
     scores = np.full(view.left.shape, -1, dtype=np.int64)
-    for device in range(MOST_DEVICES):
-        fits = view.left[:, device] >= wish.milli
-        if not fits.any():
-            continue
-        left = view.left[fits].copy()
-        left[:, device] -= wish.milli
-        models = [view.models[i] for i in np.flatnonzero(fits)]
-        after = typical.fragmented(left, view.cpu[fits] - wish.cpu, models)
-        scores[fits, device] = _steepness(before[fits] - after)
+    first = (view.left[:, :, None] == view.left[:, None, :]).argmax(axis=2)  # with as much left
+    rows, devices = np.nonzero((view.left >= wish.milli) & (first == _NUMBERS))
+    left = view.left[rows]
+    left[np.arange(len(rows)), devices] -= wish.milli
+    before = typical.at_present(view)[rows]
+    after = typical.fragmented(left, view.cpu[rows] - wish.cpu, typical.reach(view)[rows])
+    scores[rows, devices] = _steepness(before - after)
     return scores
 
 
@@ -334,9 +344,36 @@ class Typical:
         self._count = np.array([int(pod["count"]) for pod in pods], dtype=np.int64)
         self._share = np.array([float(pod["share"]) for pod in pods])
         self._models = [frozenset(filter(None, str(p.get("model", "")).split("."))) for p in pods]
-        self._access: dict[str, Array] = {}
+        self._journal: list[int] | None = None
+        self._until = 0
+        self._fresh: Array = np.zeros(0, dtype=bool)
+        self._wasted: Array = np.zeros(0)
+        self._table: Array = np.zeros((0, len(pods)), dtype=bool)
 
-    def fragmented(self, left: Array, cpu: Array, models: list[str]) -> Array:
+    def at_present(self, view: View) -> Array:
+        """What of these rows is fragmented, worked out once after each change of a row."""
+        devices = view.devices
+        if self._journal is not devices.journal:
+            self._journal, self._until = devices.journal, 0
+            self._fresh = np.zeros(len(devices.count), dtype=bool)
+            self._wasted = np.zeros(len(devices.count))
+            self._table = np.stack([self._wanted(model) for model in devices.known])
+        self._fresh[devices.journal[self._until :]] = False
+        self._until = len(devices.journal)
+        old = ~self._fresh[view.rows]
+        if old.any():
+            rows = view.rows[old]
+            reach = self.reach(view)[old]
+            self._wasted[rows] = self.fragmented(view.left[old], view.cpu[old], reach)
+            self._fresh[rows] = True
+        return self._wasted[view.rows]
+
+    def reach(self, view: View) -> Array:
+        """Which typical pods accept the models of these rows (rows, pods); after `at_present`."""
+        found: Array = self._table[view.codes]
+        return found
+
+    def fragmented(self, left: Array, cpu: Array, reach: Array) -> Array:
         """Expected thousandths of GPUs, a row, that a pod drawn from the typical ones cannot use.
 
         What it could use counts only the devices that are too full for it.
@@ -345,7 +382,6 @@ class Typical:
         room = left[:, :, None] >= self._milli[None, None, :]
         gpus = room.sum(axis=1) >= self._count[None, :]
         cpus = cpu[:, None] >= self._cpu[None, :]
-        reach = np.stack([self._reach(model) for model in models])
         wants = (self._milli > 0)[None, :]
         near = wants & reach
         part = np.where(room, 0, left[:, :, None]).sum(axis=1)
@@ -363,12 +399,8 @@ class Typical:
         wasted: Array = np.cumsum(sums, axis=0)[-1]
         return wasted
 
-    def _reach(self, model: str) -> Array:
-        found = self._access.get(model)
-        if found is None:
-            found = np.array([not wanted or model in wanted for wanted in self._models])
-            self._access[model] = found
-        return found
+    def _wanted(self, model: str) -> Array:
+        return np.array([not wanted or model in wanted for wanted in self._models], dtype=bool)
 
 
 class AnyNode(GpuPolicy):

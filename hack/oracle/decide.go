@@ -205,11 +205,11 @@ func (d *decision) score(ctx context.Context, state fwk.CycleState, feasible []f
 	if status := d.fwk.RunPreScorePlugins(ctx, state, d.pod, feasible); !status.IsSuccess() {
 		return answer{"error": status.AsError().Error()}, nil
 	}
-	raw, status := d.rawScores(ctx, state, feasible)
+	scored, status := d.fwk.RunScorePlugins(ctx, state, d.pod, feasible)
 	if !status.IsSuccess() {
 		return answer{"error": status.AsError().Error()}, nil
 	}
-	scored, status := d.fwk.RunScorePlugins(ctx, state, d.pod, feasible)
+	raw, status := d.rawScores(ctx, state, feasible)
 	if !status.IsSuccess() {
 		return answer{"error": status.AsError().Error()}, nil
 	}

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Iterator
 
 import uvicorn
 
+CUT_OFF_SECONDS = 1.0
+
 
 def config(app: Callable[..., object], **settings: object) -> uvicorn.Config:
-    """Return settings of a server without a log of its own."""
+    """Return settings of a server without a log of its own, which believes no forwarded address."""
     chosen: dict[str, object] = {"access_log": False, "log_level": "error", "server_header": False}
+    chosen["proxy_headers"] = False  # nobody asks where a request came from
     return uvicorn.Config(app, **(chosen | settings))  # type: ignore[arg-type]
+
+
+class _Silence(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return False
 
 
 class Server(uvicorn.Server):
@@ -56,10 +65,24 @@ class Server(uvicorn.Server):
         if running.done():
             running.result()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; whoever is still being answered after the grace is cut off, which is no error."""
+        log, silence = logging.getLogger("uvicorn.error"), _Silence()
+        log.addFilter(silence)
+        try:
+            await super().shutdown(sockets)
+            if tasks := self.server_state.tasks:
+                await asyncio.wait(tasks, timeout=CUT_OFF_SECONDS)
+        finally:
+            log.removeFilter(silence)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         if not self._signals:
             yield
             return
         with super().capture_signals():
-            yield
+            try:
+                yield
+            finally:
+                self._captured_signals.clear()  # it has ended as asked; that is no failure

@@ -10,12 +10,22 @@ Packages with their own family (store, client, apiserver) derive it from Bayplan
 in their own `errors.py`. Commands turn a BayplanError into one line on stderr and exit code 1.
 """
 
+from __future__ import annotations
+
 import errno
+import importlib
+import os
 import traceback
 from pathlib import Path
+from types import TracebackType
 
-_CALLERS = tuple(
-    str(Path(__file__).parent / name) for name in ("framework", "engine", "scheduler", "extender")
+_CALLERS = (
+    *(
+        str(Path(__file__).parent / name)
+        for name in ("framework", "engine", "scheduler", "extender", "lessons", "sim")
+    ),
+    "<frozen importlib",
+    str(importlib.__file__),
 )
 
 
@@ -47,16 +57,45 @@ class PluginError(BayplanError):
     """A plugin raised, or returned what its extension point does not allow."""
 
 
+def reason(problem: OSError) -> str:
+    """Why a call to the system failed: `Connection refused`, not asyncio's own words for it."""
+    return os.strerror(problem.errno) if problem.errno else problem.strerror or str(problem)
+
+
 def with_place(error: BaseException) -> str:
     """The text of what others' code raised, with the file and line of that code at its end."""
-    text = str(error)
+    text = str(error) or type(error).__name__
     if isinstance(error, SyntaxError):
         return text  # it names its own place
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [
-        frame for frame in frames if not frame.filename.startswith((*_CALLERS, "<frozen importlib"))
-    ]
+    outside = [frame for frame in frames if not frame.filename.startswith(_CALLERS)]
     if not outside:
         return text  # the call itself failed: wrong parameters, say
     own = [frame for frame in outside if frame.filename == outside[0].filename][-1]
     return f"{text} ({Path(own.filename).name}:{own.lineno})"
+
+
+class Importing:
+    """A block in which others' code runs for the first time: whatever it raises is told.
+
+    Also what would end the process (SystemExit, KeyboardInterrupt): the file asked for it, not the
+    user. `doing` begins the text: `loading plugin file "a.py"`.
+    """
+
+    def __init__(self, doing: str, kind: type[BayplanError] = ConfigError) -> None:
+        self._doing = doing
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        place: TracebackType | None,
+    ) -> None:
+        if problem is None:
+            return
+        named = f"{type(problem).__name__}: " if str(problem) else ""
+        raise self._kind(f"{self._doing}: {named}{with_place(problem)}") from problem

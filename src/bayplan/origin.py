@@ -15,21 +15,30 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+_NAMES = (b"host", b"origin")
 CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
 
 
 def problem(scope: Mapping[str, Any], allowed: Iterable[str] = ()) -> str:
     """Say why a request must not be answered; empty when it may."""
-    headers = {bytes(key): bytes(value).decode("latin-1") for key, value in scope["headers"]}
+    named = [(bytes(key), bytes(value)) for key, value in scope["headers"] if key in _NAMES]
+    headers = {key: value.decode("latin-1") for key, value in named}
+    if len(headers) < len(named):
+        return "a request has one Host and one Origin"
     host = headers.get(b"host", "")
     origin = headers.get(b"origin")
-    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+    if origin is not None and not is_own(origin, host):
         return f'requests from pages of "{origin[:100]}" are not answered'
     name = host_name(host)
     local = (scope.get("server") or ("",))[0] or ""
     if not name or name in allowed or _is_ours(name, is_loopback(local)):
         return ""
     return f'this server is not "{name[:100]}"; set a token, or name it as an allowed host'
+
+
+def is_own(origin: str, host: str) -> bool:
+    """Say whether a page's Origin is the server that was asked as Host."""
+    return origin.partition("://")[2].lower() == host.lower()
 
 
 def host_name(host: str) -> str:

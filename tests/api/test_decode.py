@@ -120,3 +120,12 @@ def test_every_kind_is_listed_once_by_its_name():
 def test_times():
     assert api.parse_time("1970-01-01T00:00:10Z") == 10
     assert api.parse_time("1970-01-01T00:00:10.500000+00:00") == 10.5
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e400", "-" + "9" * 400 + ".5"])
+def test_a_number_without_end_is_an_error_of_the_object(number):
+    body = '{"metadata":{"name":' + number + "}}"
+
+    with pytest.raises(DecodeError, match="decoding "):
+        api.decode(api.Pod, body)
+    assert 1 == len(api.decode_list(api.Pod, '{"items":[' + body + "]}").problems)

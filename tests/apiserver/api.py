@@ -57,6 +57,22 @@ class Api:
             "headers": [(k.encode(), v.encode()) for k, v in every.items() if v is not None],
         }
 
+    async def exchange(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: dict[str, str | None] | None = None,
+    ) -> "Stream":
+        """Send a request and wait for all of the answer, without looking into it."""
+        given, stream = dict(headers or {}), Stream()
+        if body is not None:
+            stream.body = body
+            default = MERGE if method == "PATCH" else "application/json"
+            given.setdefault("content-type", default)
+        await self.server(self._scope(method, target, given), stream.receive, stream.send)
+        return stream
+
     async def call(
         self,
         method: str,
@@ -64,15 +80,9 @@ class Api:
         body: Any = None,
         headers: dict[str, str | None] | None = None,
     ) -> Answer:
-        given = dict(headers or {})
-        data = b""
-        if body is not None:
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            default = MERGE if method == "PATCH" else "application/json"
-            given.setdefault("content-type", default)
-        stream = Stream()
-        stream.body = data
-        await self.server(self._scope(method, target, given), stream.receive, stream.send)
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        stream = await self.exchange(method, target, body, headers)
         raw = b"".join(stream.pieces)
         try:
             decoded = json.loads(raw)
@@ -135,7 +145,7 @@ class Stream:
 
     async def until(self, count: int) -> list[dict[str, Any]]:
         """Wait until so many events have come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.events()) < count:
                 self.arrived.clear()
                 await self.arrived.wait()

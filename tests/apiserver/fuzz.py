@@ -205,7 +205,7 @@ class Fuzzer:
 
     def nested(self) -> Any:
         value: Any = "deep"
-        for _ in range(self.random.choice((50, 5000))):
+        for _ in range(self.random.choice((50, self.random.randint(330, 980), 5000))):
             value = [value] if self.random.random() < 0.5 else {"a": value}
         return value
 
@@ -254,6 +254,9 @@ class Fuzzer:
             path += "/" + (SEEDED if self.random.random() < 0.8 else self.random.choice(NAMES))
             if self.random.random() < (0.9 if method == "POST" else 0.25):
                 path += "/" + self.random.choice([*kind.subresources, "status", "nothing"])
+        if self.random.random() < 0.03:  # cut off, and gone on otherwise
+            end = self.random.choice(("x", "'", "//", "/../", "%2f", "", "a" * 5000))
+            path = path[: self.random.randrange(len(path))] + end
         if self.random.random() < 0.02:
             path = "/" + "".join(self.random.choices(string.printable, k=12)).strip()
         return path

@@ -26,7 +26,7 @@ async def extension(tmp_path):
 
 async def condition(api: Api, reason: str):
     """Wait until the APIService says this."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             found = (await api.ok("GET", ONE)).get("status", {}).get("conditions") or [{}]
             if found[0].get("reason") == reason:
@@ -178,7 +178,7 @@ async def test_a_local_server_takes_over_when_the_apiservice_goes(api, extension
 
     await api.ok("DELETE", ONE)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await api.call("GET", TIDES)).status != 404:
             await asyncio.sleep(0.01)
     assert GROUP not in [group["name"] for group in (await api.ok("GET", "/apis"))["groups"]]

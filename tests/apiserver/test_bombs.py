@@ -3,6 +3,7 @@
 Time is the thread's CPU time, because the machine may be busy with other things.
 """
 
+import asyncio
 import json
 import time
 
@@ -19,7 +20,7 @@ APPLY = {"content-type": "application/apply-patch+yaml"}
 YAML = {"content-type": "application/yaml"}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/namespaces/default/things"
-SECONDS = 1.5  # minutes before; the bound of 50 ms is kept by test_watchdog.py
+SECONDS = 1.5  # minutes before; the bound of 50 ms is kept by test_steps.py
 
 
 @pytest.fixture(autouse=True)
@@ -243,3 +244,26 @@ async def test_an_applied_autoscaler_of_another_shape_is_the_caller_s_fault(api)
     answer = await api.call("PATCH", path, json.dumps(body).encode(), headers=media)
 
     assert 400 == answer.status
+
+
+async def test_a_definition_that_somebody_else_holds_is_written_once(api):
+    """It was written again and again, by a loop that left nobody a turn."""
+    name = f"{DEFINITIONS}/things.example.com"
+    await api.ok("POST", DEFINITIONS, definition({}, finalizers=["example.com/held"]))
+    await api.ok("POST", THINGS, thing())
+    await api.ok("DELETE", name)
+    async with asyncio.timeout(60):
+        while ["example.com/held"] != (await api.ok("GET", name))["metadata"]["finalizers"]:
+            await asyncio.sleep(0.01)
+    before = api.server.store.revision
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+    assert before == api.server.store.revision
+    assert [] == (await api.ok("GET", THINGS))["items"], "its kind is served while it is there"
+    assert 405 == (await api.call("POST", THINGS, thing())).status
+    await api.ok("PATCH", name, {"metadata": {"finalizers": None}})
+    assert 404 == (await api.call("GET", name)).status
+    async with asyncio.timeout(60):
+        while 404 != (await api.call("GET", THINGS)).status:
+            await asyncio.sleep(0.01)

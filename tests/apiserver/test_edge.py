@@ -1,13 +1,16 @@
 """Clients that send too much, too slowly or never read, on real sockets."""
 
 import asyncio
+import itertools
 import sqlite3
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from bayplan.apiserver import edge, health, http
 from bayplan.apiserver.serving import Settings, running
+from bayplan.apiserver.verbs import watch
 from bayplan.store import Compacted, MemoryStore, SqliteStore, StoreError, history
 from tests.apiserver.api import CONFIGMAPS, Api, configmap
 
@@ -26,7 +29,7 @@ async def connect(served):
 async def answer(reader):
     """All that comes until the server ends the connection, in whichever way."""
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read()
     except ConnectionError:
         return b""
@@ -44,6 +47,23 @@ async def send_all(writer, pieces):
             await writer.drain()
     except ConnectionError:
         pass  # the server has had enough
+
+
+async def test_space_around_a_header_s_value_is_none_of_it():
+    """As in Go: a user who is impersonated is not another with a space behind the name."""
+    async with serving() as served:
+        reader, writer = await connect(served)
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        body = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+        more = (
+            "Impersonate-User: \t carol \t ",
+            "connection: close",
+            f"content-length: {len(body)}",
+        )
+        writer.write(head(served, "POST", path, *more) + body)
+
+        assert b'"username":"carol"' in await answer(reader)
+        writer.close()
 
 
 async def test_a_header_without_end_is_431():
@@ -118,6 +138,98 @@ async def test_an_unread_watch_is_bounded_in_bytes(monkeypatch):
     with pytest.raises(Compacted):
         slow.take()
     await store.close()
+
+
+async def open_watch(served):
+    """Open a watch on a socket of its own and read the answer's head."""
+    reader, writer = await connect(served)
+    writer.write(head(served, path=f"{CONFIGMAPS}?watch=1&labelSelector=bench"))
+    await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def chunks(reader):
+    """Yield the chunks of an answer, which must be framed as HTTP/1.1 asks."""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        data = await reader.readexactly(size + 2)
+        assert data.endswith(b"\r\n")
+        yield data[:-2]
+
+
+async def shown_to(reader, events, found):
+    """Tell type and name or code of each event, until there are so many or an error."""
+    data = b""
+    async with asyncio.timeout(60):
+        async for chunk in chunks(reader):
+            data += chunk
+            *lines, data = data.split(b"\n")
+            for event in map(msgspec.json.decode, lines):
+                about = event["object"]
+                found.append((event["type"], about.get("code") or about["metadata"]["name"]))
+            if len(found) >= events or (found and found[-1][0] == "ERROR"):
+                return
+
+
+async def test_watches_on_sockets_are_written_to_together_and_a_slow_one_ends_alone(monkeypatch):
+    monkeypatch.setattr(history, "MAX_LAG_BYTES", 1 << 20)
+    straight, written = edge.straight, []
+
+    def counted(send):
+        write = straight(send)
+        return lambda framed: write(framed) and (written.append(framed) or True)
+
+    monkeypatch.setattr(edge, "straight", counted)
+    async with serving() as served:
+        quick = [await open_watch(served) for _ in range(5)]
+        slow, _ = unread = await open_watch(served)
+        seen = [[] for _ in quick]
+        reading = [
+            asyncio.create_task(shown_to(reader, 300, found))
+            for (reader, _), found in zip(quick, seen, strict=True)
+        ]
+        api = Api(served.server)
+        for number in range(300):  # small ones, then more than sockets hold, some of several pieces
+            size = 100 if number < 100 else 200_000 if number % 50 == 0 else 50_000
+            shown = configmap(f"c{number}", labels={"bench": "1"}) | {"data": {"a": "x" * size}}
+            await api.ok("POST", CONFIGMAPS, shown)
+            while min(map(len, seen)) < number - 3:
+                await asyncio.sleep(0)
+        await asyncio.gather(*reading)
+        told = []
+        await shown_to(slow, 300, told)
+
+        expected = [("ADDED", f"c{number}") for number in range(300)]
+        assert [expected] * 5 == seen
+        assert len(written) > 100, "small ones, without waking a task"
+        assert ("ERROR", 410) == told[-1]
+        assert expected[: len(told) - 1] == told[:-1], "what it was told is a beginning"
+        for _, writer in [*quick, unread]:
+            writer.close()
+
+
+async def test_nothing_is_made_for_watches_whose_readers_have_gone(monkeypatch):
+    made, batch_of = [], watch._Watch._batch
+
+    def counted(self, batch):
+        made.append(len(batch))
+        return batch_of(self, batch)
+
+    async with serving() as served:
+        opened = [await open_watch(served) for _ in range(4)]
+        watchers, api = served.server.backend.watchers, Api(served.server)
+        text = {"data": {"a": "x" * 200_000}}
+        for number in itertools.count():
+            await api.ok("POST", CONFIGMAPS, configmap(f"c{number}", labels={"bench": "1"}) | text)
+            if all(watcher._group.end - watcher.cursor > 40 for watcher in watchers):
+                break
+        monkeypatch.setattr(watch._Watch, "_batch", counted)
+        for _, writer in opened:
+            writer.transport.abort()
+        async with asyncio.timeout(60):
+            while watchers:
+                await asyncio.sleep(0)
+
+        assert len(made) < 40, "of more than 160 batches; some may have been under way"
 
 
 async def test_a_watch_takes_bounded_batches_and_misses_nothing():

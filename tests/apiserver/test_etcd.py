@@ -63,10 +63,109 @@ async def test_admission_knows_what_another_server_wrote(pair):
     one, other = pair
     await one.ok("POST", CLASSES, {"metadata": {"name": "urgent"}, "value": 7})
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (
             answer := await other.call("POST", PODS, pod("p", priorityClassName="urgent"))
         ).status == 403:
             await asyncio.sleep(0.01)
 
     assert (201, 7) == (answer.status, answer.body["spec"]["priority"])
+
+
+@pytest.mark.parametrize("size", [1_600_000, 2_600_000])
+async def test_what_etcd_does_not_take_is_too_large_and_harms_no_other(pair, size):
+    one, _ = pair
+    large = pod("large")
+    large["spec"]["containers"][0]["env"] = [{"name": "A", "value": "x" * size}]
+    small = [one.call("POST", CONFIGMAPS, configmap(f"c{n}")) for n in range(20)]
+
+    answer, *others = await asyncio.gather(one.call("POST", PODS, large), *small)
+
+    assert (413, "RequestEntityTooLarge") == (answer.status, answer.body["reason"])
+    assert "etcdserver: request is too large" == answer.body["message"]
+    assert {201} == {other.status for other in others}
+
+
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+
+
+def deployment(name):
+    labels = {"app": "a"}
+    template = {"metadata": {"labels": labels}, "spec": pod(name)["spec"]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def claim(name, size="1Gi"):
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def limit(pair, **hard):
+    """Write a quota as its controller would, and wait until both servers heed it."""
+    await pair[0].ok("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    await pair[0].ok("PATCH", f"{QUOTAS}/q/status", {"status": {"hard": hard}})
+    for api in pair:
+        async with asyncio.timeout(60):
+            while not any(
+                (quota.get("status") or {}).get("hard")
+                for quota in api.server.backend.reader.list("", "resourcequotas", "default")
+            ):
+                await asyncio.sleep(0.01)
+
+
+async def test_a_quota_of_a_kind_that_nothing_else_asks_for_is_counted(pair):
+    await limit(pair, **{"count/deployments.apps": "2"})
+    one, other = pair
+
+    statuses = [
+        (await api.call("POST", DEPLOYMENTS, deployment(f"d{n}"))).status
+        for n, api in enumerate((one, other, one, other))
+    ]
+    await one.ok("DELETE", f"{DEPLOYMENTS}/d0")
+
+    assert [201, 201, 403, 403] == statuses
+    async with asyncio.timeout(60):  # it hears of the deletion in a moment
+        while (await other.call("POST", DEPLOYMENTS, deployment("d4"))).status == 403:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("path", "make", "name"),
+    [
+        pytest.param(PODS, pod, "pods", id="pods"),
+        pytest.param(DEPLOYMENTS, deployment, "count/deployments.apps", id="deployments"),
+    ],
+)
+async def test_two_servers_that_create_at_once_do_not_exceed_a_quota(pair, path, make, name):
+    await limit(pair, **{name: "5", "configmaps": "100"})
+
+    answers = await asyncio.gather(
+        *(pair[n % 2].call("POST", path, make(f"x{n}")) for n in range(20)),
+        *(pair[n % 2].call("POST", CONFIGMAPS, configmap(f"c{n}")) for n in range(20)),
+    )
+
+    assert [201] * 5 + [403] * 15 == sorted(answer.status for answer in answers[:20])
+    assert {201} == {answer.status for answer in answers[20:]}, "other kinds have their own turns"
+
+
+async def test_two_servers_that_grow_claims_at_once_do_not_exceed_a_quota(pair):
+    await limit(pair, **{"requests.storage": "8Gi"})
+    for n in range(6):
+        await pair[0].ok("POST", CLAIMS, claim(f"c{n}"))
+    status = {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+    for n in range(6):
+        await pair[0].ok("PATCH", f"{CLAIMS}/c{n}/status", status)
+    more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+
+    await asyncio.gather(
+        *(pair[n % 2].call("PATCH", f"{CLAIMS}/c{n}", more) for n in range(6)),
+    )
+
+    found = (await pair[1].ok("GET", CLAIMS))["items"]
+    sizes = [each["spec"]["resources"]["requests"]["storage"] for each in found]
+    assert sizes.count("2Gi") <= 2

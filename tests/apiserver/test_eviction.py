@@ -79,7 +79,7 @@ async def test_a_budget_that_nobody_has_observed_since_it_changed_allows_nothing
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Pending"])
 async def test_a_pod_that_does_not_run_needs_no_disruption(api, phase):
     await guarded(api, allowed=0)
-    await becomes(api, "a", phase)
+    await becomes(api, "a", phase, ready="True")
 
     assert 201 == (await evict(api, "a")).status
     assert 429 == (await evict(api, "b")).status

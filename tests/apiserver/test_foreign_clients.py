@@ -138,7 +138,7 @@ def test_official_client_elects_a_leader(cluster, core):
         lease = leases.read_namespaced_lease("election", NAMESPACE)
     finally:
         candidate.kill()
-        candidate.communicate(timeout=10)
+        candidate.communicate(timeout=60)
 
     assert "candidate-1" in str(lease.spec.holder_identity)
 
@@ -156,7 +156,7 @@ async def test_kr8s_creates_watches_and_deletes(cluster):
     await made.label({"by": "kr8s"})
     found = [item async for item in api.get("pods", namespace=NAMESPACE, label_selector="by=kr8s")]
     await made.delete()
-    await made.wait("delete", timeout=10)
+    await made.wait("delete", timeout=60)
 
     assert ["kr8s"] == [item.name for item in found]
 
@@ -249,7 +249,7 @@ def test_a_kopf_operator_works(cluster, core, tmp_path):
         until(lambda: not boats.list_namespaced_custom_object(**BOATS)["items"])
     finally:
         operator.terminate()
-        output, _ = operator.communicate(timeout=20)
+        output, _ = operator.communicate(timeout=60)
 
     assert {"launched": "argo with 3 masts"} == launched
     assert "scrapped argo" in output

@@ -92,7 +92,7 @@ async def put_behind(api: Api, raw: Raw, reason: str = "Passed") -> dict:
 
 
 async def condition(api: Api, reason: str) -> dict:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             found = (await api.ok("GET", ONE)).get("status", {}).get("conditions") or [{}]
             if found[0].get("reason") == reason:
@@ -158,7 +158,7 @@ async def test_whatever_a_server_says_of_itself_discovery_goes_on(api, raw, name
     raw.answers[f"/openapi/v3/apis/{GROUP}/v1"] = ok(DISCOVERIES[name])
     await api.ok("POST", NAMED, named())
     await api.ok("POST", SERVICES, service(raw.port, caBundle=raw.bundle))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := (await api.ok("GET", ONE)).get("status", {}).get("conditions")):
             await asyncio.sleep(0.01)
 

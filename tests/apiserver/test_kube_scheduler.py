@@ -27,7 +27,7 @@ class Asker:
         data = json.dumps(body).encode() if body is not None else None
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.server + path, data, headers, method=method)
-        with urllib.request.urlopen(request, context=self.context, timeout=30) as answer:
+        with urllib.request.urlopen(request, context=self.context, timeout=60) as answer:
             return json.load(answer)
 
 

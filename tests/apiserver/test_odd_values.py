@@ -156,3 +156,10 @@ async def test_yaml_without_bottom_does_not_end_the_process(api, name):
 
 def test_brackets_in_words_are_words():
     assert {"a": "[" * 500, "b": "1" * 5000} == yaml.load(f"a: '{'[' * 500}'\nb: {'1' * 5000}")
+
+
+@pytest.mark.parametrize(
+    "path", ["/apisx", "/apis'", "/apiserver", "/api'", "/apiv1", "/apis" + "a" * 5000, "/apis//x"]
+)
+async def test_a_path_that_only_begins_like_the_api_is_not_found(api, path):
+    assert 404 == (await api.call("GET", path)).status

@@ -49,3 +49,20 @@ async def test_a_review_of_others_names_them(api):
 
     assert (422, 201, 201) == (nobody.status, bob.status, crew.status)
     assert "spec.user" == nobody.body["details"]["causes"][0]["field"]
+
+
+async def test_my_rules_are_those_of_resources_and_those_of_paths(api):
+    answer = await ask(api, {"namespace": "default"}, "selfsubjectrulesreviews")
+
+    assert (201, {}) == (answer.status, answer.body["spec"])
+    assert {
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": False,
+    } == answer.body["status"]
+
+
+async def test_rules_are_asked_for_in_a_namespace(api):
+    answer = await ask(api, {}, "selfsubjectrulesreviews")
+
+    assert (400, "no namespace on request") == (answer.status, answer.body["message"])

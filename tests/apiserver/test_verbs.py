@@ -287,3 +287,28 @@ async def test_a_version_on_a_new_object_is_refused_where_it_would_be_stored(api
 
     assert (400, 201, 422) == (stored.status, tried.status, wrong.status)
     assert "7" == tried.body["metadata"]["resourceVersion"]
+
+
+async def test_owner_references_given_twice_are_kept_once_with_a_warning(api):
+    def owner(name, uid, **more):
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, **more}
+
+    one, other, same_uid = owner("a", "1"), owner("b", "2"), owner("a", "1", controller=True)
+    body = configmap("c")
+    body["metadata"]["ownerReferences"] = [one, other, one, same_uid, other]
+    given = "entries; API server dedups"
+    admitted = "entries after mutating admission happens; API server dedups"
+
+    made = await api.call("POST", CONFIGMAPS, body)
+    replaced = await api.call("PUT", f"{CONFIGMAPS}/c", body)
+    add = {"op": "add", "path": "/metadata/ownerReferences/-", "value": one}
+    media = {"content-type": "application/json-patch+json"}
+    patched = await api.call("PATCH", f"{CONFIGMAPS}/c", [add], headers=media)
+
+    for answer in (made, replaced, patched):
+        assert [one, other, same_uid] == answer.body["metadata"]["ownerReferences"]
+    for answer in (made, replaced):
+        assert given in answer.headers["warning"]
+        assert answer.headers["warning"].endswith('duplicate UID(s) observed: 1, 2"')
+    assert admitted in patched.headers["warning"]
+    assert 1 == patched.headers["warning"].count("duplicate entries")

@@ -3,14 +3,21 @@
 The texts are those of kube-apiserver v1.36.4 and v1.37.1; `tests/kube/test_group_kinds.py` asks it.
 """
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan.config import FeatureGates
-from tests.apiserver.api import Api
+from bayplan.config.gates import RELEASES
+from tests.apiserver.api import MERGE, Api
 
 GROUPS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
 RULES = {"1.36": "v1beta2", "1.37": "v1"}
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+REFERENCE = {"workloadName": "w", "templateName": "t"}
 TABLE = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 
 
@@ -32,6 +39,17 @@ def group(name="g", **spec):
 
 def causes(answer):
     return [f"{each['field']}: {each['message']}" for each in answer.body["details"]["causes"]]
+
+
+@pytest.mark.parametrize("version", GROUPS)
+async def test_the_server_calls_itself_what_it_emulates(version):
+    api = await started(version)
+    found = (await api.call("GET", "/version")).body
+    await api.close()
+
+    assert found["gitVersion"].startswith(f"{RELEASES[version]}+bayplan-")
+    assert version == f"{found['major']}.{found['minor']}"
+    assert version == f"{found['emulationMajor']}.{found['emulationMinor']}"
 
 
 @pytest.mark.parametrize("version", GROUPS)
@@ -239,3 +257,217 @@ async def test_1_36_has_no_rules_that_taint_devices_by_default():
     assert "devicetaintrules" not in {each["name"] for each in resources}
     assert 404 == (await api.call("GET", "/apis/resource.k8s.io/v1beta2")).status
     await api.close()
+
+
+MODERN = {
+    "certificates.k8s.io": {"clustertrustbundles", "podcertificaterequests"},
+    "storagemigration.k8s.io": {"storageversionmigrations"},
+}
+
+
+@pytest.mark.parametrize("version", GROUPS)
+async def test_kinds_that_came_with_1_37_are_served_since_then(version):
+    """kube-controller-manager of that version follows them; `tests/kube` compares the answers."""
+    api = await started(version)
+    for group_name, names in MODERN.items():
+        found = await api.call("GET", f"/apis/{group_name}/v1")
+        listed = found.body["resources"] if found.status == 200 else ()
+        served = {each["name"] for each in listed}
+        assert (names if version == "1.37" else set()) == served & names
+    await api.close()
+
+
+async def test_the_signer_of_a_trust_bundle_and_of_a_pods_certificate_needs_permission():
+    api = await Api.start(gates=FeatureGates({}, "1.37"), rbac=True)
+    role = {
+        "metadata": {"name": "writer"},
+        "rules": [{"apiGroups": ["certificates.k8s.io"], "resources": ["*"], "verbs": ["create"]}],
+    }
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    await api.ok("POST", f"{roles}/clusterroles", role)
+    subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
+    reference = {"kind": "ClusterRole", "name": "writer", "apiGroup": subject["apiGroup"]}
+    binding = {"metadata": {"name": "writer"}, "subjects": [subject], "roleRef": reference}
+    await api.ok("POST", f"{roles}/clusterrolebindings", binding)
+    spec = {"signerName": "example.com/s", "trustBundle": authority()}
+    body = {"metadata": {"name": "example.com:s:a"}, "spec": spec}
+
+    refused = await api.call(
+        "POST",
+        "/apis/certificates.k8s.io/v1/clustertrustbundles",
+        body,
+        {"impersonate-user": "jane"},
+    )
+    await api.close()
+
+    assert 403 == refused.status
+    assert 'not permitted to attest for signerName "example.com/s"' in refused.body["message"]
+
+
+def authority():
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 7, now, now + timedelta(hours=1))
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.mark.parametrize("version", GROUPS)
+async def test_topology_constraints_are_kept_behind_their_gate_only(version):
+    asked = group(schedulingConstraints={"topology": [{"key": "example.com/rack"}]})
+    api = await started(version, GenericWorkload=True)
+    made = (await api.call("POST", path(version, "podgroups"), asked)).body
+    await api.close()
+
+    assert "schedulingConstraints" not in made["spec"]
+
+    api = await started(version, GenericWorkload=True, TopologyAwareWorkloadScheduling=True)
+    made = (await api.call("POST", path(version, "podgroups"), asked)).body
+    assert asked["spec"]["schedulingConstraints"] == made["spec"]["schedulingConstraints"]
+    change = {"spec": {"schedulingConstraints": {"topology": [{"key": "zone"}]}}}
+    headers = {"content-type": MERGE}
+    refused = await api.call("PATCH", path(version, "podgroups", "g"), change, headers)
+    await api.close()
+
+    assert 422 == refused.status
+    assert ["spec.schedulingConstraints"] == [
+        each["field"] for each in refused.body["details"]["causes"]
+    ]
+
+
+@pytest.mark.parametrize("version", GROUPS)
+async def test_topology_constraints_name_one_label(version):
+    api = await started(version, GenericWorkload=True, TopologyAwareWorkloadScheduling=True)
+    found = []
+    for keys in (["a", "b"], [""], ["no label"]):
+        constraints = {"topology": [{"key": key} for key in keys]}
+        refused = await api.call(
+            "POST", path(version, "podgroups"), group(schedulingConstraints=constraints)
+        )
+        found.append(causes(refused))
+    await api.close()
+    many, missing, odd = found
+
+    where = "spec.schedulingConstraints.topology"
+    assert [f"{where}: Too many: 2: must have at most 1 item"] == many
+    assert [f"{where}[0].key: Required value"] == missing
+    assert [text.startswith(f'{where}[0].key: Invalid value: "no label": ') for text in odd] == [
+        True
+    ]
+
+
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+SCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+HEALTH = {"status": {"storageHealth": [{"name": "d"}]}}
+
+
+def csi_node(name="n"):
+    return {"metadata": {"name": name}, "spec": {"drivers": [{"name": "d", "nodeID": "x"}]}}
+
+
+async def test_the_status_of_csi_nodes_came_with_1_37():
+    api = await started("1.37")
+    made = await api.ok("POST", CSI_NODES, csi_node() | HEALTH)
+    change = HEALTH | {"metadata": {"labels": {"a": "b"}}, "spec": {"drivers": []}}
+    after = await api.ok("PATCH", f"{CSI_NODES}/n/status", change)
+    resources = await api.ok("GET", "/apis/storage.k8s.io/v1")
+    await api.close()
+
+    assert {} == made["status"] == after["status"], "what it tells stands behind a gate"
+    assert (made["spec"], None) == (after["spec"], after["metadata"].get("labels"))
+    assert "csinodes/status" in [each["name"] for each in resources["resources"]]
+
+
+async def test_csi_nodes_of_1_36_have_no_status():
+    api = await started("1.36")
+    made = await api.ok("POST", CSI_NODES, csi_node() | HEALTH)
+    changed = await api.ok("PATCH", f"{CSI_NODES}/n", HEALTH | {"metadata": {"labels": {"a": "b"}}})
+    answer = await api.call("GET", f"{CSI_NODES}/n/status")
+    await api.close()
+
+    assert (False, False) == ("status" in made, "status" in changed)
+    assert 404 == answer.status
+
+
+@pytest.mark.parametrize(("version", "kept"), [("1.36", False), ("1.37", True)])
+async def test_fields_of_1_37_are_kept_by_it_and_dropped_by_1_36(version, kept):
+    api = await started(version)
+    info = {"runningInUserNamespace": True, "machineID": "a"}
+    node = {"metadata": {"name": "n"}, "status": {"nodeInfo": info}}
+    found = (await api.ok("POST", "/api/v1/nodes", node))["status"]["nodeInfo"]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"maxReplicas": 3, "scaleTargetRef": target}
+    await api.ok("POST", SCALERS, {"metadata": {"name": "h"}, "spec": spec})
+    condition = {"type": "AbleToScale", "status": "True", "observedGeneration": 3}
+    status = {"desiredReplicas": 1, "conditions": [condition]}
+    told = await api.ok("PATCH", f"{SCALERS}/h/status", {"status": status})
+    await api.close()
+
+    assert kept == found.get("runningInUserNamespace", False)
+    assert kept == ("observedGeneration" in told["status"]["conditions"][0])
+
+
+@pytest.mark.parametrize(("version", "counted"), [("1.36", [None] * 3), ("1.37", [1, 1, 2])])
+async def test_changes_of_an_autoscaler_are_counted_since_1_37(version, counted):
+    api = await started(version)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    spec = {"maxReplicas": 3, "scaleTargetRef": target}
+    changes = ({"metadata": {"labels": {"a": "b"}}}, {"spec": {"maxReplicas": 4}})
+    seen = [await api.ok("POST", SCALERS, {"metadata": {"name": "h"}, "spec": spec})]
+    seen += [await api.ok("PATCH", f"{SCALERS}/h", change) for change in changes]
+    await api.close()
+
+    assert counted == [each["metadata"].get("generation") for each in seen]
+
+
+async def test_composite_groups_are_served_behind_their_gate_only():
+    where = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups"
+    api = await started("1.37", GenericWorkload=True, TopologyAwareWorkloadScheduling=True)
+    assert 404 == (await api.call("GET", where)).status
+    part = group(parentCompositePodGroupName="c", workloadRef=REFERENCE)
+    made = (await api.call("POST", path("1.37", "podgroups"), part)).body
+    assert "parentCompositePodGroupName" not in made["spec"]
+    await api.close()
+
+    on = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+    api = await started("1.37", **on, CompositePodGroup=True)
+    spec = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}, "workloadRef": REFERENCE}
+    made = (await api.call("POST", where, {"metadata": {"name": "c"}, "spec": spec})).body
+    assert {**spec, "disruptionMode": {"single": {}}, "priority": 0} == made["spec"]
+    made = (await api.call("POST", path("1.37", "podgroups"), part)).body
+    assert "c" == made["spec"]["parentCompositePodGroupName"]
+    orphan = group("orphan", parentCompositePodGroupName="c")
+    refused = await api.call("POST", path("1.37", "podgroups"), orphan)
+    await api.close()
+
+    text = "must be set when parentCompositePodGroupName is set"
+    assert [f"spec.workloadRef: Required value: {text}"] == causes(refused)
+
+
+async def test_composite_templates_of_a_workload():
+    on = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+    api = await started("1.37", **on, CompositePodGroup=True)
+    policy = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+
+    def tree(name, *children, **more):
+        leaf = {"name": f"{name}-leaf", "schedulingPolicy": {"basic": {}}}
+        inner = "compositePodGroupTemplates" if children else "podGroupTemplates"
+        return {"name": name, **policy, inner: list(children) or [leaf], **more}
+
+    async def problems(*templates):
+        body = {"metadata": {"name": "w"}, "spec": {"compositePodGroupTemplates": templates}}
+        return causes(await api.call("POST", path("1.37", "workloads"), body))
+
+    (twice,) = await problems(tree("a", tree("a")))
+    (deep,) = await problems(tree("a", tree("b", tree("c", tree("d")))))
+    (mixed,) = await problems(tree("a", tree("b", priority=7)))
+    (childless,) = await problems({"name": "a", **policy})
+    await api.close()
+
+    inner = "spec.compositePodGroupTemplates[0]"
+    assert f'{inner}.compositePodGroupTemplates[0].name: Duplicate value: "a"' == twice
+    assert deep.startswith(f"{inner}: Invalid value: ")
+    assert deep.endswith(": maximum template hierarchy depth is 4")
+    assert mixed.endswith("values must be identical, detected multiple values")
+    assert childless.endswith("one child PodGroupTemplate or CompositePodGroupTemplate")

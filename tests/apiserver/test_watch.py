@@ -2,10 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from bayplan.apiserver.codec import Codec
-from bayplan.apiserver.verbs.watch import _Alarm
+from bayplan.apiserver.verbs import watch
 from bayplan.clock import run_virtual
 from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod, shown
@@ -127,20 +125,33 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(api):
     assert before == len(asyncio.all_tasks())
 
 
-async def test_a_cancellation_in_the_moment_of_the_alarm_is_not_swallowed():
-    """The alarm and whoever ends the watch cancel the same wait; only the alarm is expected."""
-    store = MemoryStore()
-    watcher = store.watch("/", after=store.revision)
-    alarm = _Alarm(asyncio.get_running_loop())
-    waiting = asyncio.create_task(alarm.next(watcher))
-    await asyncio.sleep(0)
+async def test_an_event_wakes_only_the_watches_that_it_can_concern(api, monkeypatch):
+    """Five thousand kubelets watch the pods of their nodes: one pod is one kubelet's business."""
+    woken = []
+    batch = watch._Watch._batch
+    monkeypatch.setattr(watch._Watch, "_batch", lambda *args: woken.append(args) or batch(*args))
+    selectors = [f"fieldSelector=spec.nodeName%3Dn{n}" for n in range(20)]
+    selectors += [f"labelSelector=app%3Da{n}" for n in range(20)]
+    selectors += [f"fieldSelector=metadata.name%3Dp{n}" for n in range(20)]
+    streams = [await api.watch(f"{PODS}?watch=1&{selector}") for selector in selectors]
 
-    alarm._ring()
-    waiting.cancel()
+    while not all(watcher.asleep for watcher in api.server.backend.watchers):
+        await asyncio.sleep(0)
+    created = pod("p3", nodeName="n7")
+    created["metadata"]["labels"] = {"app": "a5"}
+    await api.ok("POST", PODS, created)
+    seen = [await streams[n].until(1) for n in (7, 25, 43)]
+    change = {"metadata": {"labels": {"app": "a6"}}}
+    await api.ok("PATCH", f"{PODS}/p3", change)
+    left = [await streams[n].until(count) for n, count in ((7, 2), (25, 2), (26, 1), (43, 2))]
+    for stream in streams:
+        await stream.leave()
 
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    await store.close()
+    assert ["ADDED"] * 3 == [events[0]["type"] for events in seen]
+    kinds = [[event["type"] for event in events] for events in left]
+    added, modified = ["ADDED"], ["ADDED", "MODIFIED"]
+    assert [modified, ["ADDED", "DELETED"], added, modified] == kinds
+    assert 7 == len(woken)
 
 
 async def test_columns_come_with_the_first_row_only(api):

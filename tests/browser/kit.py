@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -24,6 +25,29 @@ ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 
 ENGINE = 90_000
 """Milliseconds that a busy machine may take to fill an engine with 100,000 pods."""
+
+PATIENCE = 60_000
+"""Milliseconds until what is waited for is missed."""
+
+LATE = int(os.environ.get("BAYPLAN_PAGE_LATE", "0"))
+LATER = """(late) => {
+  const {fetch: ask, addEventListener: listen} = window;
+  const pause = () => new Promise((done) => setTimeout(done, late));
+  window.requestAnimationFrame = (work) => setTimeout(work, late);
+  window.cancelAnimationFrame = clearTimeout;
+  window.fetch = (...words) => pause().then(() => ask(...words));
+  window.addEventListener = (kind, work, ...more) => listen.call(window, kind,
+    kind === "hashchange" ? (event) => pause().then(() => work(event)) : work, ...more);
+}"""
+
+
+def make_late(page):
+    """Let pictures, answers and addresses come late by BAYPLAN_PAGE_LATE milliseconds.
+
+    So a test fails that looks before a busy browser would have drawn.
+    """
+    if LATE:
+        page.add_init_script(f"({LATER})({LATE})")
 
 
 @contextlib.contextmanager
@@ -45,7 +69,7 @@ def served(make):
         yield found
     finally:  # a test that failed must not keep the process
         stop.set()
-        thread.join(20)
+        thread.join(60)
 
 
 def picture(nodes, pods, pending):
@@ -83,21 +107,38 @@ def many():
     return source
 
 
-class Tab:
-    """A tab that remembers everything that should not have happened."""
+SHOWN = {"map": "map-view", "queue": "queue-view", "pod": "pod-view", "what-if": "what-view",
+         "time": "time-view"}  # fmt: skip
+UP_TO_DATE = """() => document.querySelector("a[download]").getAttribute("href")
+    === "api/report?at=" + encodeURIComponent(location.hash)"""
+DRAWN = """async () => {
+  for (let i = 0; i < 4; i++) await new Promise((done) => requestAnimationFrame(done));
+}"""
 
-    def __init__(self, browser, where, *, width=1440, height=900, scheme="light"):
+
+class Tab:
+    """A tab that remembers everything that should not have happened.
+
+    `refused`: some answers will be errors, of each of which the browser itself writes a line.
+    """
+
+    def __init__(self, browser, where, *, width=1440, height=900, scheme="light", refused=False):
         self.base = where["url"].partition("?")[0]
         self.context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
         )
         self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
-        self.wrong = []
-        self.page.on("console", lambda message: self.wrong.append(message.text))
+        self.page.set_default_timeout(PATIENCE)
+        self.refused, self.wrong = refused, []
+        make_late(self.page)
+        self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("request", self._request)
         self.page.goto(where["url"])
+
+    def _said(self, message):
+        if not (self.refused and message.text.startswith("Failed to load resource")):
+            self.wrong.append(message.text)
 
     def _request(self, request):
         if not request.url.startswith((self.base, "data:", "blob:")):
@@ -106,12 +147,21 @@ class Tab:
     def go(self, address):
         self.page.goto(self.base + address)
         try:
-            self.page.locator("main > .view").wait_for()
+            self.arrived(re.match(r"#/([\w-]+)", address)[1])
         except Exception as error:
             error.add_note(f"{self.page.url} shows {self.page.inner_text('body')[:500]!r}")
             error.add_note(f"and said {self.wrong}")
             raise
         return self.page
+
+    def arrived(self, view):
+        """Wait until a view is there and shows what the address says."""
+        self.page.locator(f"main > .{SHOWN[view]}").wait_for()
+        self.page.wait_for_function(UP_TO_DATE)
+
+    def settled(self):
+        """Wait until what was done is drawn: the state, the view and its map, one after another."""
+        self.page.evaluate(DRAWN)
 
     def drawn(self):
         self.page.wait_for_function("() => performance.getEntriesByName('map drawn').length > 0")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
 import threading
 import urllib.request
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bayplan.global_scheduler.run import Options, running
+from tests.browser.kit import CHROMIUM, PATIENCE, make_late
 
-CHROMIUM = shutil.which("chromium")
 SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
 
 pytestmark = [
@@ -37,10 +36,10 @@ def serving(conf, token=""):
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(180)
     yield found["url"]
     stop.set()
-    thread.join(20)
+    thread.join(60)
 
 
 @pytest.fixture
@@ -62,7 +61,8 @@ def url(conf):
 def opening(chromium, url):
     said = []
     page = chromium.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
+    make_late(page)
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: request.url.startswith(url) or said.append(request.url))
@@ -129,6 +129,26 @@ def test_a_request_is_written_as_json_and_its_fault_named(opened):
     assert written["allocation"]["resource_group"]["name"] == "web"
 
 
+def test_storage_addresses_and_priority_have_fields(opened, url):
+    [before] = call(f"{url}v1/sites", "GET")["sites"]
+    opened.get_by_label("Storage").fill("SAS 40")
+    opened.get_by_label("public addresses").check()
+    opened.get_by_label("Priority").fill("7")
+    opened.get_by_label("release lower priorities").check()
+    opened.get_by_label("dry run").uncheck()
+    opened.get_by_role("button", name="Place").click()
+    opened.get_by_text("✓ placed").wait_for()
+    [held] = call(f"{url}v1/allocations", "GET")["allocations"]
+    [site] = call(f"{url}v1/sites", "GET")["sites"]
+
+    assert 7 == held["priority"]
+    assert 40 == before["storage"]["SAS"]["free"] - site["storage"]["SAS"]["free"]
+    assert 1 == before["eips"]["free"] - site["eips"]["free"]
+    opened.get_by_label("Storage").fill("tape 1")
+    opened.get_by_role("button", name="Place").click()
+    opened.locator("#answer").get_by_text("is not a known volume type").first.wait_for()
+
+
 def test_the_sites_are_walked_by_keys(opened):
     canvas = opened.get_by_role("application", name=re.compile("Map of the sites: 1 site"))
     canvas.focus()
@@ -144,7 +164,7 @@ def call(url, method="POST", body=None, token=""):
     )
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read() or b"null")
 
 

@@ -24,7 +24,7 @@ SIZE = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 def test_a_cluster_that_does_not_answer_is_not_called_live(tab):
     with served(living) as where:
         source, loop = where["source"], where["loop"]
-        here = tab(where)
+        here = tab(where, refused=True)
         page = here.go("#/map")
         status = page.locator(".status")
         status.get_by_text("live", exact=True).wait_for()
@@ -38,7 +38,6 @@ def test_a_cluster_that_does_not_answer_is_not_called_live(tab):
         status.get_by_text(f"cluster cut off since {said}").wait_for()
         loop.call_soon_threadsafe(setattr, source, "reach", lambda: None)
         status.get_by_text("live", exact=True).wait_for()
-        here.wrong.clear()  # the browser itself tells of every answer that is an error
 
 
 def halt(up, how):
@@ -78,7 +77,7 @@ def waits():
 
     source = Living("waits", read)
     source.board.put(make_node("n1").capacity(SIZE).build())
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 50))
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 5))
     source.board.put(make_pod("slow").created(made).build())
     source.board.begin()
     return source
@@ -94,8 +93,8 @@ def test_ages_in_the_queue_grow_while_nothing_happens(tab):
             "(first) => !document.querySelector('.vt-body .vt-row').innerText.includes(first)",
             arg=first,
         )
-        page.get_by_text(re.compile(r"the longest for \d+s")).wait_for()
-        page.get_by_text(re.compile(r"No pod arrived or was bound in the last \d+s")).wait_for()
+        page.get_by_text(re.compile(r"the longest for \d")).wait_for()
+        page.get_by_text(re.compile(r"No pod arrived or was bound in the last \d")).wait_for()
 
 
 def test_rates_are_those_since_the_page_was_opened_not_the_view(tab):
@@ -111,22 +110,25 @@ def test_rates_are_those_since_the_page_was_opened_not_the_view(tab):
 
 
 def test_views_are_as_they_were_left(tab, small):
-    page = tab(small).go("#/map?colour=pool&filter=pool")
+    here = tab(small)
+    page = here.go("#/map?colour=pool&filter=pool")
     page.get_by_role("button", name="Zoom in").click()
     page.get_by_role("button", name="Zoom in").click()
     held = "document.querySelector('.map canvas').toDataURL()"
-    page.wait_for_timeout(100)  # the map is drawn with the next picture
+    here.settled()
     before = page.evaluate(held)
     links = page.get_by_role("navigation")
     links.get_by_role("link", name="Queue").click()
     page.get_by_role("group", name="Places in the queue").get_by_text("gated").click()
     page.wait_for_function("() => location.hash.includes('place=gated')")
+    here.arrived("queue")
     links.get_by_role("link", name="Map").click()
-    page.locator(".map-view").wait_for()
+    here.arrived("map")
     page.keyboard.press("q")
-    page.wait_for_function("() => location.hash === '#/queue?place=gated'")
+    here.arrived("queue")
+    assert page.url.endswith("#/queue?place=gated")
     links.get_by_role("link", name="Map").click()
-    page.locator(".map-view").wait_for()
+    here.arrived("map")
     page.wait_for_function(f"(before) => {held} === before", arg=before)
 
     assert "colour=pool" in page.url
@@ -163,6 +165,7 @@ def test_playing_ends_when_the_reader_takes_the_handle(tab, story):
     slider.focus()
     slider.press("Home")
     page.get_by_role("button", name="Play").wait_for()
+    page.wait_for_function("() => document.querySelector('.moment').textContent === '0s'")
     seen = page.evaluate(
         "() => new Promise(done => { const seen = new Set(); let n = 0;"
         " const look = () => { seen.add(document.querySelector('.moment').textContent);"
@@ -173,23 +176,22 @@ def test_playing_ends_when_the_reader_takes_the_handle(tab, story):
 
 
 def test_playing_moves_no_map_and_asks_no_address_too_often(tab, story):
-    here = tab(story)
-    page = here.go("#/time?t=0")
+    page = tab(story).go("#/time?t=0")
     page.locator(".map canvas").wait_for()
+    page.get_by_role("slider", name="Moment").fill("850")  # of 1000: the rest is played in 3 s
     page.evaluate(
-        "() => { window.written = 0; const old = history.replaceState.bind(history);"
-        " history.replaceState = (...words) => { window.written++; old(...words); };"
-        " window.widths = new Set(); new ResizeObserver(() => window.widths.add("
-        "document.querySelector('.map canvas').clientWidth)).observe("
-        "document.querySelector('.map canvas')); }"
+        "() => { window.written = []; window.widths = new Set();"
+        " const [old, canvas] = [history.replaceState, document.querySelector('.map canvas')];"
+        " history.replaceState = (...words) => { written.push(performance.now());"
+        " old.apply(history, words); };"
+        " new ResizeObserver(() => widths.add(canvas.clientWidth)).observe(canvas); }"
     )
     page.get_by_role("button", name="Play").click()
-    begin = time.monotonic()
-    page.locator(".moment").get_by_text("(latest)").wait_for(timeout=40_000)
-    took = time.monotonic() - begin
+    page.locator(".moment").get_by_text("(latest)").wait_for()
+    times = page.evaluate("window.written")
 
     assert page.evaluate("window.widths.size") == 1
-    assert page.evaluate("window.written") <= 10 * took + 2
+    assert len(times) <= 10 * (times[-1] - times[0]) / 1000 + 2
 
 
 def test_both_runs_have_their_own_panel(tab, story):
@@ -231,13 +233,14 @@ def missing():
 
 def test_pods_of_a_missing_node_are_on_both_maps(tab):
     with served(missing) as where:
-        page = tab(where).go("#/what-if?change=drain%3Dn1")
+        here = tab(where)
+        page = here.go("#/what-if?change=drain%3Dn1")
         page.get_by_text("everything that runs").wait_for()
         tips = []
         for canvas in page.locator(".map canvas").all():
             canvas.focus()
             page.keyboard.press("Escape")  # both maps point out the same node
-            page.wait_for_function("() => !location.hash.includes('node=')")
+            here.settled()
             told = canvas.locator("xpath=../..").locator("[aria-live]")
             page.keyboard.press("ArrowRight")  # the first of all
             tips.append(told.inner_text())
@@ -275,7 +278,7 @@ def nasty():
 @pytest.mark.parametrize("width", [390, 1440])
 def test_names_are_text_whatever_they_are(tab, chromium, width, tmp_path):
     with served(nasty) as where:
-        here = tab(where, width=width, height=844)
+        here = tab(where, width=width, height=844, refused=True)
         page = here.page
         page.on("dialog", lambda dialog: here.wrong.append(f"dialog {dialog.message}"))
         for name in NASTY:
@@ -308,7 +311,6 @@ def test_names_are_text_whatever_they_are(tab, chromium, width, tmp_path):
         other.get_by_text("6 nodes").first.wait_for()
         assert other.title() == title
         other.close()
-        here.wrong[:] = [text for text in here.wrong if "Failed to load resource" not in text]
 
         assert title == f"Map · {NASTY[1]} · bayplan"
 

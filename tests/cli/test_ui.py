@@ -56,10 +56,10 @@ def scenario(folder):
 def shown(url):
     """Open the address as a browser does; return what the page is told first."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-    with browser.open(url, timeout=20) as answer:
+    with browser.open(url, timeout=60) as answer:
         assert answer.status == 200
         assert "token" not in answer.url
-    with browser.open(url.partition("?")[0] + "api/cluster", timeout=20) as answer:
+    with browser.open(url.partition("?")[0] + "api/cluster", timeout=60) as answer:
         return json.loads(gzip.decompress(answer.read()).partition(b"\n")[0])
 
 
@@ -98,3 +98,10 @@ def test_what_cannot_be_shown_is_told_in_a_line(words, remedy):
     assert isinstance(problem, BayplanError)
     assert remedy in str(problem)
     assert "\n" not in str(problem)
+
+
+def test_runs_are_compared_of_a_scenario_only():
+    result = CliRunner().invoke(command, ["--compare-seed", "7"])
+
+    assert 2 == result.exit_code
+    assert "are of a scenario" in result.output

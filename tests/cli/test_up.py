@@ -52,7 +52,7 @@ class Up:
         headers = {"Authorization": f"Bearer {found.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(found.server + path, data, headers, method=method)
         context = ssl._create_unverified_context()
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             return answer.read().decode()
 
     def names(self, path: str) -> list[str]:
@@ -60,7 +60,7 @@ class Up:
 
     def stop(self) -> int:
         self.process.popen.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 def bayplan(*words: str) -> tuple[int, str, str]:
@@ -76,10 +76,17 @@ def eventually(check, seconds: float = 60.0):
     return result
 
 
+def kubelet(up: Up, node: str) -> str:
+    info = up.call("GET", f"/api/v1/nodes/{node}")["status"].get("nodeInfo") or {}
+    return info.get("kubeletVersion", "")
+
+
 def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
-    up = Up(tmp_path, "--nodes=2")
+    up = Up(tmp_path, "--nodes=2", "--emulated-version=1.36")
     try:
         assert ["node-1", "node-2"] == up.names("/api/v1/nodes")
+        assert up.call("GET", "/version")["gitVersion"].startswith("v1.36.4+bayplan-")
+        eventually(lambda: "v1.36.4" == kubelet(up, "node-1"))
         up.call("POST", "/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT)
 
         def running():
@@ -107,10 +114,46 @@ def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
         assert pods == again.names("/api/v1/namespaces/default/pods")
         node = again.call("GET", "/api/v1/nodes/gpu-2")
         assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "local-b"
+        code, _, told = bayplan("nodes", "remove", "gpu2", f"--kubeconfig={again.kubeconfig}")
+        assert (1, True) == (code, "did you mean gpu-2" in told)
         code, out, _ = bayplan("nodes", "remove", "--all", f"--kubeconfig={again.kubeconfig}")
         assert (0, "4 nodes removed\n") == (code, out)
     finally:
         again.stop()
+
+
+def test_a_scheduler_beside_it_must_take_other_pods(tmp_path):
+    up = Up(tmp_path, "--nodes=1", "--ui-bind=")
+    words = [
+        "scheduler",
+        f"--kubeconfig={up.kubeconfig}",
+        "--secure-port=0",
+        "--leader-elect=false",
+    ]
+    same = subprocess.run(
+        bayplan_command(*words), capture_output=True, text=True, timeout=120, check=False
+    )
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(up.kubeconfig)},
+                "leaderElection": {"leaderElect": False},
+                "profiles": [{"schedulerName": "second"}],
+            }
+        )
+    )
+    words = ["scheduler", f"--config={other}", "--secure-port=0"]
+    beside = Process(bayplan_command(*words), tmp_path / "second.log")
+    beside.wait_until(lambda: "caches are synced" in beside.last_words())
+    beside.stop()
+    up.stop()
+
+    assert 1 == same.returncode
+    assert 'schedules pods of "default-scheduler" itself' in same.stderr
+    assert "another schedulerName" in same.stderr
 
 
 def test_demo_places_explains_and_ends():

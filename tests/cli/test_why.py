@@ -45,9 +45,14 @@ POSTED = {
 
 
 async def until(client, name, condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition(msgspec.json.decode(await client.get(PODS, name, "default"))):
             await asyncio.sleep(0.05)
+
+
+def told(text):
+    """That the scheduler said so: it may have tried before it saw all nodes."""
+    return lambda pod: any(text in c["message"] for c in pod["status"].get("conditions", ()))
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path, quiet)
         await client.create(PODS, pod("fits", "500m"), "default")
         await client.create(PODS, pod("big", "4"), "default")
         await until(client, "fits", lambda p: p["spec"].get("nodeName"))
-        await until(client, "big", lambda p: p["status"].get("conditions"))
+        await until(client, "big", told("0/3 nodes are available"))
         pending = await why("big")
         placed = await why("pod/fits", "-o", "json")
         as_yaml = await why("big", "-o", "yaml")
@@ -186,8 +191,8 @@ def test_a_snapshot_says_the_same_as_its_source(saved, tmp_path):
     shown = CliRunner().invoke(snapshot, ["show", str(file)])
     CliRunner().invoke(snapshot, ["scrub", str(file), str(other)])
 
-    assert "2 nodes, 1 pods" in made.output
-    assert "pending  1 pods" in shown.output
+    assert "2 nodes, 1 pod," in made.output
+    assert "pending  1 pod\n" in shown.output
     assert "Owner" not in shown.output
     before = json.loads(ask("--pending", "--from", saved, "-o", "json").output)
     after = json.loads(ask("--pending", "--from", other, "-o", "json").output)
@@ -266,7 +271,7 @@ async def test_a_scheduler_with_plugins_of_its_own_answers_itself(tmp_path, quie
     ) as cluster:
         await cluster.client.create(NODES, node("bad-1", "4"))
         await cluster.client.create(PODS, pod("waits", "1"), "default")
-        await until(cluster.client, "waits", lambda p: p["status"].get("conditions"))
+        await until(cluster.client, "waits", told("0/1 nodes are available"))
         one = await why("waits")
         every = await why("--pending")
         planned = await why("-f", str(file))
@@ -310,6 +315,31 @@ def test_the_extenders_of_a_scheduler_that_answers_itself_have_their_say():
     assert "pending" == answer.state
     assert "extender says no" in answer.message
     assert [1] == [row.nodes for row in answer.funnel]
+
+
+def test_a_scheduler_with_gates_of_its_own_answers_itself():
+    from bayplan.inspect.settings import load_settings
+
+    assert not load_settings().own
+    assert load_settings(feature_gates="GenericWorkload=true").own
+
+
+def test_an_extender_that_fails_is_not_told_as_nodes_that_lack_something():
+    from bayplan.framework.contract.extender import ExtenderError
+    from bayplan.inspect import Cluster
+    from bayplan.inspect.settings import load_settings
+
+    class Broken(Refusing):
+        def filter(self, pod, nodes):
+            raise ExtenderError("extender is down")
+
+    settings = msgspec.structs.replace(load_settings(), extenders=(Broken(),))
+    bodies = [make_node("a").capacity(cpu=4, pods=9).body(), make_pod("waits").body()]
+
+    answer = Cluster.from_objects(bodies, settings=settings).why("waits")
+
+    assert "the attempt ended with an error, before a node was chosen" == answer.summary
+    assert "extender is down" in answer.message
 
 
 def test_a_pod_may_be_named_as_answers_name_it(saved):

@@ -152,6 +152,8 @@ def test_broken_yaml_names_the_line(tmp_path):
 def test_missing_file_and_missing_everything(tmp_path):
     with pytest.raises(KubeconfigError, match="check --kubeconfig"):
         load_kubeconfig(tmp_path / "nope")
+    with pytest.raises(KubeconfigError, match='KUBECONFIG names "/no/a:/no/b", which'):
+        load_kubeconfig(env={"KUBECONFIG": "/no/a:/no/b"}, service_account=tmp_path)
     with pytest.raises(KubeconfigError, match="pass --kubeconfig FILE"):
         load_kubeconfig(env={"HOME": str(tmp_path)}, service_account=tmp_path)
 

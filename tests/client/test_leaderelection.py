@@ -192,3 +192,32 @@ def test_a_renewal_counts_from_when_it_was_sent(late):
 
     assert not both
     assert taken_over
+
+
+class SlowWrites(AsgiTransport):
+    """Takes its time between reading and writing."""
+
+    async def request(self, method, target, headers, body, timeout):
+        if method == "PUT":
+            await asyncio.sleep(1)
+        return await super().request(method, target, headers, body, timeout)
+
+
+def test_who_writes_the_lease_after_another_does_not_lead():
+    """Both read that it is free; the store refuses the second write."""
+
+    async def main():
+        api = FakeApi()
+        await candidate(api, "a").run(lambda: asyncio.sleep(1))
+        slow, quick = LeaderElector(Client(SlowWrites(api)), "b"), candidate(api, "c")
+        tasks = [asyncio.create_task(slow.run(forever))]
+        await asyncio.sleep(0.5)
+        tasks.append(asyncio.create_task(quick.run(forever)))
+        await asyncio.sleep(1)
+        seen = slow.is_leader, quick.is_leader
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return seen
+
+    assert (False, True) == run_virtual(main())

@@ -378,6 +378,7 @@ def test_missing_file_is_named(tmp_path):
     ("text", "problem"),
     [
         ("Foo=true", "unrecognized feature gate: Foo"),
+        ("GenericWorklaod=true", "GenericWorklaod; did you mean GenericWorkload"),
         ("Foo", "missing bool value for feature gate key: Foo"),
         ("GangScheduling=maybe", "invalid value of GangScheduling=maybe"),
         (

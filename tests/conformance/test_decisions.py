@@ -72,6 +72,13 @@ def test_only_some_decisions():
     assert "agreement: 1/1" == result.output.splitlines()[-1]
 
 
+def test_a_family_that_is_not_there_is_told_which_are():
+    result = run(FILE, "--family", "port")
+
+    assert "families: " in str(result.exception)
+    assert "ports" in str(result.exception)
+
+
 def test_only_what_was_recorded_is_compared():
     assert [] == differences({"best": ["a"]}, {"best": ["a"], "message": "more"})
     assert ['best: recorded ["a"], decided nothing'] == differences({"best": ["a"]}, {})

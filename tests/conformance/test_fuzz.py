@@ -7,20 +7,25 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.conformance import command
+from bayplan.config import DEFAULT_GATES, FeatureGates
+from bayplan.conformance.fuzz import ours, with_known_gates
 from bayplan.conformance.oracle import Oracle, OracleFailed
+from bayplan.conformance.sequence import Sequence
 from bayplan.conformance.shrink import shrink
 from bayplan.testing.cases import FAMILIES, case
 from bayplan.testing.cases.lives import life
 
 ORACLE = """#!{python}
 import json, sys
+from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
 for line in sys.stdin:
     asked = json.loads(line)
     if "pod" not in asked:
         answer = {{"version": "v1.37.99", "gates": {{}}}}
     else:
-        expect = decide(asked["objects"], asked["pod"], asked.get("config"))
+        gates = FeatureGates(asked.get("gates"))
+        expect = decide(asked["objects"], asked["pod"], asked.get("config"), gates=gates)
         {change}
         answer = {{"id": asked["id"], "expect": expect}}
     print(json.dumps(answer), flush=True)
@@ -84,6 +89,67 @@ def test_sequences_keep_one_engine_through_changes(program, tmp_path):
     assert 2 == len(list((tmp_path / "out").iterdir()))
 
 
+def test_one_sequence_can_be_run_again(program, tmp_path):
+    options = ["--sequences", 1, "--first", 1, "--steps", 8, "--seed", 4, "--out", tmp_path]
+    result = run("--oracle", program(), *options)
+
+    assert "seed 4 from 1: 1/1 sequences agree, 8 decisions" in result.output.splitlines()[-1]
+
+
+def test_no_more_sequences_are_begun_when_the_time_is_over(program):
+    result = run("--oracle", program(), "--sequences", 1000, "--steps", 2, "--seconds", 1e-9)
+
+    assert "seed 1: 1/1 sequences agree, 2 decisions" in result.output.splitlines()[-1]
+    assert result.exit_code == 0
+
+
+class Silent:
+    """An oracle that takes every answer for right, and keeps what it was asked."""
+
+    def begin(self, case):
+        self.case = case
+
+    def end(self, case):
+        return {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sequences_tell_the_oracle_how_pods_lie_on_their_nodes(seed):
+    """Not by asking the engine, which may be wrong about it."""
+    oracle = Silent()
+    kept = Sequence(oracle, DEFAULT_GATES, f"order-{seed}")
+    for _ in range(30):
+        kept.step()
+        told = {}
+        for body in oracle.case["objects"]["pods"]:
+            told.setdefault(body["spec"]["nodeName"], []).append(body["metadata"]["name"])
+        table = kept._engine.cache.table
+
+        assert told == {name: [info.pod.name for info in table.pods_of(name)] for name in told}
+        assert sum(map(len, told.values())) == kept._engine.cache.pod_count
+
+
+class Fresh(Silent):
+    """Answers as an engine does that starts from scratch."""
+
+    def end(self, case):
+        return ours(case, DEFAULT_GATES)
+
+    def decide(self, case, tries=1):
+        return ours(case, DEFAULT_GATES)
+
+
+def test_an_object_of_a_sequence_replaces_the_one_of_its_name():
+    """Slices of two drivers may share a name; there is one of them in a cluster."""
+    oracle = Fresh()
+    kept = Sequence(oracle, DEFAULT_GATES, "9830-789")
+    for _ in range(12):
+        assert kept.step() is None
+        for held in oracle.case["objects"].values():
+            names = [(body["metadata"].get("namespace"), body["metadata"]["name"]) for body in held]
+            assert len(set(names)) == len(names)
+
+
 def test_an_unknown_family_names_those_there_are(program):
     result = run("--oracle", program(), "--family", "nonsense")
 
@@ -143,3 +209,16 @@ def test_live_needs_the_real_programs(monkeypatch, tmp_path):
 
 def test_without_an_oracle_there_is_nobody_to_ask():
     assert "--oracle is missing" in str(run("--cases", 1).exception)
+
+
+def test_gates_that_a_version_lacks_or_locks_are_left_out():
+    gates = {"PodLevelResourcesFixDefaulting": False, "DRAPrioritizedList": False}
+    drawn = {"id": "x", "gates": {**gates, "DRADeviceTaints": False}}
+    old, new = FeatureGates({}, "1.36"), FeatureGates({}, "1.37")
+
+    assert sorted(with_known_gates(drawn, old)["gates"]) == [
+        "DRADeviceTaints",
+        "DRAPrioritizedList",
+    ]
+    assert "DRAPrioritizedList" not in with_known_gates(drawn, new)["gates"]
+    assert with_known_gates({"id": "y"}, new) == {"id": "y"}

@@ -57,7 +57,8 @@ def test_kubectl_prints_what_it_prints_on_the_real_server(session):
 
 def differing_steps(session: str, program: str) -> dict[str, list[str]]:
     recorded = load(HERE / f"{session}.json.gz")
-    with start_embedded(None, "--store=memory", "--tls-generate") as cluster:
+    arguments = ("--store=memory", "--tls-generate", "--emulated-version=1.36")
+    with start_embedded(None, *arguments) as cluster:
         options = SimpleNamespace(kubectl=program, kubeconfig=cluster.kubeconfig)
         found = {
             step["id"]: list(differences(step["want"], answer))

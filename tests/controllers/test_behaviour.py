@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.client.resources import CORE_EVENTS, NODES, PODS, SERVICES
-from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS, Told
+from bayplan.client.resources import CONFIG_MAPS, CORE_EVENTS, NODES, PODS, SERVICES
+from bayplan.controllers.kubelet.behaviour import Told
 from bayplan.controllers.manager import ControllerManager, select
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual
 

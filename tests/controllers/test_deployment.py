@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.client.resources import DEPLOYMENTS, REPLICA_SETS
-from bayplan.controllers.resourcequota import RESOURCE_QUOTAS
+from bayplan.client.resources import DEPLOYMENTS, REPLICA_SETS, RESOURCE_QUOTAS
 from tests.controllers.cluster import Cluster, Json, cluster, virtual, workload
 
 REVISION = "deployment.kubernetes.io/revision"

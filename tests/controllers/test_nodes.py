@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -396,6 +397,22 @@ async def test_a_pod_on_no_node_whose_deletion_failed_halfway_goes_in_the_end():
         await asyncio.sleep(60)
 
         assert left["metadata"]["deletionTimestamp"]
+        assert [] == await world.list(PODS)
+
+
+@virtual
+async def test_a_machine_on_a_site_stays_and_goes_when_it_is_deleted() -> None:
+    async with cluster("podgc", nodes=0) as world:
+        machine = {"flavors": [{"flavorID": "small"}]}
+        body = {"metadata": {"name": "vm"}, "spec": {"virtualMachine": machine}}
+        made = json.loads(await world.client.create(PODS, body, "default"))
+        await world.client.bind("default", "vm", made["metadata"]["uid"], "zone-1")
+        await asyncio.sleep(120)
+        assert ["vm"] == [pod["metadata"]["name"] for pod in await world.list(PODS)]
+
+        await world.client.delete(PODS, "vm", "default")
+        await asyncio.sleep(60)
+
         assert [] == await world.list(PODS)
 
 

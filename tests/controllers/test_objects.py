@@ -7,6 +7,7 @@ import pytest
 from bayplan.client.errors import TooManyRequests
 from bayplan.client.resources import (
     CONFIG_MAPS,
+    CUSTOM_KINDS,
     DEPLOYMENTS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -19,18 +20,11 @@ from bayplan.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from bayplan.controllers.ephemeral import TEMPLATES
 from bayplan.controllers.protection import ATTRIBUTE_CLASSES
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual, workload
 
-TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 CUSTOM = Resource("example.com", "v1", "widgets", "Widget")
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
-)
 
 
 async def count(made: Cluster, resource: Resource, wanted: int) -> bool:
@@ -160,7 +154,7 @@ async def test_custom_objects_are_collected_too() -> None:
                 ],
             },
         }
-        await made.create(DEFINITIONS, definition)
+        await made.create(CUSTOM_KINDS, definition)
         await made.settle(1)
         owner = await config_map(made, "owner")
         metadata = {"name": "w", **owned_by(CONFIG_MAPS, owner)}

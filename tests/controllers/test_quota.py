@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from bayplan.client import ClientError, Resource
-from bayplan.client.resources import PODS, REPLICA_SETS, SERVICES
-from bayplan.controllers.resourcequota import RESOURCE_QUOTAS
+from bayplan.client.resources import PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICES
 from tests.controllers.cluster import Json, cluster, virtual, workload
 
 

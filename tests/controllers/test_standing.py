@@ -10,6 +10,8 @@ import yaml
 
 from bayplan.client import Resource
 from bayplan.client.resources import (
+    CONFIG_MAPS,
+    CUSTOM_KINDS,
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
@@ -20,23 +22,16 @@ from bayplan.client.resources import (
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
+    RESOURCE_QUOTAS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
 )
 from bayplan.config import FeatureGates
 from tests.apiserver.test_certificates import ask
+from tests.apiserver.test_version_kinds import authority
 from tests.controllers.cluster import Cluster, cluster, pod_spec, template, virtual, workload
 
 HELD = ["example.com/held"]
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
-)
 REQUESTS = Resource(
     "certificates.k8s.io",
     "v1",
@@ -152,7 +147,7 @@ async def _half_finished_rest(made: Cluster) -> None:
     await made.create(PODS, {**pod("kept"), "metadata": kept["metadata"]}, "ending")
     await made.create(NAMESPACES, {"metadata": {"name": "full"}})
     hard = {"hard": {"pods": "1"}}
-    await made.create(QUOTAS, {"metadata": {"name": "q"}, "spec": hard}, "full")
+    await made.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": hard}, "full")
     await made.settle(5)
     await made.create(REPLICA_SETS, workload("over", 3), "full")
     orphan = {"apiVersion": "v1", "kind": "ConfigMap", "name": "no", "uid": "gone"}
@@ -190,7 +185,7 @@ async def _half_finished_kinds(made: Cluster) -> None:
     things = _resource(made, "example.com/v1", "Thing")
     thing = {"apiVersion": "example.com/v1", "kind": "Thing"}
     await made.create(things, {**thing, "metadata": {"name": "held", "finalizers": HELD}})
-    await made.delete(DEFINITIONS, "things.example.com")
+    await made.delete(CUSTOM_KINDS, "things.example.com")
 
 
 async def _half_finished_certificates(made: Cluster) -> None:
@@ -208,6 +203,19 @@ async def _half_finished_certificates(made: Cluster) -> None:
             said = {"type": verdict, "status": "True", "reason": "Test", "message": "m"}
             status = {"status": {"conditions": [said]}}
             await made.client.patch(REQUESTS, name, status, subresource="approval")
+    bundles = _resource(made, "certificates.k8s.io/v1", "ClusterTrustBundle")
+    metadata = {"name": "held", "finalizers": HELD}
+    await made.create(bundles, {"metadata": metadata, "spec": {"trustBundle": authority()}})
+    await made.delete(bundles, "held")
+    wanted = {"signerName": "example.com/signer", "stubPKCS10Request": _der(request)}
+    for who in ("pod", "serviceAccount", "node"):
+        wanted |= {f"{who}Name": "absent", f"{who}UID": "gone"}
+    asked = _resource(made, "certificates.k8s.io/v1", "PodCertificateRequest")
+    await made.create(asked, {"metadata": {"name": "waits"}, "spec": wanted})
+
+
+def _der(pem: bytes) -> str:
+    return "".join(line for line in pem.decode().splitlines() if "-----" not in line)
 
 
 async def _kinds_without_objects(made: Cluster) -> list[str]:

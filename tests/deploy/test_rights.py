@@ -28,7 +28,7 @@ def call(cluster, method, path, body=None):
     headers = {"Authorization": f"Bearer {cluster.token}", "Content-Type": "application/json"}
     request = urllib.request.Request(cluster.server + path, data, headers, method=method)
     context = ssl._create_unverified_context()
-    with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
         return json.load(answer)
 
 

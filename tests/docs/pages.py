@@ -1,8 +1,8 @@
 """Reads the Markdown pages: code blocks with their marks, links, and the commands they show.
 
 A block's info string may carry marks after the language: `file=NAME` writes the block to a file,
-`tested` runs its `$ ` lines. Both work in one directory a page, in the order of the page;
-`reason=…` tells why a session is not run.
+`tested` runs its `$ ` lines, or the block if it is Python. Both work in one directory a page, in
+the order of the page; `reason=…` tells why a session is not run.
 """
 
 import re

@@ -74,6 +74,28 @@ def _flags(command: click.Command) -> set[str]:
     return known
 
 
+def test_every_command_is_in_the_list_of_commands():
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
+    missing = []
+    for name in bayplan.list_commands(click.Context(bayplan)):
+        command = bayplan.get_command(click.Context(bayplan), name)
+        own = "".join(row for row in rows if re.search(rf"`bayplan {name}\b", row))
+        group = isinstance(command, click.Group)
+        parts = command.list_commands(click.Context(command)) if group else [name]
+        missing += [f"{name} {part}" for part in parts if not re.search(rf"\b{part}\b", own)]
+
+    assert [] == missing
+
+
+@pytest.mark.parametrize("index", ["docs/README.md", "mkdocs.yml"])
+def test_every_page_is_in_the_table_of_contents(index):
+    text = (ROOT / index).read_text("utf-8")
+    names = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
+
+    assert [] == [name for name in names if name != "README.md" and name not in text]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_shown_session_is_run_or_says_why_not(page: Path):
     if str(page.relative_to(ROOT)) in WALKED:
@@ -111,22 +133,54 @@ def test_marked_blocks_run_and_print_what_is_shown(page: Path, tmp_path, monkeyp
 
 
 def _run(block: Block) -> None:
-    """Run each `$ bayplan …` line; every line shown below it must be in its output, in order.
+    """Run a block of Python, or the commands of a session."""
+    if block.language != "python":
+        return _run_session(block)
+    text = "\n".join(block.lines)
+    for folder in HERE:
+        text = text.replace(f'"{folder}', f'"{ROOT}/{folder}')
+    exec(compile(text, "a block of the page", "exec"), {})
 
-    Each must end with the code 0, or the block says otherwise: with `exits=1` one ends with 1.
+
+def _run_session(block: Block) -> None:
+    """Run each `$ bayplan …` line; what is shown below it must be its whole output.
+
+    A line `…` stands for lines that are left out, in a line for anything; blank lines do not
+    count, and a command with nothing below it may print what it likes. Each must end with the
+    code 0, or the block says otherwise: with `exits=1` one ends with 1.
     """
-    output: list[str] = []
     codes: set[int] = set()
+    for command, shown in _commands(block):
+        code, output = _output_of(command)
+        codes.add(code)
+        if shown:
+            _compare(shown, [line for line in output if line])
+    assert block.exits == max(codes, default=0)
+
+
+def _commands(block: Block) -> list[tuple[str, list[str]]]:
+    """The command lines, each with what is shown below it."""
+    found: list[tuple[str, list[str]]] = []
     for line in block.lines:
         if line.startswith("$ "):
-            code, output = _output_of(line.removeprefix("$ "))
-            codes.add(code)
-        elif line.strip() not in ("", "…"):
-            shown = re.escape(line.strip()).replace("…", ".*")
-            place = next((i for i, got in enumerate(output) if re.fullmatch(shown, got)), None)
-            assert place is not None, f"{line!r} is not in the output, or too early: {output}"
-            output = output[place + 1 :]
-    assert block.exits == max(codes, default=0)
+            found.append((line.removeprefix("$ "), []))
+        elif line.strip():
+            found[-1][1].append(line.strip())
+    return found
+
+
+def _compare(shown: list[str], output: list[str]) -> None:
+    left, cut = output, False
+    for line in shown:
+        if line == "…":
+            cut = True
+            continue
+        pattern = re.escape(line).replace("…", ".*")
+        place = next((i for i, got in enumerate(left) if re.fullmatch(pattern, got)), None)
+        assert place is not None, f"{line!r} is not in the output, or too early: {left}"
+        assert cut or place == 0, f"before {line!r} a line … must stand for {left[:place]}"
+        left, cut = left[place + 1 :], False
+    assert cut or not left, f"a line … must stand for the end: {left}"
 
 
 def _output_of(line: str) -> tuple[int, list[str]]:

@@ -1,35 +1,24 @@
 """Measured figures in the documentation are those that a command wrote.
 
 A table under `<!-- figures: FILE -->` shows texts of FILE's `figures`, and no others; the benchmark
-that FILE names writes it (`--json FILE`). A page that shows measured figures otherwise stands in
-`UNTIED` with the command that was run by hand; such an entry goes when the page is tied to a file.
+that FILE names writes it (`--json FILE`). A table that was filled in by hand says `untied` instead,
+and its file stands in `UNTIED` until a run has written it. No page shows others.
 """
 
 import json
 import re
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MARKED = re.compile(r"<!-- figures: (\S+) -->\n+((?:\|.*\n)+)")
+MARKED, UNPROVEN = (
+    re.compile(rf"<!-- {mark}: (\S+) -->\n+((?:\|.*\n)+)") for mark in ("figures", "untied")
+)
 FIGURE = re.compile(r"\d[\d,.]* ?(?:ms|µs|MB|pods/s|calls/s|s of CPU|% of a core)(?!\w)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-UNTIED = {
-    "README.md": "make bench-e2e: its API server's cost and first bindings, below the table",
-    "docs/design/apiserver.md": "bounds, and what parts cost when they were chosen",
-    "docs/design/cel.md": "the size of a package, not measured here",
-    "docs/design/conformance.md": "make oracle: what one case takes, about",
-    "docs/design/engine.md": "profiles of single parts, beside the table of bench/decide.py",
-    "docs/design/inspect.md": "what parts of an answer take, tried once",
-    "docs/design/store.md": "bare SQLite, tried once to choose the layout of a table",
-    "docs/how-to/page.md": "python bench/page.py",
-    "docs/reference/apiserver.md": "python bench/apiserver.py",
-    "docs/reference/extenders.md": "python bench/extender.py",
-    "docs/reference/global-scheduler.md": "python bench/global.py",
-    "docs/reference/packing.md": "python bench/pack.py",
-    "docs/reference/traces.md": "bayplan trace reproduce fgd",
-}
+UNTIED = {f"docs/results/{name}.json" for name in ("pack", "page", "sim")}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TABLES = [
     pytest.param(source, table, id=f"{page.relative_to(ROOT)} {source}")
@@ -53,12 +42,34 @@ def test_a_table_shows_what_was_measured(source, table):
     assert (ROOT / results["command"]).is_file()
 
 
+def test_filling_a_page_in_ties_its_table(tmp_path):
+    bench = run_path(str(ROOT / "bench" / "figures.py"))
+    page = "<!-- untied: r.json -->\n\n| | a | b |\n| --- | --- | --- |\n| x, y | 1, 2 | 3 |\n"
+    assert page == bench["filled"](page, tmp_path)
+
+    bench["write"](tmp_path / "r.json", "bench/store.py", {"a": "4 s", "b": "1/5", "c": "6,7"})
+
+    done = bench["filled"](page, tmp_path)
+    assert done.endswith("| x, y | 4 s, 1/5 | 6,7 |\n")
+    assert [("r.json", ["4 s", "1/5", "6,7"])] == [(f, cells(t)) for f, t in MARKED.findall(done)]
+    assert done == bench["filled"](done, tmp_path)
+
+
+def test_every_table_can_be_filled_in_from_its_file():
+    """The order of a file's figures is that of the cells."""
+    filled = run_path(str(ROOT / "bench" / "figures.py"))["filled"]
+    texts = {page.name: page.read_text("utf-8") for page in PAGES}
+
+    assert [] == [name for name, text in texts.items() if filled(text) != text]
+
+
 def test_figures_that_no_file_proves_are_known():
-    found = {}
+    found, untied = {}, set()
     for page in PAGES:
-        text = CODE.sub("", MARKED.sub("", page.read_text("utf-8")))
-        if shown := FIGURE.findall(text):
+        text = CODE.sub("", page.read_text("utf-8"))
+        untied |= {source for source, _ in UNPROVEN.findall(text)}
+        if shown := FIGURE.findall(UNPROVEN.sub("", MARKED.sub("", text))):
             found[page.relative_to(ROOT).as_posix()] = shown
 
-    assert {} == {page: shown for page, shown in found.items() if page not in UNTIED}
-    assert [] == [page for page in UNTIED if page not in found], "no longer needed"
+    assert {} == found
+    assert untied == UNTIED

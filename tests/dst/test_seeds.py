@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from bayplan.dst.plan import FAULTS, WORK
 from bayplan.dst.world import run
 
 SEEDS = 50
@@ -32,6 +33,17 @@ def test_what_broke_once_holds(seed):
     outcome = run(seed)
 
     assert outcome.failure is None, ONCE_BROKEN[seed]
+
+
+def test_everything_that_can_happen_happens():
+    """A step that never finds anything to do tests nothing."""
+    told = [line.split(maxsplit=2)[1:] for seed in range(12) for line in run(seed).trace]
+    idle = ("nothing to", "it is down already", "the global scheduler is down", "NotFound")
+
+    done = {what.rstrip(":") for what, *words in told if not " ".join(words).startswith(idle)}
+
+    assert done == WORK.keys() | FAULTS.keys()
+    assert {"committed", "released"} <= {" ".join(words).split()[0] for _, *words in told}
 
 
 def test_a_seed_decides_all():

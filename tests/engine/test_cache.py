@@ -115,12 +115,13 @@ def test_a_label_that_comes_with_the_binding_touches_only_what_selects_on_it(cac
     cache.validate()
 
 
-def test_what_was_forgotten_of_a_pod_does_not_change_the_order_of_pods():
-    cache = Cache(Limits(signatures=1))
+@pytest.mark.parametrize("limits", [Limits(signatures=1), Limits()])
+def test_what_was_forgotten_of_a_pod_does_not_change_the_order_of_pods(limits):
+    cache = Cache(limits)
     cache.add_node(make_node("a").build())
     pods = [make_pod(name).req(cpu="1").label(app=name).node("a").build() for name in "xyz"]
     for pod in pods:
         cache.put(pod)
     cache.put(pods[0])  # the same again
 
-    assert ["x", "y", "z"] == [info.pod.name for info in cache.table.pods[0]]
+    assert ["z", "y", "x"] == [info.pod.name for info in cache.table.pods[0]]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayplan.engine.cycle.extending import filter_with_extenders
+from bayplan.engine.cycle.extending import Conversation
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.framework import (
     Code,
@@ -260,10 +260,10 @@ def test_a_node_that_an_extender_gives_up_for_good_stays_so():
         def filter(self, pod, nodes):
             return ExtenderFilterResult((), {"a": "busy"}, {"a": "broken"})
 
-    table = make_engine(nodes("a")).cache.table
-    _, failed, _ = filter_with_extenders([TwoMinds("")], make_pod("p").build(), table, [0])
+    talk = Conversation([TwoMinds("")], make_pod("p").build(), nodes("a"))
 
-    assert Code.UNSCHEDULABLE_AND_UNRESOLVABLE == failed[0].code
+    assert talk.filter() is None
+    assert Code.UNSCHEDULABLE_AND_UNRESOLVABLE == talk.failed["a"].code
 
 
 def test_an_ignorable_extender_may_fail():

@@ -10,7 +10,10 @@ from itertools import count
 import pytest
 
 from bayplan.api import Namespace, ObjectMeta, PodDisruptionBudget, ReplicaSet, convert
-from bayplan.testing import make_node, make_pod
+from bayplan.config import FeatureGates, default_config
+from bayplan.engine.loop import Scheduler
+from bayplan.plugins import in_tree_registry
+from bayplan.testing import make_node, make_pod, make_pod_group
 from tests.engine.clusters import make_engine
 
 HOST = "kubernetes.io/hostname"
@@ -158,6 +161,20 @@ def namespaces_that_change(size):
     return place(engine, [pod() for _ in range(10)], change)
 
 
+def a_pod_of_a_gang(size):
+    """One of the `size` pods of a gang that are placed together."""
+    gates = FeatureGates({"GenericWorkload": True}, "1.37")
+    scheduler = Scheduler(default_config(gates), in_tree_registry(), gates=gates)
+    for number in range(20):
+        scheduler.put(node(number).build(), 0.0)
+    scheduler.put(make_pod_group("g", size).build(), 0.0)
+    for _ in range(size):
+        scheduler.put(pod(cpu="1m").group("g").build(), 0.0)
+    found = calls(lambda: scheduler.step(0.0, size))
+    assert size == scheduler.cache.assumed_count
+    return found / size
+
+
 def victims(size, *, protected, apart):
     """A pod that others must make room for, on any of `size` nodes that are alike."""
     engine = engine_of(size)
@@ -195,6 +212,7 @@ def victims(size, *, protected, apart):
         promised_nodes,
         owners_that_change,
         namespaces_that_change,
+        a_pod_of_a_gang,
     ],
 )
 def test_cost_does_not_grow(cost):

@@ -1,16 +1,17 @@
 """A record tells what was decided, however much has changed since."""
 
+import msgspec
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bayplan.engine.answers import Column
 from bayplan.engine.answers.share import array, moment
-from bayplan.engine.cycle.records import AttemptRecord, RecordRing
+from bayplan.engine.cycle.records import RecordRing
 from bayplan.engine.replay import describe
-from bayplan.framework import Outcomes
-from bayplan.testing import make_pod
+from bayplan.testing import make_node, make_pod
 from bayplan.testing.strategies import clusters, pods
+from tests.engine.clusters import make_engine
 from tests.engine.test_agrees import NOW, engine_for, named
 
 
@@ -39,8 +40,9 @@ def test_records_outlive_later_changes(cluster, templates, data):
 
 
 def record(uid="u", size=512):
-    pod = make_pod("p").uid(uid).build()
-    return AttemptRecord(pod, "default", 0.0, Outcomes(), ("a",), bytes=size)
+    engine = make_engine([make_node("a").build()])
+    found = engine.schedule(make_pod("p").uid(uid).build(), NOW).record
+    return msgspec.structs.replace(found, bytes=size)
 
 
 def test_the_ring_keeps_the_newest_within_its_limits():
@@ -52,6 +54,48 @@ def test_the_ring_keeps_the_newest_within_its_limits():
     ring.add(record("big", size=9_800))
     assert ["big"] == [item.uid for item in ring]
     assert 1 == len(ring.of("big"))
+
+
+def test_bytes_of_records_that_have_left_the_ring_do_not_count():
+    ring = RecordRing(limit=2, limit_bytes=10_000)
+    for number in range(50):
+        ring.add(record(f"u{number}", size=4_000))
+        assert min(number + 1, 2) == len(ring)
+
+
+def test_a_full_ring_drops_some_records_at_once():
+    ring = RecordRing(limit=100, limit_bytes=16_000)
+    sizes = []
+    for number in range(60):
+        ring.add(record(f"u{number}", size=1_000))
+        sizes.append(len(ring))
+
+    assert 16 == max(sizes)
+    assert 14 == min(sizes[16:])
+    assert ["u58", "u59"] == [item.uid for item in ring][-2:]
+
+
+def test_a_record_that_is_larger_than_the_ring_may_be_stands_alone():
+    ring = RecordRing(limit_bytes=1_000)
+    ring.add(record("one", size=2_000))
+    ring.add(record("two", size=2_000))
+
+    assert ["two"] == [item.uid for item in ring]
+
+
+def test_attempts_between_which_only_kinds_changed_share_their_layout():
+    nodes = [make_node(f"n{number}").capacity(cpu=1, pods=9).build() for number in range(3)]
+    engine = make_engine(nodes)
+    records = []
+    for number in range(6):
+        pod = make_pod(f"p{number}").uid(f"u{number}").req(cpu="500m").build()
+        records.append(engine.place(pod, NOW).record)
+
+    layouts = [found.layout for found in records]
+    assert layouts[1] is layouts[2]  # no node is full yet
+    assert [3, 3, 3] == [found.feasible_count for found in records[:3]]
+    told = [[found.status_of(node.metadata.name) for node in nodes] for found in records]
+    assert [0, 0, 0, 0, 1, 2] == [sum(status is not None for status in row) for row in told]
 
 
 def test_a_column_gives_each_moment_its_own_array():

@@ -32,7 +32,7 @@ def serving(app: Extender, **listen: object) -> Iterator[str]:
         yield f"{scheme}://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         listener.close()
 
 

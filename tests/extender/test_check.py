@@ -6,11 +6,17 @@ from click.testing import CliRunner
 
 from bayplan.cli.extender import command
 from bayplan.errors import BayplanError
-from bayplan.extender import Extender
+from bayplan.extender import Extender, check
 from bayplan.extender.check import Verbs, run
 from tests.extender.servers import plain_server, serving
 
 VERBS = Verbs(preempt="preempt", bind="bind")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A busy machine is not a slow extender."""
+    monkeypatch.setattr(check, "SLOW_SECONDS", 600.0)
 
 
 def good_extender():
@@ -28,6 +34,14 @@ def test_an_extender_of_our_kit_passes(names):
         problems = [(f.check, f.problem) for f in run(url, VERBS, names=names) if f.problem]
 
     assert [] == problems
+
+
+def test_an_answer_that_is_right_but_comes_late_is_a_finding(monkeypatch):
+    monkeypatch.setattr(check, "SLOW_SECONDS", -1.0)
+    with serving(good_extender()) as url:
+        first = next(run(url, VERBS, names=True))
+
+    assert "a pod waits for it in every cycle" in first.problem
 
 
 @pytest.mark.parametrize(
@@ -83,3 +97,32 @@ def test_the_command_prints_json_and_exits_0_when_all_is_well():
 def test_a_wrong_address_is_one_problem(url, says):
     with pytest.raises(BayplanError, match=re.escape(says)):
         list(run(url, VERBS, names=True))
+
+
+def counting(counts):
+    """An extender that promises to keep nothing, and offers each node once if it counts."""
+    app, offered = Extender(ahead=True), set()
+
+    @app.filter
+    def fresh(pod, names):
+        left = [name for name in names if name not in offered]
+        if counts and pod.metadata.name != "bayplan-check":
+            offered.update(left[:1])
+        return left
+
+    return app
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_promise_to_keep_nothing_is_looked_into(counts):
+    with serving(counting(counts)) as url:
+        found = {f.check: f.problem for f in run(url, Verbs(prioritize="", preempt=""), names=True)}
+
+    assert counts == ("changes with what was asked before" in found["filter keeps its promise"])
+
+
+def test_who_promises_nothing_is_not_asked_twice():
+    with serving(good_extender()) as url:
+        found = [f.check for f in run(url, VERBS, names=True)]
+
+    assert [] == [name for name in found if "promise" in name]

@@ -33,7 +33,7 @@ def client_of(caller, url, texts=None, **settings):
         "preempt_verb": "preempt",
         "bind_verb": "bind",
         "weight": 2,
-        "http_timeout": seconds(0.4),
+        "http_timeout": seconds(30),
     }
     return HttpExtender(ExtenderConfig(url_prefix=url, **(verbs | settings)), caller, texts)
 
@@ -113,7 +113,7 @@ def test_scores_are_read_as_they_are(caller):
 
 def test_calls_that_were_begun_together_share_the_wait(caller):
     app = Extender()
-    both_in = threading.Barrier(2, timeout=5)
+    both_in = threading.Barrier(2, timeout=60)
 
     @app.prioritize
     def slow(names):
@@ -121,7 +121,7 @@ def test_calls_that_were_begun_together_share_the_wait(caller):
         return {}
 
     with serving(app) as url:
-        client = client_of(caller, url, node_cache_capable=True, http_timeout=seconds(5))
+        client = client_of(caller, url, node_cache_capable=True)
         waits = [client.prioritize_later(POD, [A]) for _ in range(2)]
 
         assert [{"a": 0}] * 2 == [wait() for wait in waits]

@@ -170,7 +170,7 @@ def test_nodes_come_from_the_cache_when_only_names_were_sent():
 
 def post(url, body, **headers):
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.status, answer.read()
 
 
@@ -180,7 +180,7 @@ def test_serves_the_paths_of_the_protocol_and_health():
     with serving(app) as url:
         auth = {"Authorization": "Bearer secret"}
 
-        assert urllib.request.urlopen(f"{url}/healthz", timeout=5).status == 200
+        assert urllib.request.urlopen(f"{url}/healthz", timeout=60).status == 200
         assert post(f"{url}/priority", NAMES, **auth) == post(f"{url}/prioritize", NAMES, **auth)
         packed = gzip.compress(NAMES)
         assert post(f"{url}/prioritize", packed, **auth, **{"Content-Encoding": "gzip"})[0] == 200
@@ -196,7 +196,7 @@ def test_serves_the_paths_of_the_protocol_and_health():
             with caught.value:
                 assert status == caught.value.code, path
         request = urllib.request.Request(f"{url}/metrics", headers=auth)
-        text = urllib.request.urlopen(request, timeout=5).read().decode()
+        text = urllib.request.urlopen(request, timeout=60).read().decode()
         assert 'extender_calls_total{result="answered",verb="prioritize"} 3.0' in text
 
 

@@ -34,7 +34,7 @@ extenders:
 
 
 @asynccontextmanager
-async def cluster(url, *, names=True, ignorable=False, timeout="1s", preempt="", bind=""):
+async def cluster(url, *, names=True, ignorable=False, timeout="60s", preempt="", bind=""):
     text = CONFIG % {
         "url": url,
         "names": str(names).lower(),
@@ -67,7 +67,7 @@ def pod(name, cpu="100m", **spec):
 
 
 async def until(client, name, condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = msgspec.json.decode(await client.get(PODS, name, "default"))
             if condition(found):
@@ -96,6 +96,32 @@ async def test_an_extender_filters_and_scores(names):
     assert "c" == found["spec"]["nodeName"]
 
 
+async def test_several_pods_are_asked_about_at_once():
+    app = Extender(ahead=True)
+    calls, waiting, together = 0, 0, asyncio.Event()
+
+    @app.filter
+    async def keep(names):
+        nonlocal calls, waiting
+        calls, waiting = calls + 1, waiting + 1
+        if waiting > 1:
+            together.set()
+        if calls > 5:  # the promise is known by now: no answer until another pod is asked about
+            async with asyncio.timeout(60):
+                await together.wait()
+        waiting -= 1
+        return names
+
+    app.prioritize(lambda names: dict.fromkeys(names, 1))
+    with serving(app) as url:
+        async with cluster(url) as client:
+            await asyncio.gather(*(client.create(PODS, pod(f"p{n}"), "default") for n in range(60)))
+            for n in range(60):
+                await until(client, f"p{n}", bound)
+
+    assert together.is_set()
+
+
 async def test_why_an_extender_refused_stands_in_condition_and_event():
     app = Extender()
     app.filter(lambda names: dict.fromkeys(names, "node(s) were too hot"))
@@ -117,7 +143,7 @@ async def test_an_extender_binds_itself():
     @app.bind
     def bind(pod_name, namespace, uid, node):
         future = clients[0].bind(namespace, pod_name, uid, node)
-        asyncio.run_coroutine_threadsafe(future, loop).result(5)
+        asyncio.run_coroutine_threadsafe(future, loop).result(60)
 
     with serving(app) as url:
         async with cluster(url, bind="bind") as client:
@@ -182,7 +208,7 @@ async def test_a_bad_extender_fails_the_pod_or_is_passed_over(answer, ignorable)
 
 
 async def events_of(client):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = msgspec.json.decode(await client.list(EVENTS, "default"))["items"]
             if found:

@@ -71,7 +71,7 @@ async def test_a_slow_function_is_told_with_its_place_while_it_runs(kind):
     go_on = threading.Event()
 
     def slow_thread(names):
-        go_on.wait(20)
+        go_on.wait(60)
         return names
 
     async def slow_coroutine(names):
@@ -93,7 +93,7 @@ async def test_a_slow_function_is_told_with_its_place_while_it_runs(kind):
 
 
 async def test_a_quick_function_is_not_told():
-    app = Extender()
+    app = Extender(slow_seconds=600)
     app.filter(lambda names: names)
 
     await app.answer("filter", wire.encode_args(b"{}", names=["a"]))

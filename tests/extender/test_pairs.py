@@ -10,21 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayplan.config.duration import seconds
 from bayplan.errors import DecodeError
 from bayplan.extender import Extender, pairs
 from bayplan.extender.http import Caller
 from bayplan.framework.contract.extender import ExtenderError
 from bayplan.testing.builders import make_node, make_pod
 from tests.extender.servers import plain_server, serving
-from tests.extender.test_client import client_of as impatient_client_of
+from tests.extender.test_client import client_of
 
 POD = make_pod("p").uid("u0").build()
 FORMS = pytest.mark.parametrize("names_only", [True, False], ids=["names only", "whole nodes"])
-
-
-def client_of(caller, url, **settings):
-    return impatient_client_of(caller, url, http_timeout=seconds(20), **settings)
 
 
 def nodes_named(names, version="1"):
@@ -244,7 +239,7 @@ def test_sets_are_bounded_and_places_outside_are_refused():
         {"runs": ((0, 9),)},
         {"runs": ((1, 0),)},
         {"add": [b"x"] * 4},
-        {"add": [b"\xff"]},
+        {"add": [b"a", b"\xff"]},
     ):
         with pytest.raises(DecodeError):
             call("two", **wrong)

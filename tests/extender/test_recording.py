@@ -123,6 +123,16 @@ def test_what_is_no_recording_is_named(tmp_path):
         list(read(path))
 
 
+def test_a_packed_line_longer_than_any_call_is_refused(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    line = b'{"path":"/f","request":1,"status":200,"answer":1,"seconds":1}\n'
+    path.write_bytes(gzip.compress(line))
+
+    assert 1 == len(list(read(path, limit=len(line))))
+    with pytest.raises(BayplanError, match=r'x\.jsonl\.gz": the unpacked body is larger'):
+        list(read(path, limit=len(line) - 1))
+
+
 def test_recorder_and_kit_share_one_loop_without_waiting_for_each_other(tmp_path):
     """Calls that are under way together are answered together."""
     inside = 0
@@ -135,7 +145,7 @@ def test_recorder_and_kit_share_one_loop_without_waiting_for_each_other(tmp_path
         inside += 1
         if inside == 2:
             together.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await together.wait()
         return names
 

@@ -221,7 +221,9 @@ def test_post_filters_add_their_reasons_until_one_succeeds():
     good = profile(
         "postFilter", Fake("C", post_filter=(PostFilterResult(), None)), Fake("D", post_filter=None)
     )
-    assert PostFilterResult() == run_post_filters(good, CycleState(), POD, None)[0]
+    result, status = run_post_filters(good, CycleState(), POD, None)
+    assert PostFilterResult(plugin="C") == result
+    assert Status(Code.SUCCESS) == status  # as upstream, which names nobody here
 
 
 def test_missing_state_in_a_post_filter_reads_not_found():
@@ -311,6 +313,16 @@ def test_modules_named_by_the_user_offer_their_plugins():
     finally:
         del sys.modules["bayplan_test_plugins"]
     with pytest.raises(ConfigError, match='loading plugin module "no_such_module_here"'):
+        from_modules(["no_such_module_here"])
+
+
+def test_a_module_that_cannot_be_imported_is_told_with_its_own_line(tmp_path, monkeypatch):
+    (tmp_path / "bayplan_broken_plugins.py").write_text("PLUGINS = {}\n1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ConfigError, match=r"division by zero \(bayplan_broken_plugins.py:2\)$"):
+        from_modules(["bayplan_broken_plugins"])
+    with pytest.raises(ConfigError, match=r"No module named 'no_such_module_here'$"):
         from_modules(["no_such_module_here"])
 
 

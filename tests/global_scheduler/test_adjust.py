@@ -86,8 +86,12 @@ async def test_a_drained_site_stays_closed_when_the_inventory_changes_a_little()
     await service.create(ask())
     hosts = (msgspec.structs.replace(before.hosts[0], used_vcpus=9), *before.hosts[1:])
 
-    service.replace_inventory(three_sites(hosts=hosts))
+    away = [msgspec.structs.replace(site, status="Offline") for site in before.sites]
 
-    assert table is service.table
-    assert not table.open[table.row_of("s-c")]
+    for sites in (before.sites, tuple(away), before.sites):  # the drained one is away and back
+        service.replace_inventory(three_sites(hosts=hosts, sites=sites))
+
+        assert table is service.table
+        assert not table.open[table.row_of("s-c")]
+    assert table.open[table.row_of("s-a")]
     await service.stop()

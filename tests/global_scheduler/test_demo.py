@@ -45,7 +45,7 @@ def test_init_writes_what_validate_accepts(tmp_path):
     assert 0 == CliRunner().invoke(command, ["init", target]).exit_code
     valid = CliRunner().invoke(command, ["validate", target])
 
-    assert (0, "valid: 1 sites") == (valid.exit_code, valid.output[:14]), valid.output
+    assert (0, "valid: 1 site,") == (valid.exit_code, valid.output[:14]), valid.output
     assert CliRunner().invoke(command, ["init", target]).exit_code == 1
 
 
@@ -86,4 +86,4 @@ def test_the_newer_spelling_of_files_and_fields_is_read(tmp_path):
 
     result = CliRunner().invoke(command, ["validate", str(tmp_path)])
 
-    assert "valid: 1 sites, 1 flavors" in result.output, result.output
+    assert "valid: 1 site, 1 flavor," in result.output, result.output

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayplan.cli.global_ import command
-from bayplan.global_scheduler.draining import Lost, drain
+from bayplan.global_scheduler.draining import Lost, drain, lines
 from bayplan.global_scheduler.rebalance import make_plan, shares
 from bayplan.global_scheduler.run import running
 from bayplan.global_scheduler.service import ConflictError, NoSiteError, NotFoundError
@@ -53,7 +53,7 @@ async def test_a_drained_site_is_left_by_rank_and_stays_closed(placed):
 
     assert ["high", "low"] == [entry.name for entry in done.moved]
     assert {"high": ["s4", "s4"], "low": ["s4", "s0"]} == where(placed)
-    assert (False, "1 replicas found no other place") == (done.empty, done.moved[1].message)
+    assert (False, "1 replica found no other place") == (done.empty, done.moved[1].message)
     [record] = [r for r in placed.ledger.records.values() if r.allocation.stack.name == "high"]
     assert ["moved 2 from s0; 2 to s4 (s0 drained)"] == [e.what for e in record.history]
     with pytest.raises(NoSiteError):
@@ -65,7 +65,7 @@ async def test_a_drained_site_is_left_by_rank_and_stays_closed(placed):
     assert {"s0"} == again.ledger.closed
     await again.open_site("s0")
     assert "s0" == (await again.create(ranked(1, 0))).groups[0].selected.node_id
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while placed.ledger.closed:
             await asyncio.sleep(0.01)
     with pytest.raises(NotFoundError):
@@ -106,11 +106,36 @@ async def test_what_belongs_to_an_object_is_told_and_left(placed):
 
     done = await drain(placed, site)
 
-    assert "belongs to an object" in next(e.message for e in done.moved if e.name == "vm")
+    told = next(e.message for e in done.moved if e.name == "vm")
+    assert "no API server is connected" in told
     huge = msgspec.structs.replace(ranked(9, 99), preempt=True)
     with pytest.raises(NoSiteError):
         await placed.create(huge)
     assert one.id in placed.ledger.records
+
+
+async def test_pods_are_evicted_if_there_is_another_place_for_them(placed):
+    evicted = []
+
+    async def evict(record):
+        evicted.append(record.allocation.stack.name)
+
+    placed.evict = evict
+    placed.replace_inventory(world((6, 0, 0, 0, 0, 0, 0, 0)))
+    for name in ("vm", "late"):
+        one = ranked(1, 9, name)
+        await placed.create(one, key=f"pods./{one.id}")
+    full = await drain(placed, "s0")
+    assert [] == evicted
+    assert not any(entry.evicted for entry in full.moved)
+    placed.replace_inventory(world((6, 0, 0, 0, 9, 0, 0, 0)))
+
+    done = await drain(placed, "s0")
+
+    assert ["late", "vm"] == sorted(evicted)
+    assert ["late", "vm"] == sorted(entry.name for entry in done.moved if entry.evicted)
+    assert done.empty
+    assert "evicted; its owner makes it again" in "\n".join(lines(done))
 
 
 @settings(max_examples=30, deadline=None)
@@ -205,5 +230,5 @@ async def test_draining_and_rebalancing_on_the_command_line(conf):  # noqa: F811
     assert (0, True) == (drained.exit_code, f"{first} is closed" in drained.output)
     assert f"{first} is open again\n" == opened.output
     assert 'there is no site "site9"' in str(unknown.exception)
-    assert plan.output.startswith("1 moves; the fullest site")
+    assert plan.output.startswith("1 move; the fullest site")
     assert {"site1", "site2"} == after

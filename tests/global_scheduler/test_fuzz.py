@@ -16,6 +16,7 @@ from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import Allocations
 from bayplan.store import MemoryStore
+from tests.global_scheduler.fuzz import fuzz
 
 EXAMPLES = int(os.environ.get("BAYPLAN_FUZZ", "25"))  # of each operation
 SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
@@ -54,16 +55,16 @@ def url():
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     yield f"http://127.0.0.1:{found['port']}"
     found["server"].should_exit = True
-    thread.join(10)
+    thread.join(60)
 
 
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_is_answered_with_500(case, url):
-    answer = case.call(base_url=url, timeout=10)
+    answer = case.call(base_url=url, timeout=60)
 
     assert answer.status_code < 500, answer.text
     case.validate_response(
@@ -73,3 +74,11 @@ def test_no_request_is_answered_with_500(case, url):
             schemathesis.specs.openapi.checks.response_schema_conformance,
         ],
     )
+
+
+async def test_nonsense_is_answered():
+    """`python -m tests.global_scheduler.fuzz` sends more of it."""
+    failures, seen = await fuzz(500, seed=3)
+
+    assert [] == failures
+    assert {200, 201, 400, 404} <= seen.keys(), "both sides of the line were tried"

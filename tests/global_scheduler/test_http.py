@@ -145,6 +145,11 @@ async def test_an_idempotency_key_repeats_the_answer(client):
             "allocation.resource_group.resources[0].storage.TAPE",
         ),
         (
+            allocation(resource={"storage": {"SAS": 2**70}}),
+            "allocation.resource_group.resources[0].storage.SAS",
+        ),
+        (allocation(replicas=10**400), "allocation.replicas"),
+        (
             allocation(selector={"strategy": {"location_strategy": "x"}}),
             "allocation.selector.strategy.location_strategy",
         ),
@@ -294,7 +299,7 @@ async def test_metrics_tell_of_sites_and_tenants(client):
 
 
 async def lines_of(feed, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [msgspec.json.decode(await anext(feed)) for _ in range(count)]
 
 

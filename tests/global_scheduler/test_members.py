@@ -10,7 +10,7 @@ from bayplan.api import yaml
 from bayplan.apiserver.serving import Settings
 from bayplan.apiserver.serving import running as api_server
 from bayplan.client import AsgiTransport, Client, NotFound
-from bayplan.client.resources import DEPLOYMENTS, NODES, PODS, Resource
+from bayplan.client.resources import CUSTOM_KINDS, DEPLOYMENTS, NODES, PODS, Resource
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config
 from bayplan.global_scheduler.draining import drain
@@ -18,7 +18,7 @@ from bayplan.global_scheduler.kinds import ALLOCATIONS
 from bayplan.global_scheduler.run import Options, running
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
-from tests.global_scheduler.test_placing import CRDS, FOLDER, SAMPLE, until
+from tests.global_scheduler.test_placing import FOLDER, SAMPLE, until
 
 FLAVORS = {
     "flavors": [
@@ -102,10 +102,20 @@ async def federation(tmp_path):
         served = await stack.enter_async_context(api_server(Settings(store="memory")))
         client = Client(AsgiTransport(served.server, token=served.token))
         for crd in yaml.load_all((FOLDER / "crds.yaml").read_bytes()):
-            await client.create(CRDS, crd)
+            await client.create(CUSTOM_KINDS, crd)
         options = Options(conf, host="127.0.0.1", port=0, store="memory")
         scheduler = await stack.enter_async_context(running(options, client))
+        await wait_for(lambda: cores_of(scheduler) == {"m0": 4, "m1": 8, "m2": 6})
         yield client, scheduler, members
+
+
+def cores_of(scheduler):
+    """What is known of the members that are there."""
+    table = scheduler.service.table
+    found = table.pools.get("kubernetes")
+    return {
+        site.id: found.vcpus[table.row_of(site.id)] for site in table.sites if found and site.open
+    }
 
 
 def allocation(name, replicas=1):
@@ -135,6 +145,8 @@ async def test_an_allocation_is_placed_dispatched_scheduled_and_reported_back(tm
         )
         [group] = placed["status"]["groups"]
         assert "m1" == group["cluster"]  # the one with most room
+        [member] = placed["status"]["members"]
+        assert [{"name": "web-0", "there": True}] == member["objects"]
         pods = msgspec.json.decode(await members[1].client.list(PODS, "default"))["items"]
         assert {"n1"} == {pod["spec"]["nodeName"] for pod in pods}
 
@@ -142,7 +154,7 @@ async def test_an_allocation_is_placed_dispatched_scheduled_and_reported_back(tm
         await until_gone(client, ALLOCATIONS, "web")
         found = msgspec.json.decode(await members[1].client.list(DEPLOYMENTS, "default"))["items"]
         assert [] == [d for d in found if not d["metadata"].get("deletionTimestamp")]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while scheduler.service.ledger.records:
                 await asyncio.sleep(0.02)
 
@@ -167,6 +179,7 @@ async def test_two_allocations_with_one_template_name_leave_each_other_s_copies_
         ]
     says = "deployments default/web-0 is there and belongs to another; rename the template"
     assert says == second["status"]["members"][0]["problem"]
+    assert [{"name": "web-0", "there": False}] == second["status"]["members"][0]["objects"]
     labels = deployment["metadata"]["labels"]
     assert first["metadata"]["uid"] == labels["bayplan.dev/allocation"]
     assert "deletionTimestamp" not in deployment["metadata"]
@@ -178,7 +191,7 @@ def reported(item, fact, value=None):
 
 
 async def until_gone(client, resource, name):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await client.get(resource, name, "default")
@@ -221,7 +234,7 @@ async def test_a_pod_that_changes_costs_its_own_allocation_only(tmp_path, monkey
 
         asked = [path for _, path in calls if "/allocations/" in path]
         assert all("/allocations/three" in path for path in asked)
-        assert ("PATCH", asked[-1] + "/status") in calls
+        assert {"PATCH"} == {method for method, path in calls if path.endswith("/three/status")}
         assert [] == [path for method, path in calls if method == "POST"]
 
 
@@ -234,7 +247,7 @@ async def test_a_copy_that_somebody_deletes_is_made_again(tmp_path):
 
         await there.delete(DEPLOYMENTS, found["metadata"]["name"], "default")
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 now = msgspec.json.decode(await there.list(DEPLOYMENTS, "default"))["items"]
                 uids = {each["metadata"]["uid"] for each in now}
@@ -339,7 +352,6 @@ async def test_a_copy_in_a_member_that_is_away_goes_when_the_hub_is_back(tmp_pat
 
 async def test_a_member_that_goes_offline_receives_nothing_new(tmp_path):
     async with federation(tmp_path) as (client, scheduler, members):
-        await wait_for(lambda: online(scheduler) == {"m0", "m1", "m2"})
         members[1].running.stop()
         await wait_for(lambda: online(scheduler) == {"m0", "m2"})
 
@@ -356,7 +368,7 @@ def online(scheduler):
 
 
 async def wait_for(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.05)
 

@@ -8,7 +8,9 @@ import msgspec
 from bayplan.api import yaml
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
-from bayplan.client.resources import CORE_EVENTS, PODS, Resource
+from bayplan.client.resources import CORE_EVENTS, CUSTOM_KINDS, PODS
+from bayplan.global_scheduler.draining import drain
+from bayplan.global_scheduler.evicting import Evictions
 from bayplan.global_scheduler.files import must_load
 from bayplan.global_scheduler.kinds import ALLOCATIONS, STACKS, VIRTUAL_MACHINES, in_tree_adapters
 from bayplan.global_scheduler.placer import Placer
@@ -20,9 +22,6 @@ from bayplan.store.errors import Unavailable
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
 SAMPLE = FOLDER / "sample"
-CRDS = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
-)
 
 
 def machine(name="demovm", **changes):
@@ -63,7 +62,7 @@ async def world(*kinds, store=None, api=None, **options):
 
 
 async def until(client, resource, name, condition, namespace="default"):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = msgspec.json.decode(await client.get(resource, name, namespace))
             if condition(found):
@@ -72,7 +71,7 @@ async def until(client, resource, name, condition, namespace="default"):
 
 
 async def events_of(client):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = msgspec.json.decode(await client.list(CORE_EVENTS, "default"))["items"]
             if found:
@@ -148,7 +147,7 @@ async def test_a_restart_releases_what_is_gone_and_keeps_the_rest():
             await until(client, PODS, name, lambda pod: pod["spec"].get("nodeName"))
     await client.delete(PODS, "goes", "default", grace_period=0)
     async with world("pods", store=store, api=api) as (client, service):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(service.ledger.records) != 1:
                 await asyncio.sleep(0.01)
         [record] = service.ledger.records.values()
@@ -173,7 +172,7 @@ async def short(seconds):
 
 
 async def until_empty(service):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while service.ledger.records:
             await asyncio.sleep(0.01)
 
@@ -199,7 +198,7 @@ async def test_what_went_while_another_owned_it_is_released_when_the_share_moves
         mine["all"] = False
         await client.delete(PODS, "demovm", "default", grace_period=0)
         [placing] = service.placings
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while placing.informer.store:
                 await asyncio.sleep(0.01)
         assert 1 == len(service.ledger.records)
@@ -209,10 +208,53 @@ async def test_what_went_while_another_owned_it_is_released_when_the_share_moves
         await until_empty(service)
 
 
+def second_site(inventory):
+    """The inventory with a twin of its site in another zone."""
+    [site] = inventory.sites
+    hosts = [msgspec.structs.replace(host, zone="az2") for host in inventory.hosts]
+    pools = [msgspec.structs.replace(pool, zone="az2") for pool in inventory.volume_pools]
+    return msgspec.structs.replace(
+        inventory,
+        sites=(site, msgspec.structs.replace(site, id="site2", zone="az2")),
+        hosts=(*inventory.hosts, *hosts),
+        volume_pools=(*inventory.volume_pools, *pools),
+    )
+
+
+async def test_machines_with_an_owner_are_evicted_from_a_drained_site():
+    async with world("pods") as (client, service):
+        owned = machine("owned")
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}
+        owned["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+        for body in (owned, machine("bare")):
+            await client.create(PODS, body, "default")
+            await until(client, PODS, body["metadata"]["name"], lambda p: p["spec"].get("nodeName"))
+        service.evict = Evictions(client, service.placings[0].informer).evict
+        service.replace_inventory(second_site(service.inventory))
+
+        done = await drain(service, "site1")
+
+        assert {"owned": True, "bare": False} == {e.name: e.evicted for e in done.moved}
+        told = next(entry.message for entry in done.moved if entry.name == "bare")
+        assert "nothing would make it again" in told
+        gone = await until(
+            client, PODS, "owned", lambda pod: pod["metadata"].get("deletionTimestamp")
+        )
+        assert "az1" == gone["spec"]["nodeName"]
+        assert [True] == [
+            e.evicted for e in (await drain(service, "site1")).moved if e.name == "owned"
+        ]
+        again = machine("owned-2")
+        await client.create(PODS, again, "default")
+        new = await until(client, PODS, "owned-2", lambda pod: pod["spec"].get("nodeName"))
+
+    assert "az2" == new["spec"]["nodeName"]
+
+
 async def test_custom_resources_are_placed_too():
     async with world("virtualmachines", "stacks", "allocations") as (client, service):
         for crd in yaml.load_all((FOLDER / "crds.yaml").read_bytes()):
-            await client.create(CRDS, crd)
+            await client.create(CUSTOM_KINDS, crd)
         template = yaml.load((SAMPLE / "vm.yaml").read_bytes())["spec"]["virtualMachine"]
         resources = [{"name": "r", "flavors": [{"flavor_id": "c6.large.2"}]}]
         bodies = [
@@ -235,6 +277,17 @@ async def test_custom_resources_are_placed_too():
             for resource, _ in bodies
         ]
 
+        service.replace_inventory(second_site(service.inventory))
+        done = await drain(service, "site1")
+        moved = [
+            await until(
+                client, resource, "one", lambda item: item["status"]["groups"][0]["site"] == "site2"
+            )
+            for resource, _ in bodies
+        ]
+
+    assert done.empty
+    assert {"az2"} == {item["status"]["node"] for item in moved}
     assert [1, 1, 3] == [len(item["status"]["groups"]) for item in found]
     assert {"az1"} == {item["status"]["node"] for item in found}
     assert 3 == len(service.ledger.records)

@@ -29,7 +29,7 @@ def options(conf, **changes):
 
 
 async def wait_for(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -70,9 +70,16 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not_taken(conf, 
 async def test_a_folder_that_goes_away_is_said_once_and_taken_up_again(conf, log, monkeypatch):
     away, looks = conf.with_name("away"), []
     look = files.newest_change
-    monkeypatch.setattr(files, "newest_change", lambda at: looks.append(at) or look(at))
+
+    def looked(at):
+        """Between two looks, of which each is made in a thread, the folder goes."""
+        if len(looks) == 3:
+            conf.rename(away)
+        looks.append(at)
+        return look(at)
+
+    monkeypatch.setattr(files, "newest_change", looked)
     async with running(options(conf, store="memory")) as scheduler, httpx.AsyncClient() as client:
-        conf.rename(away)
         await wait_for(lambda: log.errors)
         seen = len(looks)
         await wait_for(lambda: len(looks) > seen + 10)
@@ -155,3 +162,8 @@ async def test_a_port_that_is_taken_is_named_once(conf, capfd):
                 pass
 
     assert ("", "") == capfd.readouterr()
+
+
+def test_a_directory_that_is_not_there_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(ConfigError, match=r"nope is not a directory; `bayplan global init`"):
+        files.must_load(tmp_path / "nope")

@@ -28,13 +28,14 @@ class Clock:
         return self.now
 
 
-def service_on(store, clock=None, inventory=None, name="one"):
+def service_on(store, clock=None, inventory=None, name="one", **settings):
     return Allocations(
         store,
         inventory or three_sites(),
         Placer(DEFAULT_POLICY, in_tree_registry()),
         clock=clock or Clock(),
         name=name,
+        **settings,
     )
 
 
@@ -119,7 +120,7 @@ async def test_a_reservation_is_released_after_its_time_unless_it_is_committed()
 
     committed = await service.commit(kept.id)
     clock.now += 11
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while lost.id in service.ledger.records:
             await asyncio.sleep(0.05)
 
@@ -179,7 +180,7 @@ async def test_schedulers_on_one_store_never_sell_twice():
     got = [record for record in placed if record]
     assert 8 == len(got)  # six addresses in regA, two in regB
     for service in services:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(service.ledger.records) != len(got):
                 await asyncio.sleep(0.01)
         assert_nothing_oversold(service.table)

@@ -103,6 +103,34 @@ def test_a_volume_pool_is_shared_by_the_sites_of_its_zone():
     assert isinstance(decide(inventory, ask(3, **request)), NoSite)
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_sites_of_a_zone_share_is_taken_from_all_of_them(quick):
+    """Requests that come one after another; the same sites show the same stock all the time."""
+    inventory = three_sites(
+        sites=(Site("one", "r", "z"), Site("two", "r", "z")),
+        hosts=(Host("r", "z", "gp", 8, 16),),
+        flavors=(Flavor("r", "f2", 2, 4, "gp"),),
+        eip_pools=(),
+        volume_pools=(VolumePool("r", "z", "SAS", 100),),
+    )
+    table = SiteTable(inventory)
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=quick)
+
+    def take_all(request):
+        for taken in range(10):
+            found = placer.decide(table, request)
+            if isinstance(found, NoSite):
+                return taken
+            [placement] = found
+            table.apply(placement.charges)
+        return 10
+
+    assert 2 == take_all(ask(1, count=1, flavors=("f2",), need_eip=False))
+    assert [0, 0] == table.storage["SAS"].free.tolist()
+    assert 2 == take_all(plain(count=1, flavors=("f2",)))
+    assert [0, 0] == table.pools["gp"].free_vcpus.tolist()
+
+
 def test_hosts_that_name_no_site_are_shared_by_the_sites_of_their_zone():
     inventory = three_sites(
         sites=(Site("one", "r", "z"), Site("two", "r", "z")),

@@ -152,8 +152,8 @@ async def test_what_if_on_the_command_line(conf, tmp_path):  # noqa: F811
             run, "--lose", "site1", "--add", str(new), "--place", str(ask_for)
         )
 
-    assert (1, True) == (lost.exit_code, "g, 1 replicas: no place" in lost.output)
-    assert (0, True) == (moved.exit_code, "g, 1 replicas: site2" in moved.output)
+    assert (1, True) == (lost.exit_code, "g, 1 replica: no place" in lost.output)
+    assert (0, True) == (moved.exit_code, "g, 1 replica: site2" in moved.output)
 
 
 def test_hosts_of_a_lost_zone_make_no_site_of_their_own():

@@ -106,7 +106,7 @@ async def test_schedulers_with_wide_and_narrow_requests_never_oversell(crowded):
 
 
 async def assert_all_know_the_same(services):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len({tuple(sorted(one.ledger.records)) for one in services}) > 1:
             await asyncio.sleep(0.001)
     for service in services:
@@ -127,7 +127,7 @@ async def staging(store, name, wanted):
 
     service.ledger.write_staged = slowly
     task = asyncio.create_task(service.create(*wanted[:1], **dict(wanted[1:])))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not (await store.range(f"{STAGED}{name}/")).items:
             await asyncio.sleep(0)
     return service, task, gate
@@ -168,11 +168,11 @@ async def test_what_replaces_something_is_not_counted_twice_for_long():
     first.ledger.write_staged = slowly
     larger = asyncio.create_task(first.resize(small.id, 2))
     second = await started(store, "second")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not second.ledger.staged:
             await asyncio.sleep(0)
     wanted = asyncio.create_task(second.create(request(2)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not second.refused:
             await asyncio.sleep(0)
     gate.set()
@@ -257,7 +257,7 @@ async def test_a_key_that_another_has_staged_is_waited_for():
     first, kept, go = await staging(store, "first", [request(1), *same])
     second = await started(store, "second")
     again = asyncio.create_task(second.create(request(1), **dict(same)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while second.ledger.conflicts < 2:  # it has tried
             await asyncio.sleep(0.001)
     go.set()
@@ -355,7 +355,7 @@ async def _die(at, after, wanted, crowded):
         stored = set(second.ledger.records)
         assert set(told) <= stored <= {one.id for one in asked}
         held = await assert_not_oversold(store)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while second.ledger.staged:  # what the first left half done is taken away
                 await asyncio.sleep(0.001)
         assert [] == (await store.range(STAGED)).items

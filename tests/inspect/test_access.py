@@ -99,7 +99,7 @@ async def test_a_server_that_does_not_answer_is_told():
     server = Server()
     server.request = lambda *_: _answer(TransportError("connecting to cluster: refused"))
 
-    with pytest.raises(SourceError, match="refused; check --kubeconfig"):
+    with pytest.raises(SourceError, match=r"refused; is the API server running\? check"):
         await read(server)
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from bayplan.inspect import Cluster, load_settings
-from bayplan.inspect.why import why_pending
+from bayplan.inspect.why import why_on_node, why_pending
+from bayplan.inspect.why.render import render
 from bayplan.testing import make_node, make_pod, make_pod_group
 from tests.engine.loop.helper import World
 
@@ -159,3 +160,46 @@ def test_a_gang_that_may_preempt_sends_victims_away(version):
     found = asked.what_if()
     assert ["default/p0", "default/p1"] == sorted(item.pod for item in found.anyway)
     assert 2 == asked.engine.cache.pod_count
+
+
+ZONED = f"{GATES},TopologyAwareWorkloadScheduling=true"
+
+
+def zoned(number, zone):
+    return node(number).label({"topology.kubernetes.io/zone": zone})
+
+
+def staying(count):
+    """The group `g`, which stays in one zone."""
+    constraints = {"topology": [{"key": "topology.kubernetes.io/zone"}]}
+    return make_pod_group("g", count).with_spec(schedulingConstraints=constraints)
+
+
+@BOTH
+def test_a_bound_pod_of_a_group_stays_where_its_group_is(version):
+    nodes = [zoned(0, "x"), zoned(1, "y"), zoned(2, "y"), zoned(3, "x")]
+    items = [*nodes, staying(2), member(0, "node-1"), member(1, "node-2")]
+    asked = cluster(*items, version=version, gates=ZONED)
+    pod = asked.pod("p0")
+
+    answer = asked.why(pod)
+    there, near = (why_on_node(asked, pod, name) for name in ("node-0", "node-2"))
+
+    assert {"node-1", "node-2"} == {score.node for score in answer.scores}
+    assert "ahead of node-2 by NodeResourcesFit" in answer.notes[0]
+    assert 'node-0 does not take it: its pod group "g" runs in "y" and stays there' == there.summary
+    assert "node-2 fits with " in near.summary
+
+
+def test_a_group_that_fits_in_no_zone_says_so_of_each_node_and_nothing_twice():
+    nodes = [zoned(0, "x"), zoned(1, "y"), zoned(2, "y")]
+    asked = cluster(*nodes, staying(2), *(member(n).req(cpu="9") for n in (0, 1)), gates=ZONED)
+
+    answers = [asked.why(f"p{number}") for number in (0, 1)]
+
+    for answer in answers:
+        assert 3 == sum(row.nodes for row in answer.funnel)
+        assert all("".join(row.reasons) for row in answer.funnel)
+        text = " ".join(" ".join(render(answer)).split())
+        assert text.count("pod group is unschedulable") <= 1
+    assert "pod group is unschedulable" in answers[1].message

@@ -1,5 +1,6 @@
 """Questions over HTTP: the same answers as JSON, for who has the token."""
 
+import asyncio
 import json
 import re
 from io import BytesIO
@@ -97,6 +98,13 @@ async def test_a_pod_to_ask_about_is_given_as_a_body(server):
         pytest.param(b"[]", 400, "the body must be an object", id="a list"),
         pytest.param(b"{", 400, "truncated", id="cut off"),
         pytest.param(b'{"pod": 3}', 400, "pod", id="a number"),
+        pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, 400, "recursion", id="deep"),
+        pytest.param(
+            b'{"pod": {"kind": "Pod", "spec": {"affinity": ' + b"[" * 900 + b"]" * 900 + b"}}}",
+            400,
+            "",
+            id="a deep pod",
+        ),
         pytest.param(b'{"pod": {"kind": "Secret"}}', 400, "there is no pod", id="no pod"),
         pytest.param(
             b'{"pod": {"kind": "Pod", "spec": {"containers": 3}}}', 400, "containers", id="broken"
@@ -108,6 +116,37 @@ async def test_a_body_that_makes_no_sense_is_told(server, body, status, text):
 
     assert status == found
     assert text in answer["error"]
+
+
+async def test_what_is_no_request_is_not_told_of(server, caplog):
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"\x00\xffGET / HTTP/9.9\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+
+    assert answer.startswith(b"HTTP/1.") or not answer
+    assert [] == caplog.records
+
+
+async def test_a_body_that_is_not_packed_as_it_says_is_told(server):
+    url = f"http://127.0.0.1:{server.port}{PREFIX}why"
+    headers = {"authorization": "Bearer secret", "content-encoding": "gzip"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, headers=headers, data=b'{"pod":{}}') as response,
+    ):
+        assert 400 == response.status
+
+
+async def test_a_client_that_leaves_with_half_a_body_is_not_told_of(server, caplog):
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = f"POST {PREFIX}why?token=secret HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{{"
+    writer.write(head.encode())
+    await writer.drain()
+    writer.transport.abort()
+    await get(server, "pending")
+
+    assert [] == caplog.records
 
 
 async def test_a_body_without_end_is_refused(server):

@@ -169,6 +169,14 @@ def test_a_snapshot_that_was_cut_off_is_refused(tmp_path):
             Cluster.from_files(file)
 
 
+def test_a_file_that_unpacks_to_more_than_any_cluster_is_refused(tmp_path):
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b"\0" * (32 << 20)))
+
+    with pytest.raises(SourceError, match=r"bomb\.json\.gz\": the unpacked body is larger than"):
+        Cluster.from_files(path)
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -236,6 +244,7 @@ def test_structs_and_plain_data_may_be_mixed():
     ("server", "version"),
     [
         pytest.param("v1.36.4", "1.36", id="a known version"),
+        pytest.param("v1.36.4+bayplan-0.1.0", "1.36", id="our own server, told to be 1.36"),
         pytest.param("v1.37.0-rc.1+abc", "1.37", id="a pre-release"),
         pytest.param("v1.29.3-gke.100", "1.36", id="older than all: the oldest"),
         pytest.param("v1.99.0", "1.37", id="newer than all: the newest"),

@@ -9,6 +9,7 @@ from bayplan.testing.builders import make_node, make_pod
 def cluster():
     nodes = [make_node(name).capacity(cpu=2, memory="4Gi", pods=10) for name in "abc"]
     pods = [make_pod(f"on-{name}").req(cpu="1").node(name) for name in "abc"]
+    pods += [make_pod(f"tiny-{number}").node("a") for number in range(3)]
     pods.append(make_pod("waits").req(cpu="2"))
     return Cluster.from_objects([item.body() for item in (*nodes, *pods)])
 
@@ -16,7 +17,7 @@ def cluster():
 def picture(found):
     table = found.engine.cache.table
     return {
-        node.name: (node, sorted(info.pod.key for info in table.pods[row]))
+        node.name: (node, [info.pod.key for info in table.pods[row]])
         for row, node in enumerate(table.nodes)
     }
 

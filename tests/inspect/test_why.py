@@ -4,6 +4,7 @@ import pytest
 
 from bayplan.inspect import Cluster
 from bayplan.inspect.why import why_on_node
+from bayplan.inspect.why.render import render
 from bayplan.testing.builders import make_node, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -292,7 +293,7 @@ def test_the_answer_proves_itself():
     never = Cluster.from_objects([nodes[0], body]).why("waits")
 
     assert (True, message, "") == (same.identical, same.observed, same.difference)
-    assert (False, "there were 1 nodes then, now there are 2") == (
+    assert (False, "the number of nodes was 1 then, now it is 2") == (
         other.identical,
         other.difference,
     )
@@ -467,3 +468,14 @@ def test_a_scrubbed_cluster_has_said_nothing_that_could_differ():
 
     assert (False, None) == (answer.identical, hidden.identical)
     assert "or is not of version 1.37 (--emulated-version)" in answer.difference
+
+
+def test_the_scores_of_a_bound_pod_show_the_node_that_was_asked_about():
+    names = [f"n{number}" for number in range(9)]
+    nodes = [make_node(name).capacity(cpu="4", memory="8Gi", pods="10").body() for name in names]
+    busy = make_pod("busy").req(cpu="3").node("n8").body()
+    asked = Cluster.from_objects([*nodes, busy, make_pod("p").req(cpu="1").node("n0").body()])
+
+    text = "\n".join(render(why_on_node(asked, asked.pod("p"), "n8")))
+
+    assert "\n  n8 " in text.partition("Scores today")[2]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bayplan.testing.servers import ServedCluster, kube_assets
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,3 +35,17 @@ def until(found: Callable[[], Any], what: str, seconds: float = 90) -> Any:
             return value
         time.sleep(0.2)
     raise AssertionError(f"{what} did not happen in {seconds:g} s")
+
+
+def kubectl(cluster: ServedCluster, *words: str, given: str = "") -> str:
+    assets = kube_assets()
+    assert assets is not None, "run make kube-assets"
+    done = subprocess.run(
+        [assets / "kubectl", f"--kubeconfig={cluster.kubeconfig}", *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert 0 == done.returncode, done.stderr[-3000:]
+    return done.stdout

@@ -34,7 +34,7 @@ class Behind:
         self._run(self.extension.__aenter__())
 
     def _run(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def leave(self):
         self._run(self.extension.__aexit__())

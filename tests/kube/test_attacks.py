@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import kube_assets
 from tests.kube.test_security import RBAC, binding, role, rule
-from tests.kube.twins import MEDIA, Connection
+from tests.kube.twins import MEDIA, Connection, guarded_twins
 
 pytestmark = [
     pytest.mark.kube,
@@ -62,16 +62,8 @@ def token(**spec):
 
 @pytest.fixture(scope="module")
 def twins():
-    with (
-        start_kube(authorization="RBAC") as kube,
-        start_embedded(None, "--authorization-mode=RBAC") as ours,
-    ):
-        both = Connection(kube), Connection(ours)
-        for each in both:
-            prepare(each)
+    with guarded_twins(prepare) as both:
         yield both
-        for each in both:
-            each.close()
 
 
 def prepare(server: Connection) -> None:

@@ -46,10 +46,10 @@ def hooks(tmp_path_factory) -> Iterator[Hooks]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     made = Hooks(tmp_path_factory.mktemp("hooks"))
-    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(made.__aenter__(), loop).result(60)
     made.handlers["/convert"] = convert
     yield made
-    asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(made.__aexit__(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -116,7 +116,7 @@ def pod(name, cpu, **spec):
 
 
 async def until(client, name, condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             found = msgspec.json.decode(await client.get(PODS, name, "default"))
             if condition(found):

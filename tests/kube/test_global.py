@@ -9,10 +9,10 @@ import pytest
 
 from bayplan.api import yaml
 from bayplan.client import NotFound, connect, load_kubeconfig
+from bayplan.client.resources import CUSTOM_KINDS
 from bayplan.global_scheduler.kinds import VIRTUAL_MACHINES
 from bayplan.global_scheduler.run import Options, running
 from bayplan.testing.servers import kube_assets, start_kube
-from tests.global_scheduler.test_placing import CRDS
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
 
@@ -32,7 +32,7 @@ async def test_the_same_template_is_placed_as_a_custom_resource(tmp_path):
         client = connect(load_kubeconfig(kube.kubeconfig))
         try:
             for crd in yaml.load_all((FOLDER / "crds.yaml").read_bytes()):
-                await client.create(CRDS, crd)
+                await client.create(CUSTOM_KINDS, crd)
             options = Options(conf, host="127.0.0.1", port=0, store="memory")
             async with running(options, client), asyncio.timeout(60):
                 await create(client, template)

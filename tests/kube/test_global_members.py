@@ -11,12 +11,11 @@ import pytest
 
 from bayplan.api import yaml
 from bayplan.client import NotFound, connect, load_kubeconfig
-from bayplan.client.resources import NODES, PODS
+from bayplan.client.resources import CUSTOM_KINDS, NODES, PODS
 from bayplan.global_scheduler.kinds import ALLOCATIONS
 from bayplan.global_scheduler.run import Options, running
 from bayplan.testing.servers import kube_assets, start_kube
 from tests.global_scheduler.test_members import FLAVORS, node
-from tests.global_scheduler.test_placing import CRDS
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
 CORES = (4, 8, 6)
@@ -96,7 +95,7 @@ async def test_allocations_are_dispatched_to_real_members_reported_and_taken_bac
                 ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
                 await member.patch_status(NODES, f"n{number}", ready)
             for crd in yaml.load_all((FOLDER / "crds.yaml").read_bytes()):
-                await client.create(CRDS, crd)
+                await client.create(CUSTOM_KINDS, crd)
             options = Options(tmp_path / "conf", host="127.0.0.1", port=0, store="memory")
             async with running(options, client) as scheduler, asyncio.timeout(120):
                 while not all(member.online for member in scheduler.members.by_name.values()):

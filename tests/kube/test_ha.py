@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
 import signal
+from collections import Counter
 from datetime import datetime
 
 import pytest
@@ -19,8 +21,10 @@ from bayplan.testing.servers import Process, bayplan_command
 from tests.kube.world import node, pod
 
 LEASE, RENEW, RETRY = 4, 3, 1  # seconds
-ROUNDS = int(os.environ.get("BAYPLAN_SCHEDULER_KILLS", "6"))
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(200 + 20 * ROUNDS)]
+KEPT = 2000  # pods
+ROUNDS = 6  # at least
+KILLS = int(os.environ.get("BAYPLAN_SCHEDULER_KILLS", "2"))  # of schedulers, at least
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300 + 40 * KILLS)]
 
 
 class Pair:
@@ -114,10 +118,15 @@ class Users:
         raise AssertionError("nobody answered")
 
     async def make_pods(self):
-        for number in range(10_000):
-            name = f"p{number}"
+        """Create pods as long as this runs; the oldest go, so that a long run stays as it was."""
+        for number in itertools.count():
+            name, oldest = f"p{number}", f"p{number - KEPT}"
             await self.create(PODS, pod(name, cpu="10m"), "default")
             self.acknowledged.add(name)
+            if oldest in self.acknowledged:
+                self.acknowledged.remove(oldest)
+                with contextlib.suppress(ClientError, TimeoutError):
+                    await self.clients[number % 2].delete(PODS, oldest, "default", grace_period=0)
             await asyncio.sleep(0.02)
 
     async def pods(self):
@@ -159,28 +168,32 @@ async def users(pair):
 
 
 async def _disturb(pair, users, rng):
-    name = rng.choice(sorted(pair.processes))
+    """Kill or freeze one of the four; return its name if it was killed."""
+    kind = rng.choices(("scheduler", "apiserver"), (3, 1))[0]
+    name = f"{kind}-{rng.randrange(2)}"
     process = pair.processes[name]
-    if rng.random() < 0.6:
+    kills = rng.random() < 0.8
+    if kills:
         process.kill()
         await asyncio.sleep(rng.random())
-        pair.keep_up()
     else:  # silent for longer than its lease, with all connections open
         process.popen.send_signal(signal.SIGSTOP)
         await asyncio.sleep(LEASE + RETRY)
         process.popen.send_signal(signal.SIGCONT)
     pair.keep_up()
     await users.pods()
+    return name if kills else ""
 
 
 async def test_nothing_is_lost_while_each_part_dies_in_turn(pair, users):
-    rng = random.Random(4)
+    rng = random.Random(int(os.environ.get("BAYPLAN_SEED", "4")))
     for n in range(2):
         await users.create(NODES, node(f"n{n}", cpu="100", pods="10000"))
     load = asyncio.create_task(users.make_pods())
 
-    for _ in range(ROUNDS):
-        await _disturb(pair, users, rng)
+    killed = Counter()
+    while killed.total() < ROUNDS or killed["scheduler"] < KILLS:
+        killed[(await _disturb(pair, users, rng)).partition("-")[0]] += 1
     load.cancel()
     await asyncio.gather(load, return_exceptions=True)
     pair.keep_up()

@@ -188,7 +188,7 @@ async def test_a_pod_is_bound_by_what_is_in_the_image(image):
             if bound or process.poll() is not None:
                 break
         process.terminate()
-        told, _ = process.communicate(timeout=30)
+        told, _ = process.communicate(timeout=60)
         await client.close()
 
     assert bound, told

@@ -114,7 +114,10 @@ POLICY = {
     "profiles": [
         {
             "name": "taints",
-            "pluginConfig": [{"name": "DefaultEvictor", "args": {"evictLocalStoragePods": True}}],
+            "pluginConfig": [
+                {"name": "DefaultEvictor", "args": {"evictLocalStoragePods": True}},
+                {"name": "RemovePodsViolatingNodeTaints", "args": {}},
+            ],
             "plugins": {"deschedule": {"enabled": ["RemovePodsViolatingNodeTaints"]}},
         }
     ],

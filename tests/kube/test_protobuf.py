@@ -80,7 +80,7 @@ def raw(cluster, method, path, body=None, headers=None):
     """Send bytes; return status, media type and bytes."""
     parts = urlsplit(cluster.server)
     context = ssl._create_unverified_context()
-    client = http.client.HTTPSConnection(parts.hostname, parts.port, context=context, timeout=30)
+    client = http.client.HTTPSConnection(parts.hostname, parts.port, context=context, timeout=60)
     given = {"Authorization": f"Bearer {cluster.token}", **(headers or {})}
     client.request(method, path, body, given)
     answer = client.getresponse()

@@ -141,6 +141,34 @@ def test_the_real_controllers_keep_quota_and_accounts(api, manager):
 
 
 @pytest.mark.skipif(not has("kube-controller-manager"), reason="not built")
+def test_the_real_controllers_find_all_kinds_that_they_follow(cluster, api, manager):
+    """Every controller reads its kinds at once, and says so when one is not served."""
+    log = cluster.folder / "controller-manager.log"
+    until(lambda: "Caches are synced" in log.read_text(), "controllers that have read their kinds")
+
+    missing = [
+        line
+        for line in log.read_text().splitlines()
+        if "could not find the requested resource" in line
+    ]
+    assert [] == missing
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has("kube-controller-manager"), reason="not built")
+def test_the_real_cron_job_controller_makes_a_job_each_minute(api, manager):
+    template = {"spec": {**POD["spec"], "restartPolicy": "Never"}}
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}
+    create(api, f"/apis/batch/v1/{DEFAULT}/cronjobs", {"metadata": {"name": "c"}, "spec": spec})
+
+    def made():
+        jobs = api.ask("GET", f"/apis/batch/v1/{DEFAULT}/jobs")[1]["items"]
+        return [job for job in jobs if job["metadata"]["name"].startswith("c-")]
+
+    assert until(made, "a job of the cron job")
+
+
+@pytest.mark.skipif(not has("kube-controller-manager"), reason="not built")
 def test_the_real_signer_signs_with_our_authority(api, manager):
     _, request = ask("jane", "dev")
     spec = {

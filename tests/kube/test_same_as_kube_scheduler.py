@@ -242,7 +242,7 @@ async def others_are_left_alone(world):
 async def more_pods_than_room(world):
     await world.nodes(*(node(name) for name in "abcd"))
     await world.pods(*(pod(f"p{i}", cpu="1") for i in range(24)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             pods = await world.all_pods()
             if all(is_bound(item) or is_unschedulable(item) for item in pods):

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
-from tests.kube.twins import MEDIA, Connection
+from bayplan.testing.servers import kube_assets
+from tests.kube.twins import MEDIA, guarded_twins
 
 pytestmark = [
     pytest.mark.kube,
@@ -27,16 +27,8 @@ BOB = {"Impersonate-User": "bob"}
 
 @pytest.fixture(scope="module")
 def twins():
-    with (
-        start_kube(authorization="RBAC") as kube,
-        start_embedded(None, "--authorization-mode=RBAC") as ours,
-    ):
-        both = Connection(kube), Connection(ours)
-        for each in both:
-            grant(each, "everything-but-granting", WRITE)
+    with guarded_twins(lambda each: grant(each, "everything-but-granting", WRITE)) as both:
         yield both
-        for each in both:
-            each.close()
 
 
 def rule(verbs, resources, groups=("",), **more):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.conformance.fuzz import minor
+from bayplan.testing.servers import kube_assets, kube_version, start_embedded, start_kube
 from tests.conformance.api.replay import Runner, differences
 from tests.conformance.api.validation_suite import steps
 from tests.kube.mutations import mutated
@@ -25,7 +26,8 @@ EMPTY_MAPS = ("overhead", "allocatable")
 @pytest.fixture(scope="module")
 def runners(tmp_path_factory):
     folder = tmp_path_factory.mktemp("embedded")
-    with start_kube() as kube, start_embedded(folder, "--store=memory") as ours:
+    version = f"--emulated-version={minor(kube_version())}"
+    with start_kube() as kube, start_embedded(folder, "--store=memory", version) as ours:
         yield (
             Runner(kube.server, kube.token, True),
             Runner(ours.server, ours.token, True),

@@ -8,26 +8,19 @@ import asyncio
 import pytest
 
 from bayplan.client.resources import DEPLOYMENTS, PODS
-from tests.kube.test_why_not_made import (
-    ASSETS,
+from tests.kube.controlled import (
     NAMESPACE,
-    _has_account,
     ask,
     controlled,
     deployment,
     eventually,
+    has_account,
+    marks,
     run,
 )
 from tests.kube.world import condition, is_bound, is_unschedulable, node
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(
-        ASSETS is None or not (ASSETS / "kube-controller-manager").exists(), reason="not built"
-    ),
-    pytest.mark.xdist_group("kube-whatif"),
-    pytest.mark.timeout(300),
-]
+pytestmark = marks("kube-whatif")
 CONTROLLERS = "deployment-controller,replicaset-controller"
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -62,7 +55,7 @@ async def counts(world):
 )
 async def test_an_update_ends_as_predicted(strategy, tmp_path):
     async with controlled(tmp_path, CONTROLLERS, node("a", cpu="4")) as world:
-        await eventually(lambda: _has_account(world), "there is no default account")
+        await eventually(lambda: has_account(world), "there is no default account")
         body = deployment("web", cpu="1", replicas=4)
         body["spec"]["strategy"] = strategy
         await world.client.create(DEPLOYMENTS, body, NAMESPACE)

@@ -263,7 +263,7 @@ async def test_every_suggested_change_makes_the_real_scheduler_bind_the_pod(worl
             await hand.make(fix)
             made += 1
             try:
-                found = await world.until(name, is_bound, timeout=20)
+                found = await world.until(name, is_bound, timeout=60)
                 # preemption among equal victims hangs on the order of nodes too
                 preempts = bool(fix.removes and fix.patch)
                 if found["spec"]["nodeName"] not in (fix.node, *fix.equals) and not preempts:

@@ -6,45 +6,27 @@ suggests, made with its own commands, must end with a pod that the real schedule
 """
 
 import asyncio
-import os
-import subprocess
-from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from bayplan.client.resources import CORE_EVENTS, DEPLOYMENTS, Resource
-from bayplan.inspect import Cluster
+from bayplan.client.resources import CORE_EVENTS, DEPLOYMENTS, RESOURCE_QUOTAS
 from bayplan.inspect.why import why_owner
-from bayplan.testing.servers import kube_assets, start_kube
-from tests.kube.world import World, is_bound, node, pod
+from tests.kube.controlled import (
+    NAMESPACE,
+    ask,
+    bound_of,
+    controlled,
+    deployment,
+    eventually,
+    has_account,
+    marks,
+    run,
+)
+from tests.kube.world import node, pod
 
-ASSETS = kube_assets()
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(
-        ASSETS is None or not (ASSETS / "kube-controller-manager").exists(), reason="not built"
-    ),
-    pytest.mark.xdist_group("kube-why"),
-    pytest.mark.timeout(300),
-]
-NAMESPACE = "made"
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+pytestmark = marks("kube-why")
 CONTROLLERS = "deployment-controller,replicaset-controller,resourcequota-controller"
-PATIENCE = 90
-
-
-def deployment(name, cpu="100m", replicas=1, **spec):
-    labels = {"app": name}
-    template = pod(name, cpu=cpu, **spec)
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
-        },
-    }
 
 
 # each asks for exactly what it needs, so the one that needs least comes first
@@ -68,60 +50,10 @@ OWNERS = {
 }
 
 
-@asynccontextmanager
-async def controlled(folder, controllers, *nodes):
-    """A real cluster with real controllers and scheduler."""
-    with start_kube(folder, accounts=True) as cluster:
-        made = World(cluster, NAMESPACE, folder)
-        cluster.start(
-            [
-                str(cluster.assets / "kube-controller-manager"),
-                f"--kubeconfig={cluster.kubeconfig}",
-                f"--controllers={controllers},serviceaccount-controller",
-                "--leader-elect=false",
-                "--secure-port=0",
-            ],
-            "controller-manager.log",
-        )
-        await made.start()
-        await made.nodes(*nodes)
-        made.scheduler("kube-scheduler")
-        try:
-            yield made
-        finally:
-            await made.stop()
-
-
 @pytest.fixture
 async def world(tmp_path):
     async with controlled(tmp_path, CONTROLLERS, node("a", cpu="8"), node("b", cpu="8")) as made:
         yield made
-
-
-async def eventually(found, what):
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not (value := await found()):
-                await asyncio.sleep(0.2)
-            return value
-    except TimeoutError:
-        raise AssertionError(what) from None
-
-
-def ask(world):
-    found = Cluster.from_kubeconfig(world.cluster.kubeconfig)
-    origin = msgspec.structs.replace(found.origin, namespace=NAMESPACE)
-    return Cluster(found.objects, origin=origin, settings=found.settings)
-
-
-def run(world, command):
-    env = {**os.environ, "KUBECONFIG": str(world.cluster.kubeconfig)}
-    env["PATH"] = f"{world.cluster.assets}:{env['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"],
-        env=env, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, f"{command}\n{done.stderr}"
 
 
 async def refusals(world):
@@ -131,17 +63,12 @@ async def refusals(world):
     return {name for name in OWNERS if any(found.startswith(name) for found in names)}
 
 
-async def bound_of(world, name):
-    pods = [p for p in await world.all_pods() if p["metadata"]["labels"]["app"] == name]
-    return [p["spec"]["nodeName"] for p in pods if is_bound(p)]
-
-
 async def test_owners_without_pods_say_what_the_controllers_say_and_what_helps(world):
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "1"}}}
-    await world.client.create(QUOTAS, quota, NAMESPACE)
+    await world.client.create(RESOURCE_QUOTAS, quota, NAMESPACE)
 
     async def counted():
-        return (await world.get("small", QUOTAS))["status"].get("hard")
+        return (await world.get("small", RESOURCE_QUOTAS))["status"].get("hard")
 
     await eventually(counted, "the quota is not counted")
     for body, _, _ in OWNERS.values():
@@ -169,7 +96,7 @@ async def test_owners_without_pods_say_what_the_controllers_say_and_what_helps(w
 
 
 async def test_a_scheduler_that_nobody_runs_is_named_and_another_takes_the_pod(world):
-    await eventually(lambda: _has_account(world), "there is no default account")
+    await eventually(lambda: has_account(world), "there is no default account")
     await world.pods(pod("orphan", schedulerName="nobodys-scheduler"))
 
     answer = (await asyncio.to_thread(ask, world)).why("orphan")
@@ -181,8 +108,3 @@ async def test_a_scheduler_that_nobody_runs_is_named_and_another_takes_the_pod(w
         await asyncio.to_thread(run, world, command)
     (where,) = await world.bound("orphan")
     assert where in (fix.node, *fix.equals)
-
-
-async def _has_account(world):
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-    return msgspec.json.decode(await world.client.request("GET", path))["items"]

@@ -17,27 +17,20 @@ from bayplan.client.resources import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
-from tests.kube.test_why_not_made import (
-    ASSETS,
+from tests.kube.controlled import (
     NAMESPACE,
-    _has_account,
     ask,
     bound_of,
     controlled,
     deployment,
     eventually,
+    has_account,
+    marks,
     run,
 )
 from tests.kube.world import is_bound, is_unschedulable, node, pod
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(
-        ASSETS is None or not (ASSETS / "kube-controller-manager").exists(), reason="not built"
-    ),
-    pytest.mark.xdist_group("kube-why"),
-    pytest.mark.timeout(400),
-]
+pytestmark = marks("kube-why", 400)
 CONTROLLERS = ",".join(
     f"{name}-controller"
     for name in (
@@ -89,7 +82,7 @@ OWNERS = {
 @pytest.fixture
 async def world(tmp_path):
     async with controlled(tmp_path, CONTROLLERS, node("a", cpu="8"), node("b", cpu="4")) as made:
-        await eventually(lambda: _has_account(made), "there is no default account")
+        await eventually(lambda: has_account(made), "there is no default account")
         yield made
 
 

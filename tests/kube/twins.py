@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from bayplan.testing.servers import ServedCluster
+from bayplan.testing.servers import ServedCluster, start_embedded, start_kube
 
 Json = Any
 # What two servers never share, and what each run makes anew.
@@ -33,7 +35,7 @@ class Connection:
                 parts.hostname, parts.port, context=context, timeout=30
             )
         else:
-            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+            self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
         self._token = cluster.token
 
     def ask(
@@ -86,3 +88,18 @@ def without_managers(obj: Json) -> Json:
     shown = normal(obj)
     shown["metadata"].pop("managedFields", None)
     return shown
+
+
+@contextmanager
+def guarded_twins(prepare: Callable[[Connection], None]) -> Iterator[tuple[Connection, Connection]]:
+    """Both servers with RBAC, each prepared alike."""
+    with (
+        start_kube(authorization="RBAC") as kube,
+        start_embedded(None, "--authorization-mode=RBAC") as ours,
+    ):
+        both = Connection(kube), Connection(ours)
+        for each in both:
+            prepare(each)
+        yield both
+        for each in both:
+            each.close()

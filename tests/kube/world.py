@@ -157,7 +157,7 @@ class World:
 
     async def _create_pod(self, body: Json) -> None:
         """Admission learns of a new PriorityClass by a watch: first tries may be too early."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await self.client.create(PODS, body, self.namespace)

@@ -1,6 +1,8 @@
 """`make mutants`: plant faults in a sample of the source and count those that tests notice.
 
     python -m tests.mutation [FOLDER ...] [--sample 30] [--seed 1] [--record]
+    python -m tests.mutation engine --minutes 20 --work DIR --keep     (again, until it is done)
+    python -m tests.mutation engine --near       (quicker; the share can only be lower)
 
 Fails when a folder's share is below the one in `scores.json`; `--record` writes what was reached,
 which is refused where it is lower. Mutants of `equivalent.json` are left out before sampling.
@@ -14,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.mutation.operators import Mutant, mutants, sample
@@ -26,36 +29,47 @@ SOURCE = Path("src/bayplan")
 ENGINE_TESTS = ["tests/engine", "tests/plugins", "tests/framework"]
 DECISIONS = ["tests/conformance/test_decisions.py"]
 RECORDED = ["tests/conformance/test_api.py", "tests/conformance/test_validation.py"]
-# Those that ask the server in this process: what others run is not seen line by line.
-API_TESTS = [
-    f"tests/apiserver/{name}"
-    for name in (
-        "apply",
-        "test_any_object.py",
-        "test_authorization.py",
-        "test_autoscaler_form.py",
-        "test_binding.py",
-        "test_delete.py",
-        "test_edge.py",
-        "test_eviction.py",
-        "test_identity.py",
-        "test_reviews.py",
-        "test_security.py",
-        "test_verbs.py",
-        "test_version_kinds.py",
-        "test_watch.py",
-    )
-]
+
+
+def _api(*names: str) -> list[str]:
+    """Tests that ask the server in this process: what others run is not seen line by line."""
+    return [f"tests/apiserver/{name}" for name in names]
+
+
 # Each folder with the tests that are near it, and those of whole programs, which are asked last.
 FOLDERS: dict[str, tuple[list[str], list[str]]] = {
     "engine": (ENGINE_TESTS, DECISIONS),
     "plugins": (ENGINE_TESTS, DECISIONS),
     "store": (["tests/store"], []),
     "client": (["tests/client"], []),
-    "apiserver/authorization.py": (API_TESTS, RECORDED),
-    "apiserver/verbs": (API_TESTS, RECORDED),
-    "apiserver/subresources": (API_TESTS, RECORDED),
-    "apiserver/apply": (API_TESTS, RECORDED),
+    "apiserver/authorization.py": (
+        _api("test_authorization.py", "test_identity.py", "test_reviews.py"),
+        RECORDED,
+    ),
+    "apiserver/verbs": (
+        _api(
+            "apply",
+            "test_autoscaler_form.py",
+            "test_delete.py",
+            "test_edge.py",
+            "test_security.py",
+            "test_verbs.py",
+            "test_version_kinds.py",
+            "test_watch.py",
+        ),
+        RECORDED,
+    ),
+    "apiserver/subresources": (
+        _api(
+            "test_binding.py",
+            "test_eviction.py",
+            "test_identity.py",
+            "test_reviews.py",
+            "test_scale.py",
+        ),
+        RECORDED,
+    ),
+    "apiserver/apply": (_api("apply", "test_any_object.py"), RECORDED),
     "global_scheduler": (["tests/global_scheduler"], []),
     "extender": (["tests/extender"], []),
 }
@@ -77,16 +91,30 @@ def _pattern(folder: str) -> str:
     return str(place if place.suffix else place / "*")
 
 
-def run(folder: str, chosen: list[Mutant], work: Path, known: set[str]) -> list[dict]:
+def run(
+    folder: str,
+    chosen: list[Mutant],
+    work: Path,
+    known: set[str],
+    *,
+    continues: bool = False,
+    deadline: float | None = None,
+    only_near: bool = False,
+) -> list[dict]:
     """Run the chosen mutants in a pytest of their own; return one row each.
 
     What is learnt about tests serves all folders that are near the same ones; `known` says of
-    which tests it is there already.
+    which tests it is there already. One that `continues` leaves out what an earlier run found;
+    after `deadline` (seconds since 1970) nothing is begun.
     """
     near, far = FOLDERS[folder]
+    if only_near:
+        far = []
     name = folder.replace("/", "-").removesuffix(".py")
     results = work / f"{name}.jsonl"
-    results.unlink(missing_ok=True)
+    if not continues:
+        results.unlink(missing_ok=True)
+    before = {row["key"]: row for row in _rows(results)}
     alike = [other for other in FOLDERS if FOLDERS[other][0] == near]
     learnt = "+".join(alike).replace("/", "-")
     plan = {
@@ -95,6 +123,8 @@ def run(folder: str, chosen: list[Mutant], work: Path, known: set[str]) -> list[
         "learnt": str(work / learnt),
         "far": far,
         "keep": learnt in known,
+        "continues": continues,
+        "deadline": deadline,
         "mutants": [
             {
                 "key": m.key,
@@ -104,6 +134,7 @@ def run(folder: str, chosen: list[Mutant], work: Path, known: set[str]) -> list[
                 "last": m.last,
             }
             for m in chosen
+            if m.key not in before
         ],
     }
     file = work / f"{name}.plan"
@@ -119,9 +150,16 @@ def run(folder: str, chosen: list[Mutant], work: Path, known: set[str]) -> list[
     command = [sys.executable, "-m", "pytest", *plugins, *options, "--mutants-plan", str(file)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment.pop("CI", None)
-    subprocess.run([*command, *near, *far], cwd=ROOT, env=environment, check=False)
-    known.add(learnt)
-    return [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    if plan["mutants"]:
+        subprocess.run([*command, *near, *far], cwd=ROOT, env=environment, check=False)
+        known.add(learnt)
+    found = {row["key"]: row for row in _rows(results)}
+    return [found[m.key] for m in chosen if m.key in found]
+
+
+def _rows(results: Path) -> list[dict]:
+    text = results.read_text("utf-8") if results.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def summary(rows: list[dict], seed: int, possible: int) -> dict[str, object]:
@@ -143,7 +181,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="write scores.json")
     parser.add_argument("--work", type=Path, help="keep results here")
-    parser.add_argument("--keep", action="store_true", help="trust what was learnt in --work")
+    parser.add_argument("--keep", action="store_true", help="go on with what is in --work")
+    parser.add_argument("--minutes", type=float, help="begin nothing after so many")
+    parser.add_argument("--near", action="store_true", help="without tests of whole programs")
     parser.add_argument("--nice", type=int, default=19, help="how far behind other programs")
     parser.add_argument("--only", default="", help="only mutants whose name contains this")
     options = parser.parse_args()
@@ -151,6 +191,7 @@ def main() -> int:
     work = options.work or Path(tempfile.mkdtemp(prefix="bayplan-mutants-"))
     work.mkdir(parents=True, exist_ok=True)
     failed = False
+    options.deadline = options.minutes and time.time() + 60 * options.minutes
     print(f"seed {options.seed}, {options.sample} mutants a folder; results in {work}")
     known = {file.stem for file in work.glob("*.learnt")} if options.keep else set()
     for folder in options.folders or FOLDERS:
@@ -163,9 +204,19 @@ def one_folder(folder: str, options: argparse.Namespace, work: Path, known: set[
     alike = equivalents()
     possible = [m for m in all_mutants(folder) if m.key not in alike]
     chosen = [m for m in sample(possible, options.seed, options.sample) if options.only in m.key]
-    rows = run(folder, chosen, work, known)
+    rows = run(
+        folder,
+        chosen,
+        work,
+        known,
+        continues=options.keep,
+        deadline=options.deadline,
+        only_near=options.near,
+    )
     if len(rows) != len(chosen) or not rows:
         print(f"{folder}: only {len(rows)} of {len(chosen)} mutants were run")
+        if options.deadline:
+            print(f"  go on with: {folder} --work {work} --keep, and the same sample and seed")
         return True
     got = summary(rows, options.seed, len(possible))
     print(f"{folder}: {got['killed']} of {got['sample']} killed ({got['share']} %)")

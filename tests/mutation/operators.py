@@ -141,6 +141,10 @@ class _Visitor(ast.NodeTransformer):
             return self._scoped(node)
         if isinstance(node, ast.stmt):
             self.span = _span(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+            # strict=True only says what is so already
+            node.args = [self.visit(each) for each in node.args]
+            return node
         made = self._change(node) if self.inside else node
         if made is not node:
             return _located(made, node)

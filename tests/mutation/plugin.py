@@ -4,6 +4,9 @@ The tests are collected once. A first child process runs them all and learns whi
 line; then each mutant gets a child of its own, which plants it and runs the tests of its line, the
 quickest first, until one fails. Children are forks made before any test ran, so every one begins
 alike. Only tests that passed in the first child are asked.
+
+What was learnt and found is written as it comes. A plan with a `deadline` ends there; one with
+`continues` goes on where another ended.
 """
 
 from __future__ import annotations
@@ -57,17 +60,23 @@ class _Run:
         self.results = Path(plan["results"])
         self.data = Path(f"{plan['learnt']}.coverage")
         self.learnt = Path(f"{plan['learnt']}.learnt")
+        self.part = Path(f"{plan['learnt']}.part")  # of what is to be learnt
         # Tests of whole programs: the lines they run are not seen, so they are asked last.
         self.far = [name for name in self.items if name.startswith(tuple(plan["far"]))]
 
     def all(self) -> None:
         if not (self.plan.get("keep") and self.learnt.exists()):
+            self.learnt.unlink(missing_ok=True)
             _child(self._learn, cpu=3600, wall=3600)
+            if not self.learnt.exists():
+                return  # the next run goes on with it
         took = json.loads(self.learnt.read_text("utf-8"))
         data = coverage.CoverageData(str(self.data))
         data.read()
         with self.results.open("a", encoding="utf-8") as out:
             for mutant in self.plan["mutants"]:
+                if self._is_over():
+                    return
                 names = self._tests(mutant, data, took)
                 began = time.monotonic()
                 outcome = self._outcome(mutant, names, sum(took.get(n, 5.0) for n in names))
@@ -76,21 +85,36 @@ class _Run:
                 print(json.dumps(shown), file=out, flush=True)
                 print(f"{outcome:9}{seconds:6.1f} s {mutant['key']}", file=sys.__stderr__)
 
+    def _is_over(self) -> bool:
+        deadline = self.plan.get("deadline")
+        return deadline is not None and time.time() > deadline
+
     def _learn(self) -> int:
         sources = [str(ROOT / place) for place in self.plan["sources"]]
         cov = coverage.Coverage(data_file=str(self.data), include=sources, config_file=False)
-        cov.erase()
+        took: dict[str, float | None] = {}  # None: it does not pass
+        if self.plan.get("continues") and self.part.exists():
+            took = json.loads(self.part.read_text("utf-8"))
+            cov.load()
+        else:
+            cov.erase()
         cov.start()
-        took = {}
-        near = [item for name, item in self.items.items() if name not in self.far]
+        left = set(self.items) - set(self.far) - set(took)
+        near = [item for name, item in self.items.items() if name in left]
         for item, following in pairwise([*near, None]):
+            if self._is_over():
+                break
             cov.switch_context(item.nodeid)
             began = time.process_time()
-            if _passes(item, following):
-                took[item.nodeid] = time.process_time() - began
+            passes = _passes(item, following)
+            took[item.nodeid] = time.process_time() - began if passes else None
         cov.stop()
         cov.save()
-        self.learnt.write_text(json.dumps(took), "utf-8")
+        whole = left <= set(took)
+        found = {name: spent for name, spent in took.items() if spent is not None}
+        self.part.write_text(json.dumps(took), "utf-8")
+        if whole:
+            self.learnt.write_text(json.dumps(found), "utf-8")
         return 0
 
     def _tests(self, mutant: dict, data: coverage.CoverageData, took: dict) -> list[str]:

@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 import textwrap
 import time
@@ -12,7 +14,7 @@ import pytest
 from tests.mutation import plugin
 from tests.mutation.__main__ import FOLDERS, SCORES, equivalents
 from tests.mutation.operators import mutants, mutated, sample
-from tests.mutation.planting import plant
+from tests.mutation.planting import ROOT, plant
 
 SOURCE = textwrap.dedent(
     '''
@@ -54,6 +56,12 @@ def test_every_fault_changes_one_thing_inside_a_function(file):
     assert "count <= 3 and (not extra)" in found["Lt to LtE"]
     assert "count < 3 and extra" in found["no Not"]
     assert all("LIMIT = 3" in text and "Text stays 1." in text for text in found.values())
+
+
+def test_what_zip_is_told_is_left_alone(file):
+    file.write_text("def pairs(a, b):\n    return list(zip(a, b[1:], strict=True))\n", "utf-8")
+
+    assert ["None returned", "one more"] == [m.fault for m in mutants(file, file.parent)]
 
 
 def test_a_planted_fault_runs_in_what_is_loaded_already(file, monkeypatch):
@@ -107,3 +115,45 @@ def test_time_without_a_processor_is_not_held_against_a_mutant(monkeypatch):
     monkeypatch.setattr(plugin, "_kept_waiting", lambda session: 60.0)
 
     assert plugin._child(lambda: time.sleep(0.3) or 7, cpu=5, wall=0.2) == 7
+
+
+def test_a_run_that_ended_early_goes_on_where_it_was(file, tmp_path):
+    """The plan of a second run holds the same; what the first had learnt or found is kept."""
+    (tmp_path / "test_subject.py").write_text(
+        "from subject import allowed\n\n\n"
+        "def test_three_are_too_many():\n    assert allowed(3) == 'nothing'\n\n\n"
+        "def test_it_fails():\n    assert not allowed(1)\n",
+        "utf-8",
+    )
+    chosen = [m for m in mutants(file, tmp_path) if m.fault in ("Lt to LtE", "no Not")]
+    plan = {
+        "sources": [str(file)],
+        "results": str(tmp_path / "results"),
+        "learnt": str(tmp_path / "all"),
+        "far": [],
+        "mutants": [
+            {"key": m.fault, "path": str(file), "index": m.index, "first": m.first, "last": m.last}
+            for m in chosen
+        ],
+    }
+
+    assert [] == outcomes(plan, tmp_path, deadline=0.0)
+    assert {} == json.loads((tmp_path / "all.part").read_text("utf-8"))
+    found = outcomes(plan, tmp_path, continues=True)
+    assert {"Lt to LtE": "killed", "no Not": "survived"} == dict(found)
+    learnt = json.loads((tmp_path / "all.part").read_text("utf-8"))
+    assert [False, True] == [spent is None for spent in learnt.values()]
+
+
+def outcomes(plan, folder, **more):
+    """What is in the file of results after a run."""
+    (folder / "plan").write_text(json.dumps(plan | more), "utf-8")
+    words = ["-p", "tests.mutation.plugin", "-p", "no:cacheprovider", "-c", os.devnull]
+    words += ["--rootdir", str(folder), "--mutants-plan", str(folder / "plan"), str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=folder, env=environment, check=False
+    )
+    results = folder / "results"
+    lines = results.read_text("utf-8").splitlines() if results.exists() else []
+    return [(row["key"], row["outcome"]) for row in map(json.loads, lines)]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bayplan.config import FeatureGates
 from bayplan.engine.answers.domains import DomainShare
 from bayplan.framework import Code, CycleState, Handle, Status
 from bayplan.framework.runtime.filtering import call_filter, call_filter_node, call_pre_filter
@@ -36,10 +37,11 @@ SCORES = {
     "ImageLocality": resources.ImageLocality,
 }
 RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+GATES = FeatureGates(version="1.36")  # which tests/reference follows
 
 
 def handle_for(cluster):
-    handle = Handle()
+    handle = Handle(gates=GATES)
     for node in cluster.nodes:
         handle.table.add_node(node)
     for item in (*cluster.services, *cluster.namespaces):

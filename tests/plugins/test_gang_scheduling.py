@@ -1,7 +1,10 @@
 """A gang gets its nodes together, or none of it gets any."""
 
+import random
+
 import pytest
 
+from bayplan.cluster.pod_groups import GroupMembers
 from bayplan.config import FeatureGates, from_data
 from bayplan.framework import Code, CycleState, Handle, QueueingHint
 from bayplan.framework.contract.permits import WaitingPod
@@ -69,7 +72,7 @@ def test_permit_waits_until_enough_have_a_node(handle):
 
 
 def test_hints(handle):
-    pod_event, group_event = gang_scheduling.new(None, handle).events_to_register()
+    pod_event, group_event, _ = gang_scheduling.new(None, handle).events_to_register()
     mine, other = member(1).build(), make_pod().build()
 
     assert pod_event.hint(mine, None, member(2).build()) is QueueingHint.QUEUE
@@ -135,7 +138,7 @@ def test_pods_of_a_group_must_agree_with_it():
     ] == cluster.notes()
 
 
-def test_a_gang_is_tried_once_per_change():
+def test_a_gang_is_tried_again_when_its_backoff_is_over():
     cluster = world(make_node("a").capacity(cpu=2))
     cluster.show(make_pod_group("g", 5))
     cluster.show(*(member(i) for i in range(5)))
@@ -145,8 +148,27 @@ def test_a_gang_is_tried_once_per_change():
     cluster.wait(60)
 
     assert not any(nodes_of(cluster, 5))
-    # One round: three find room, the next does not, which ends it.
-    assert 4 == len(cluster.scheduler.records) - before
+    # In a round three find room, the next does not, which ends it. The next rounds come 1, 2, 4, 8,
+    # 16 and at last 10 times the root of five seconds after the one before, whatever happens.
+    assert 6 * 4 == len(cluster.scheduler.records) - before
+
+
+def test_a_pod_that_joins_a_gang_waits_for_its_backoff():
+    cluster = world(make_node("a").capacity(cpu=2))
+    cluster.show(make_pod_group("g", 3))
+    cluster.show(*(member(i) for i in range(3)))
+    cluster.run()
+    before = len(cluster.scheduler.records)
+    cluster.show(make_node("b").capacity(cpu=2), member(3))
+    cluster.run()
+
+    assert before == len(cluster.scheduler.records)
+    waiting = [cluster.scheduler.queue.get(f"default/p{i}") for i in range(4)]
+    assert {"backoff"} == {item.where for item in waiting}
+    ends = {cluster.scheduler.queue.backoff.expiration(item) for item in waiting}
+    assert 1 == len(ends)
+    cluster.wait(3)
+    assert all(nodes_of(cluster, 4))
 
 
 def test_pods_beyond_the_minimum_are_placed_one_by_one():
@@ -217,3 +239,36 @@ def test_a_gang_of_which_one_pod_is_gated_waits_for_it():
     cluster.wait(60)
 
     assert ["n", "n"] == nodes_of(cluster, 2)
+
+
+def test_pods_of_a_group_that_needs_fewer_are_tried():
+    node, config = make_node("n").capacity(cpu="4"), from_data(HEAD, GATES)
+    world = World(node, make_pod_group("g", 2), member(1), config=config, gates=GATES)
+    world.run()
+    assert not world.node_of("p1")
+    world.show(make_pod_group("g", 1))
+    world.run()
+
+    assert "n" == world.node_of("p1")
+
+
+def test_pods_with_a_node_are_counted_as_they_come_and_go():
+    """Reserved, given back, bound or deleted, in any order."""
+    rng = random.Random(5)
+    members, known = GroupMembers(), {}
+    for _ in range(400):
+        number = rng.randrange(6)
+        made = make_pod(f"p{number}").group("gh"[number % 2])
+        kind = rng.randrange(4)
+        pod = (made.node("n") if kind == 1 else made).build()
+        if kind == 3:
+            members.delete(pod)
+            known.pop(pod.uid, None)
+        elif kind == 2 and pod.uid in known:
+            members.unreserve(pod)
+        else:
+            (members.reserve if kind == 0 else members.put)(pod)
+            known[pod.uid] = pod
+        members.validate(known.values())
+        for key in ("default/g", "default/h"):
+            assert len(members.placed(key)) == members.scheduled(key)

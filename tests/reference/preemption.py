@@ -3,6 +3,7 @@
 from bayplan import api
 from bayplan.api import parse_time
 from bayplan.api.labels import compile_selector
+from bayplan.plugins.go_sort import go_sorted
 from tests.reference.world import UU, NodeState, Status, U, World
 
 NAME = "DefaultPreemption"
@@ -15,9 +16,10 @@ def start_time(pod: api.Pod) -> float:
     return parse_time(pod.status.start_time) if pod.status.start_time else FAR_FUTURE
 
 
-def importance(pod: api.Pod):
-    """Sort key: most important first."""
-    return -pod.priority, start_time(pod)
+def by_importance(pods: list[api.Pod]) -> list[api.Pod]:
+    """Most important first; the start of who has not started is read anew each time."""
+    keys = [(-pod.priority, start_time(pod)) for pod in pods]
+    return go_sorted(pods, keys, [not pod.status.start_time for pod in pods])
 
 
 class Preemption:
@@ -89,8 +91,7 @@ class Preemption:
             change(pod, add=False)
         if status := fits():
             return status
-        potential.sort(key=importance)
-        violating, rest = self._split(potential)
+        violating, rest = self._split(by_importance(potential))
         victims, violations = [], 0
         for pod in (*violating, *rest):
             change(pod, add=True)
@@ -98,8 +99,7 @@ class Preemption:
                 change(pod, add=False)
                 victims.append(pod)
                 violations += pod in violating
-        victims.sort(key=importance)
-        return victims, violations
+        return by_importance(victims) if violating and rest else victims, violations
 
     def _split(self, pods):
         budgets = self.world.all("PodDisruptionBudget")

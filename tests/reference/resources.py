@@ -26,10 +26,17 @@ class NodePorts(Plugin):
     name = "NodePorts"
 
     def prefilter(self):
+        self.state = set()  # ports that somebody who left in a dry run held, whoever else does
         return None if host_ports(self.pod) else SKIP
 
+    def add(self, pod, node):
+        self.state -= set(host_ports(pod))
+
+    def remove(self, pod, node):
+        self.state |= set(host_ports(pod))
+
     def filter(self, node):
-        used = {port for pod in node.pods for port in host_ports(pod)}
+        used = {port for pod in node.pods for port in host_ports(pod)} - self.state
         for ip, protocol, port in host_ports(self.pod):
             for other_ip, other_protocol, other_port in used:
                 if (protocol, port) != (other_protocol, other_port):

@@ -4,6 +4,7 @@ from bayplan import api
 from bayplan.api import quantity
 from bayplan.api.labels import compile_selector
 from bayplan.api.node_selectors import compile_node_selector
+from bayplan.plugins.go_sort import go_sorted
 from tests.reference.world import SKIP, UU, Plugin, U
 
 BOUND = "pv.kubernetes.io/bind-completed"
@@ -275,7 +276,8 @@ class VolumeBinding(Plugin):
             else:
                 provision.append(claim)
         chosen = set()
-        match.sort(key=lambda c: quantity.nanos(c.spec.resources.requests.get("storage", 0)))
+        sizes = [quantity.nanos(c.spec.resources.requests.get("storage", 0)) for c in match]
+        match = go_sorted(match, sizes)
         missing = []
         for claim in match:
             volume = self._match(claim, node, chosen)

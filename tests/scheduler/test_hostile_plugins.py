@@ -1,11 +1,54 @@
 """Code that runs at import can end neither the process nor a background task."""
 
+from pathlib import Path
+
 import pytest
 
-from bayplan.errors import ConfigError
+from bayplan.errors import BayplanError, ConfigError
 from bayplan.extender.serve import load
 from bayplan.framework.contract.registry import from_modules
+from bayplan.lessons.runner import module_at
 from bayplan.scheduler.extensions import load_registry
+from bayplan.sim.load import load_scenario
+
+LEAVING = {
+    "raise KeyboardInterrupt": r": KeyboardInterrupt \({}\.py:2\)",
+    "raise SystemExit(3)": r": SystemExit: 3 \({}\.py:2\)",
+    "class Mine(BaseException): pass\nraise Mine('no')": r": Mine: no \({}\.py:3\)",
+    "{}['a']": r": KeyError: 'a' \({}\.py:2\)",
+}
+"""What a module may do when it is imported, and how that is told."""
+
+
+def _file(path: Path) -> object:
+    return load_registry([str(path)])
+
+
+def _module(path: Path) -> object:
+    return from_modules([path.stem])
+
+
+def _extender(path: Path) -> object:
+    return load(f"{path}:app")
+
+
+def _scenario(path: Path) -> object:
+    return load_scenario(path)
+
+
+def _lesson(path: Path) -> object:
+    return module_at(path)
+
+
+@pytest.mark.parametrize("code", LEAVING)
+@pytest.mark.parametrize("way", [_file, _module, _extender, _scenario, _lesson])
+def test_whatever_a_module_raises_is_told_with_its_place(tmp_path, monkeypatch, way, code):
+    path = tmp_path / f"leaving{way.__name__}.py"
+    path.write_text(f"import sys\n{code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(BayplanError, match=LEAVING[code].format(path.stem)):
+        way(path)
 
 
 def test_a_plugin_file_that_exits_is_an_error(tmp_path):

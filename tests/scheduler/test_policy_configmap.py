@@ -37,7 +37,7 @@ def post(cluster, name, data):
         },
     )
     context = ssl._create_unverified_context()
-    with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(request, context=context, timeout=60) as answer:
         assert 201 == answer.status
 
 

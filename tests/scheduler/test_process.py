@@ -16,8 +16,8 @@ from bayplan.testing.servers import ServedCluster, bayplan_command, start_embedd
 pytestmark = pytest.mark.xdist_group("scheduler-process")
 
 QUICK = (
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=5s",
+    "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=300ms",
 )
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -30,7 +30,7 @@ def call(
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {cluster.token}", "Content-Type": kind}
     request = urllib.request.Request(cluster.server + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=10, context=INSECURE) as answer:
+    with urllib.request.urlopen(request, timeout=60, context=INSECURE) as answer:
         return json.load(answer)
 
 
@@ -146,7 +146,7 @@ def test_endpoints_over_https_and_an_orderly_end(cluster, tmp_path):
             data=None if body is None else json.dumps(body).encode(),
         )
         try:
-            with urllib.request.urlopen(request, timeout=5, context=INSECURE) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=INSECURE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, ""

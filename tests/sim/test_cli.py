@@ -114,6 +114,25 @@ def test_a_config_file_changes_the_scheduler(files, tmp_path):
     assert "3 existing, 0 bound" in result.output
 
 
+def test_a_plugin_file_changes_the_scheduler(files, tmp_path):
+    plugin, config = tmp_path / "closed.py", tmp_path / "ksc.yaml"
+    plugin.write_text(
+        "from bayplan.framework import unschedulable\n"
+        "class Closed:\n    name = 'Closed'\n    def filter_node(self, state, pod, node):\n"
+        "        return unschedulable('node(s) closed today')\n\n"
+        "PLUGINS = {'Closed': lambda args, handle: Closed()}\n"
+    )
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: Closed}]}}}]\n"
+    )
+
+    result = invoke("run", files["good"], "--config", str(config), "--plugins", str(plugin))
+
+    assert 1 == result.exit_code
+    assert "closed today" in result.output
+
+
 def test_built_in_scenarios_are_listed_and_found_by_name():
     listed, run = invoke("list"), invoke("run", "first-pod", "--timeline", "none")
 

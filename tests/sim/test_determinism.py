@@ -10,6 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from bayplan.sim import Result, ScenarioClient, run_scenario
+from bayplan.sim.library import path_of
+from bayplan.sim.script import load_script
 
 RANDOM_SCENARIOS = 100
 
@@ -82,6 +84,17 @@ def hash_of(seed: int) -> str:
     return chance(seed).hash
 
 
+def built_in_hashes() -> list[str]:
+    """Of scenarios with volumes, owners and evictions, in both lanes."""
+    found = []
+    for name in ("volumes", "drain", "node-lost", "daemonset"):
+        path = path_of(name)
+        assert path is not None
+        script = load_script(path)
+        found += [script.run(seed=3, faithful=faithful).hash for faithful in (True, False)]
+    return found
+
+
 @pytest.mark.xdist_group("determinism")
 def test_random_scenarios_have_equal_hashes_on_one_and_two_processes():
     here = [hash_of(seed) for seed in range(RANDOM_SCENARIOS)]
@@ -95,8 +108,8 @@ def test_random_scenarios_have_equal_hashes_on_one_and_two_processes():
 @pytest.mark.xdist_group("determinism")
 def test_hash_seeds_of_python_do_not_matter():
     code = (
-        "import json; from tests.sim.test_determinism import hash_of;"
-        "print(json.dumps([hash_of(seed) for seed in range(8)]))"
+        "import json; from tests.sim.test_determinism import built_in_hashes, hash_of;"
+        "print(json.dumps([*map(hash_of, range(8)), *built_in_hashes()]))"
     )
     seen = []
     for hash_seed in ("0", "4242"):
@@ -107,7 +120,8 @@ def test_hash_seeds_of_python_do_not_matter():
         seen.append(json.loads(run.stdout.splitlines()[-1]))
 
     assert seen[0] == seen[1]
-    assert [hash_of(seed) for seed in range(8)] == seen[0]
+    assert [*map(hash_of, range(8)), *built_in_hashes()] == seen[0]
+    assert len(seen[0]) == len(set(seen[0]))
 
 
 def test_virtual_and_real_time_end_in_the_same_placements():

@@ -61,7 +61,7 @@ def test_a_recording_of_a_real_cluster_replays(tmp_path: Path):
             )
         finally:
             recorder.send_signal(signal.SIGINT)
-            recorder.communicate(timeout=20)
+            recorder.communicate(timeout=60)
     assert 0 == run.returncode, run.stdout[-3000:] + run.stderr
     real = json.loads(run.stdout)[0]["placements"]
 

@@ -69,6 +69,8 @@ def test_a_workload_that_fails_fails_the_scenario_even_with_done():
         ("{name: w, trace: [{at: 2s}, {at: 1s}]}", "trace[1].at: is before the pod above"),
         ("{name: w, trace: [{at: 2s}], for: 1h}", 'workload.for: cannot stand beside "trace"'),
         ("{name: w, trace: [{at: 2s}], count: 9}", 'workload.count: cannot stand beside "trace"'),
+        ("{name: w, trace: [{at: 2s}], leave: succeed}", 'workload.leave: needs "lifetime"'),
+        ("{name: w, rate: 1/s, count: 1, leave: delete}", 'workload.leave: needs "lifetime"'),
     ],
 )
 def test_a_trace_that_would_not_be_played_as_written_is_refused(workload, message):
@@ -147,6 +149,8 @@ def test_a_cluster_that_does_not_settle_is_a_failure():
         ("{pods: app=none, neverEvicted: true}", "no such pod ever existed"),
         ("{pods: app=none, byNode: {most: 1}}", "no such pod ever existed"),
         ("{pods: app=none, byNode: {skew: 1}}", "no such pod ever existed"),
+        ("{pods: '*', by: {key: rack, most: 1}}", "no node has a label for rack"),
+        ("{pods: '*', byNode: {exactly: {one: 1, nowhere: 0}}}", "one: 0"),
         ("{node: nowhere, exists: false}", "it never existed"),
         ("{pod: a, pending: true}", "bound to one"),
         ("{pods: '*', pending: 1}", "0 pending"),
@@ -166,6 +170,18 @@ def test_an_expectation_without_ground_fails(expectation, seen):
 
     assert 1 == len(result.failures)
     assert seen in result.failures[0]
+
+
+def test_none_on_a_node_can_be_said():
+    result = run("""
+  - nodes: {count: 2}
+    cordon: node-1
+    pods: {name: a}
+    expect:
+      - {pods: a, byNode: {exactly: {node-0: 1, node-1: 0}}}
+""")
+
+    assert result.ok, result.problems()
 
 
 def test_spread_waits_until_pods_were_tried():
@@ -219,6 +235,25 @@ def test_objects_of_definitions_can_be_expected():
 
 
 @pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("  - repeat: {times: 90000000000, steps: [{log: a}]}\n", "makes 90,000,000,000 steps"),
+        (
+            "  - repeat: {times: 999, steps: [{repeat: {times: 999, as: m, steps: [{log: a}]}}]}\n",
+            "makes 998,001 steps; a scenario has at most 100,000",
+        ),
+        ("  - expect: {node: one, ready: true, namespace: x}\n", "namespace: nodes have none"),
+        ("  - expect: {object: {kind: Pod, name: a}, fields: {}}\n", "fields: names no field"),
+    ],
+)
+def test_steps_that_would_not_be_carried_out_are_refused(steps, message):
+    with pytest.raises(ScenarioSyntaxError) as caught:
+        parse_script(HEAD + steps, "x.yaml")
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("top", "message"),
     [
         ("options: {kubelets: {}}\n", 'options.kubelets: unknown field; did you mean "kubelet"?'),
@@ -247,7 +282,9 @@ def test_one_option_of_a_controller_leaves_the_others_alone():
     assert not [line for line in result.lines if "leases" in line]
 
 
-@pytest.mark.parametrize("flag", [["--seed", "1"], ["--config", "c.yaml"], ["--real-time"]])
+@pytest.mark.parametrize(
+    "flag", [["--seed", "1"], ["--config", "c.yaml"], ["--plugins", "p.py"], ["--real-time"]]
+)
 def test_flags_that_another_cluster_cannot_follow_are_refused(flag):
     args = ["run", "first-pod", "--against", "nowhere.yaml", *flag]
 

@@ -147,6 +147,24 @@ def test_an_order_can_be_given(tmp_path):
         fgd.read_order(tmp_path / "o.json")
 
 
+def test_each_order_is_that_of_one_seed(tmp_path):
+    (tmp_path / fgd.NODE_FILE).write_text("sn,cpu_milli,memory_mib,gpu,model\nn,96000,65536,8,T4\n")
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    lines = [f"p{i},1000,64,1,{400 + 200 * (i % 2)}," for i in range(20)]
+    (tmp_path / fgd.POD_FILE).write_text(header + "\n".join(lines) + "\n")
+    words = ["reproduce", "fgd", "--data", str(tmp_path), "--policy", "BestFit"]
+    for number, pods in enumerate((range(20), range(0, 20, 2))):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(msgspec.json.encode(fgd.Order(list(pods), [0])))
+        words += ["--order", str(path)]
+
+    said = CliRunner().invoke(command, words, catch_exceptions=False)
+
+    assert 0 == said.exit_code
+    assert "BestFit seed 42: 100.00 %" in said.output
+    assert "BestFit seed 43: 50.00 %" in said.output
+
+
 def test_the_share_is_the_mean_over_the_last_half_percent_of_the_load():
     """As the paper's table is made: of records whose load rounds to 130 %."""
     nodes = [OpenbNode("n", 96000, 65536, 8, "T4")]

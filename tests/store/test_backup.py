@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from bayplan.cli.backup import command
 from bayplan.store import SqliteStore, StoreError
 from bayplan.store.sqlite_backup import backup
+from bayplan.store.sqlite_salvage import salvage
 
 
 async def test_a_backup_of_a_busy_store_is_a_state_it_once_had(tmp_path):
@@ -43,7 +44,7 @@ async def test_the_command_copies_the_token_too(tmp_path):
     )
     await store.close()
 
-    assert "1 objects copied" in found.output
+    assert "1 object copied" in found.output
     assert "t\n" == (tmp_path / "copy" / "admin-token").read_text()
 
 
@@ -102,3 +103,19 @@ async def test_what_can_be_read_of_a_damaged_store_is_saved(tmp_path):
     assert all(value == b"%d" % int(key[2:]) * 300 for key, value in found.items())
     assert fresh.mod_revision > last + 1000
     assert f"{len(found)} objects copied" in said.output
+
+
+async def test_an_object_that_is_damaged_inside_is_not_saved(tmp_path):
+    """A long value's pages have no checksum; one bad object would break every list of its kind."""
+    store = await SqliteStore.open(tmp_path / "data")
+    for name in ("bad", "good"):
+        await store.put(f"a/{name}", b'{"name":"%s","text":"%s"}' % (name.encode(), b"x" * 20_000))
+    await store.close()
+    file = tmp_path / "data" / "bayplan.db"
+    content = file.read_bytes()
+    place = content.index(b"x" * 3000, content.index(b'{"name":"bad"') - 12_000)
+    file.write_bytes(content[:place] + b'"\xff' * 1000 + content[place + 2000 :])
+
+    saved, lost = salvage(tmp_path / "data", tmp_path / "saved")
+
+    assert (1, 1) == (saved, lost)

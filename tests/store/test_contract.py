@@ -25,7 +25,7 @@ from tests.store.conftest import OpenStore
 async def collect(watcher: Watcher, count: int) -> list[Event]:
     """Read until `count` events have come, and no more come at once."""
     events: list[Event] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(events) < count:
             events += await anext(watcher)
     return events + watcher.take()

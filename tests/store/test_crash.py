@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,9 @@ import pytest
 from bayplan.store import KeyValue, SqliteStore
 from bayplan.store.memory import FIRST_REVISION
 
-KILLS = int(os.environ.get("BAYPLAN_KILLS", "50"))
+KILLS = int(os.environ.get("BAYPLAN_KILLS", "25"))
+SEED = int(os.environ.get("BAYPLAN_SEED", "7"))
+LINES = 100  # a writer is killed after at most so many acknowledged writes
 CHILD = Path(__file__).with_name("crash_writer.py")
 
 
@@ -44,25 +45,19 @@ class Ledger:
                     self.values[key] = (revision, value)
 
 
-def run_and_kill(directory: Path, name: str, seconds: float) -> bytes:
-    """Start a writer, kill it some time after its first acknowledgement, return what it said."""
-    reader, writer = os.pipe()
-    with subprocess.Popen([sys.executable, CHILD, directory, name], stdout=writer) as child:
-        os.close(writer)
-        output = os.read(reader, 1 << 16)  # it has opened the store
-        until = time.monotonic() + seconds
-        os.set_blocking(reader, False)
-        while time.monotonic() < until:
-            try:
-                output += os.read(reader, 1 << 20)
-            except BlockingIOError:
-                time.sleep(0.001)
-        child.kill()
-        child.wait()
-        os.set_blocking(reader, True)
-        while chunk := os.read(reader, 1 << 20):
+def run_and_kill(directory: Path, name: str, lines: int) -> bytes:
+    """Start a writer, kill it while it goes on after so many lines, return what it said."""
+    command = [sys.executable, CHILD, directory, name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as child:
+        assert child.stdout is not None
+        output = b""
+        while output.count(b"\n") < lines:
+            chunk = child.stdout.read(1 << 16)
+            assert chunk, "the writer ended by itself"
             output += chunk
-        os.close(reader)
+        child.kill()
+        while chunk := child.stdout.read(1 << 20):
+            output += chunk
     return output
 
 
@@ -116,16 +111,16 @@ async def check_store(directory: Path, ledger: Ledger, resume: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120 + 2 * KILLS)
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
-    rng = random.Random(7)
+    rng = random.Random(SEED)
     ledger = Ledger()
     resume = 0
     for attempt in range(KILLS):
-        output = run_and_kill(tmp_path, f"run{attempt}", rng.uniform(0.0, 0.12))
+        output = run_and_kill(tmp_path, f"run{attempt}", rng.randrange(1, LINES))
         ledger.read(output)
         if attempt % 2 or attempt == KILLS - 1:
             # Every other time a child is the first to open what the kill left behind.
             resume = asyncio.run(check_store(tmp_path, ledger, resume))
 
-    assert len(ledger.revisions) > 1000
+    assert len(ledger.revisions) > KILLS * LINES // 4

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bayplan.clock import run_virtual
 from bayplan.store import Unavailable, history
 from bayplan.store.errors import Compacted
 from bayplan.store.etcd import EtcdStore
 from bayplan.store.history import History
-from bayplan.store.protocol import Event, KeyValue
+from bayplan.store.protocol import Event, Interest, KeyValue
 
 
 def change(revision: int, key: str = "/a/b", size: int = 100) -> Event:
@@ -104,3 +106,112 @@ def test_an_etcd_that_is_away_is_asked_ever_more_seldom():
     run_virtual(follow())
 
     assert 10 < away.asked < 100
+
+
+def interest(value: str) -> Interest:
+    return Interest("first", value, lambda event: [event.kv.value.decode()])
+
+
+def say(past: History, value: str) -> None:
+    revision = past.revision + 1
+    past.publish(revision, [Event(KeyValue("/a/b", value.encode(), 1, revision), None, False)])
+
+
+async def asleep_among_others(past: History):
+    """Return a reader and its wait, which 40 changes have not concerned."""
+    reader = past.watch("/a/", after=0)
+    reader.interest = interest("mine")
+    waiting = asyncio.ensure_future(reader.__anext__())
+    await asyncio.sleep(0)
+    for _ in range(40):
+        say(past, "other")
+    return reader, waiting
+
+
+async def test_sleepers_wake_only_for_what_concerns_them_and_are_never_behind():
+    past = History(revision=0, max_lag=4)
+    _, waiting = await asleep_among_others(past)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    say(past, "mine")
+
+    assert [41] == [event.revision for event in await waiting]
+
+
+async def test_a_roused_reader_has_read_what_did_not_concern_it():
+    past = History(revision=0, max_lag=4)
+    reader, waiting = await asleep_among_others(past)
+
+    reader.rouse()
+
+    assert [] == await waiting
+    assert 40 == reader.progress
+
+
+async def test_a_cancellation_in_the_moment_of_rousing_is_not_swallowed():
+    past = History(revision=0)
+    reader = past.watch("/a/", after=0)
+    waiting = asyncio.ensure_future(reader.__anext__())
+    await asyncio.sleep(0)
+
+    reader.rouse()
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_nothing_is_kept_of_sleepers_that_have_gone():
+    past = History(revision=0)
+    readers = [past.watch("/a/", after=0) for _ in range(6)]
+    for n, reader in enumerate(readers):
+        reader.interest = interest(str(n // 2)) if n < 4 else None
+    waiting = [asyncio.ensure_future(reader.__anext__()) for reader in readers]
+    await asyncio.sleep(0)
+
+    waiting[0].cancel()
+    readers[1].close()
+    say(past, "1")
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert not readers[2]._group.sleepers
+
+
+@given(
+    steps=st.lists(
+        st.one_of(st.sampled_from(["x", "y", "z"]), st.sampled_from(["turn", "rouse", "cancel"])),
+        max_size=40,
+    )
+)
+def test_interested_readers_get_each_event_of_theirs_once_in_order(steps: list[str]):
+    async def play() -> tuple[list[int], list[int]]:
+        past = History(revision=0, max_lag=1000)
+        reader, read, expected = past.watch("/a/", after=0), [], []
+        reader.interest = interest("x")
+
+        async def follow() -> None:
+            async for batch in reader:
+                read.extend(e.revision for e in batch if e.kv.value == b"x")
+
+        task = asyncio.ensure_future(follow())
+        for step in steps:
+            if step == "turn":
+                await asyncio.sleep(0)
+            elif step == "rouse":
+                reader.rouse()
+            elif step == "cancel":
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                task = asyncio.ensure_future(follow())
+            else:
+                say(past, step)
+                expected += [past.revision] * (step == "x")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        reader.close()
+        await task
+        return expected, read
+
+    expected, read = asyncio.run(play())
+    assert expected == read

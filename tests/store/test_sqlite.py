@@ -7,12 +7,29 @@ import os
 import sqlite3
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from bayplan.store import Conflict, Delete, KeyValue, Locked, NotFound, Put, SqliteStore, StoreError
+from bayplan.store import (
+    Conflict,
+    Delete,
+    Event,
+    KeyValue,
+    Locked,
+    NotFound,
+    Put,
+    SqliteStore,
+    StoreError,
+)
 from bayplan.store import sqlite as sqlite_store
-from bayplan.store.sqlite_file import FILE_NAME, RESERVE_BYTES, Reserve
+from bayplan.store.sqlite_file import (
+    FILE_NAME,
+    RESERVE_BYTES,
+    SPARE_BYTES,
+    Reserve,
+    SqliteFile,
+)
 
 
 async def test_two_processes_cannot_open_one_directory(tmp_path: Path) -> None:
@@ -101,7 +118,7 @@ async def test_who_writes_in_a_loop_does_not_win_for_ever(tmp_path: Path) -> Non
     storming = asyncio.create_task(storm())
     await asyncio.sleep(0)  # its first write is on its way
     lost = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             found = await store.get("/a")
             assert found is not None
@@ -272,3 +289,55 @@ def test_room_is_kept_where_the_system_has_no_call_for_it(
     assert (tmp_path / "reserve").stat().st_blocks * 512 >= RESERVE_BYTES
     assert reserve.give_up()
     assert not (tmp_path / "reserve").exists()
+
+
+class SmallDisk(Reserve):
+    """A disk that has room for the reserve only while the log is short."""
+
+    log = 100_000
+
+    def restore(self) -> bool:
+        wal = self._path.with_name(f"{FILE_NAME}-wal")
+        self._there = self._there or not wal.exists() or wal.stat().st_size < self.log
+        return self._there
+
+    def spare(self) -> bool:
+        return True
+
+    def give_up(self) -> bool:
+        was, self._there = self._there, False
+        return was
+
+
+class SmallFile(SqliteFile):
+    reserve_type = SmallDisk
+
+
+def test_a_log_that_takes_the_room_of_the_reserve_gives_it_back(tmp_path: Path) -> None:
+    file = SmallFile(tmp_path)
+    old: KeyValue | None = None
+    for revision in range(2, 30):
+        new = KeyValue("/a", b"x" * 20_000, 2, revision)
+        file.write([Event(new, old, False)])
+        old = new
+    file._reserve.give_up()
+
+    file.probe()
+    file.write([Event(KeyValue("/b", b"y", 30, 30), None, False)])
+
+    assert (tmp_path / f"{FILE_NAME}-wal").stat().st_size < SmallDisk.log
+    assert {"/a", "/b"} == {item.key for item in file.load().items}
+    file.close()
+
+
+def test_a_disk_without_room_to_spare_is_told_before_a_create_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = SqliteFile(tmp_path)
+    file.probe()
+    left = SPARE_BYTES // 4096 - 1
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=left, f_frsize=4096))
+
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+        file.probe()
+    file.close()

@@ -135,6 +135,7 @@ from bayplan.api.volumes import (
 )
 from bayplan.api.workloads import (
     BasicPolicy,
+    CompositePodGroup,
     GangPolicy,
     MapSelectorSpec,
     PodDisruptionBudget,
@@ -174,6 +175,7 @@ KINDS: dict[str, type[Object]] = {
         StatefulSet,
         PodDisruptionBudget,
         PriorityClass,
+        CompositePodGroup,
         PodGroup,
         Workload,
         ResourceClaim,
@@ -210,6 +212,7 @@ __all__ = [
     "ClaimSpec",
     "ClaimTemplate",
     "ClaimVolume",
+    "CompositePodGroup",
     "Condition",
     "ConsumerReference",
     "Container",

@@ -51,10 +51,12 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 def decode(kind: type[T], data: bytes | bytearray | memoryview | str | msgspec.Raw) -> T:
     """Decode one object from JSON."""
     try:
-        decoded: T = _decoder(kind).decode(data)
-        return decoded
-    except msgspec.ValidationError:
-        return convert(kind, msgspec.json.decode(data))
+        try:
+            decoded: T = _decoder(kind).decode(data)
+            return decoded
+        except msgspec.ValidationError:
+            plain = msgspec.json.decode(data)  # refuses numbers without end, too
+        return convert(kind, plain)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise DecodeError(f"decoding a {kind.KIND}: {problem}") from problem
 

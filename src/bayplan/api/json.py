@@ -28,7 +28,28 @@ def load(body: bytes) -> Any:
             check_depth(value)
         return _go_numbers(value) if _MANY_DIGITS.search(body) else value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(str(error)) from error
+        raise DecodeError(_go_words(str(error), body)) from error
+
+
+# How Go goes on, and how far before the byte that we are told the character is.
+_MALFORMED = {
+    "trailing characters": ("after top-level value", 1),
+    "object keys must be strings": ("looking for beginning of object key string", 0),
+    "invalid character": ("looking for beginning of value", 0),
+}
+_AT_BYTE = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
+
+
+def _go_words(text: str, body: bytes) -> str:
+    """What Go says of malformed JSON, where it is known."""
+    if text == "Input data was truncated":
+        return "unexpected end of JSON input"
+    found = _AT_BYTE.fullmatch(text)
+    if found is None or found[1] not in _MALFORMED:
+        return text
+    where, before = _MALFORMED[found[1]]
+    at = int(found[2]) - before
+    return f"invalid character '{chr(body[at])}' {where}" if at < len(body) else text
 
 
 def check_depth(value: Any) -> None:
@@ -57,3 +78,9 @@ def _go_numbers(value: Any) -> Any:
             raise DecodeError("json: cannot unmarshal number into Go value of type float64")
         return float(value)
     return value
+
+
+def go_name(value: object) -> str:
+    """What Go's decoder calls a value in its errors."""
+    names = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+    return names.get(type(value), "null")

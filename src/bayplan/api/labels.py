@@ -14,6 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from bayplan.api.meta import LabelSelector
+from bayplan.api.remembered import remembered
 from bayplan.errors import DecodeError
 
 IN = "In"
@@ -94,7 +95,7 @@ def parse_int64(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def label_key_problem(key: str) -> str:
     """Return what is wrong with a label key, or an empty text."""
     prefix, slash, name = key.rpartition("/")
@@ -108,7 +109,7 @@ def label_key_problem(key: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def label_value_problem(value: str) -> str:
     """Return what is wrong with a label value, or an empty text."""
     if value and (len(value) > 63 or not _NAME.fullmatch(value)):
@@ -119,9 +120,18 @@ def label_value_problem(value: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=65536)
+MANY_VALUES = 64
+
+
 def requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     """Check and build one requirement; raises SelectorError."""
+    if len(values) > MANY_VALUES:
+        return _requirement.__wrapped__(key, operator, values)
+    return _requirement(key, operator, values)
+
+
+@lru_cache(maxsize=65536)  # only what is valid, so keys and values are short
+def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     if problem := label_key_problem(key):
         raise SelectorError(f'selector key "{key}": {problem}')
     if operator in (IN, NOT_IN):
@@ -225,7 +235,9 @@ def _parse_requirement(tokens: list[str], at: int, text: str) -> tuple[Requireme
         raise _unexpected(tokens, at, text)
     at += 1
     value = ""
-    if at < len(tokens) and tokens[at] not in _SYMBOLS:
+    if at < len(tokens) and tokens[at] != ",":
+        if tokens[at] in _SYMBOLS:
+            raise SelectorError(f"found '{tokens[at]}', expected: identifier")
         value, at = tokens[at], at + 1
     return requirement(key, _OPERATORS[word], (value,)), at
 
@@ -254,6 +266,6 @@ def _parse_values(tokens: list[str], at: int, text: str) -> tuple[tuple[str, ...
 def _unexpected(tokens: list[str], at: int, text: str) -> SelectorError:
     found = f'found "{tokens[at]}"' if at < len(tokens) else "found the end"
     return SelectorError(
-        f'unable to parse requirement: parsing selector "{text}": {found}, '
+        f'parsing selector "{text}": {found}, '
         "expected a key, an operator (=, ==, !=, in, notin, <, >) or values"
     )

@@ -7,10 +7,11 @@ Conventions: lists are tuples, `()` when absent; maps are dicts, `{}` when absen
 """
 
 from datetime import datetime
-from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
+
+from bayplan.api.remembered import remembered
 
 Quantity = str | int | float
 """A quantity as it is written; `bayplan.api.quantity` gives it a value."""
@@ -139,7 +140,7 @@ class Condition(Model, frozen=True):
     message: str = ""
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def parse_time(text: str) -> float:
     """Return an RFC 3339 time as seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()

@@ -9,9 +9,9 @@ Parsed texts are cached, because clusters use few distinct ones.
 """
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
+from bayplan.api.remembered import remembered
 from bayplan.errors import DecodeError
 
 NANO = 10**9
@@ -63,7 +63,7 @@ class Amount(NamedTuple):
         return self.text or format_nanos(self.nanos, self.format)
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def parse(quantity: str | int | float) -> Amount:
     """Parse a quantity; numbers are read as their text."""
     text = quantity.strip() if isinstance(quantity, str) else repr(quantity)
@@ -162,13 +162,13 @@ def _round(value: int, unit: int) -> int:
     return max(-INT64_MAX, min(rounded, INT64_MAX))
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def value(quantity: str | int | float) -> int:
     """Return a quantity in units, rounded away from zero."""
     return whole(parse(quantity).nanos)
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def milli_value(quantity: str | int | float) -> int:
     """Return a quantity in thousandths, rounded away from zero."""
     return milli(parse(quantity).nanos)

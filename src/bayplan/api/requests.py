@@ -9,6 +9,7 @@ Limits are not read: the API server copies them to requests before (`limits_to_r
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from bayplan.api import quantity
 from bayplan.api.labels import label_key_problem
 from bayplan.api.meta import Resources
 from bayplan.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
+from bayplan.api.remembered import remembered
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -28,6 +30,20 @@ DEFAULT_MEMORY = 200 * 1024 * 1024
 Nanos = dict[str, int]
 
 _DEFAULTS: Nanos = {CPU: DEFAULT_MILLI_CPU * quantity.MICRO, MEMORY: DEFAULT_MEMORY * quantity.NANO}
+
+
+class Counting(NamedTuple):
+    """How requests are counted, which hangs on the version and its gates."""
+
+    by_container: bool = False
+    """While a pod is resized, the largest of each container counts (1.36), not of the pod."""
+    pod_level: bool = True
+    """Requests of the whole pod count (PodLevelResources)."""
+    pod_resize: bool = True
+    """They can be resized (InPlacePodLevelResourcesVerticalScaling)."""
+
+
+AS_DEFAULT = Counting()
 
 
 class PodResources(msgspec.Struct, frozen=True, gc=False):
@@ -43,14 +59,11 @@ class PodResources(msgspec.Struct, frozen=True, gc=False):
     scored: tuple[int, int]
 
 
-def pod_resources(pod: Pod, *, by_container: bool = False) -> PodResources:
-    """Return all variants of a pod's requests. The result is shared: do not change it.
-
-    For `by_container` see `pod_requests`.
-    """
+def pod_resources(pod: Pod, counting: Counting = AS_DEFAULT) -> PodResources:
+    """Return all variants of a pod's requests. The result is shared: do not change it."""
     spec = pod.spec
     if spec.init_containers or spec.resources is not None or spec.overhead or has_own_status(pod):
-        return _compute(pod, by_container)
+        return _compute(pod, counting)
     return _simple(tuple([tuple(c.resources.requests.items()) for c in spec.containers]))
 
 
@@ -94,48 +107,51 @@ def _simple(containers: tuple[tuple[tuple[str, str | int | float], ...], ...]) -
     return PodResources(fit, fit, pair, pair)
 
 
-def _compute(pod: Pod, by_container: bool) -> PodResources:
+def _compute(pod: Pod, counting: Counting) -> PodResources:
     scored = pod_requests(pod, pod_level=False, defaults=_DEFAULTS)
     return PodResources(
-        fit=to_integers(pod_requests(pod)),
-        used=to_integers(pod_requests(pod, status=True, by_container=by_container)),
-        nonzero=_nonzero(pod, by_container),
+        fit=to_integers(pod_requests(pod, pod_level=counting.pod_level)),
+        used=to_integers(_used(pod, counting)),
+        nonzero=_nonzero(pod, counting),
         scored=(quantity.milli(scored.get(CPU, 0)), quantity.whole(scored.get(MEMORY, 0))),
     )
 
 
-def _nonzero(pod: Pod, by_container: bool) -> tuple[int, int]:
-    if has_pod_level_requests(pod):
-        total = _DEFAULTS | pod_requests(pod, status=True, by_container=by_container)
+def _used(pod: Pod, counting: Counting, defaults: Mapping[str, int] | None = None) -> Nanos:
+    level = counting.pod_level
+    return pod_requests(pod, status=counting, pod_level=level, defaults=defaults)
+
+
+def _nonzero(pod: Pod, counting: Counting) -> tuple[int, int]:
+    if counting.pod_level and has_pod_level_requests(pod):
+        total = _DEFAULTS | _used(pod, counting)
     else:
-        total = pod_requests(pod, status=True, defaults=_DEFAULTS, by_container=by_container)
+        total = _used(pod, counting, _DEFAULTS)
     return quantity.milli(total.get(CPU, 0)), quantity.whole(total.get(MEMORY, 0))
 
 
 def pod_requests(
     pod: Pod,
     *,
-    status: bool = False,
+    status: Counting | None = None,
     pod_level: bool = True,
     defaults: Mapping[str, int] | None = None,
-    by_container: bool = False,
 ) -> Nanos:
     """Return a pod's exact requests by resource name.
 
-    `status` takes what the kubelet has allocated into account, `pod_level` the pod-level requests,
-    `defaults` are filled in for each container that does not name the resource. While a pod is
-    resized the largest of what is asked for, allocated and in force counts: of the whole pod, or
-    (`by_container`, as 1.36 did) of each container.
+    `status` takes what the kubelet has allocated into account, in that way: while a pod is resized
+    the largest of what is asked for, allocated and in force counts. `pod_level` takes the requests
+    of the whole pod, `defaults` are filled in for each container that does not name the resource.
     """
-    infeasible = status and _resize_infeasible(pod)
-    if not status:
+    infeasible = status is not None and _resize_infeasible(pod)
+    if status is None:
         total = _aggregate(pod, _spec_requests, defaults)
-    elif by_container:
+    elif status.by_container:
         total = _aggregate(pod, _by_container(pod, infeasible), defaults)
     else:
-        total = _whole_pod(pod, infeasible, defaults)
+        total = _whole_pod(pod, infeasible, defaults, status.pod_resize)
     if pod_level and has_pod_level_requests(pod):
-        total.update(_pod_level(pod, status, infeasible, by_container))
+        total.update(_pod_level(pod, status, infeasible))
     if pod.spec.overhead:
         total = _sum((total, parse_all(pod.spec.overhead, "spec.overhead")))
     return total
@@ -185,7 +201,9 @@ def _by_container(pod: Pod, infeasible: bool) -> Asked:
     return asked
 
 
-def _whole_pod(pod: Pod, infeasible: bool, defaults: Mapping[str, int] | None) -> Nanos:
+def _whole_pod(
+    pod: Pod, infeasible: bool, defaults: Mapping[str, int] | None, resized: bool
+) -> Nanos:
     statuses = _statuses(pod)
 
     def allocated(container: Container) -> Nanos:
@@ -200,7 +218,7 @@ def _whole_pod(pod: Pod, infeasible: bool, defaults: Mapping[str, int] | None) -
             return parse_all(found.resources.requests)
         return allocated(container)
 
-    own = pod.status.resources
+    own = pod.status.resources if resized else None
     if own is not None and own.requests and pod.status.allocated_resources:
         held = [parse_all(own.requests), parse_all(pod.status.allocated_resources)]
     else:
@@ -220,15 +238,15 @@ def supports_pod_level(name: str) -> bool:
     return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
-def _pod_level(pod: Pod, status: bool, infeasible: bool, by_container: bool) -> Nanos:
+def _pod_level(pod: Pod, status: Counting | None, infeasible: bool) -> Nanos:
     spec = pod.spec.resources
     own = parse_all(spec.requests, "spec.resources.requests") if spec else {}
     names = set(own)
-    if status and pod.status.resources is not None:
+    if status is not None and status.pod_resize and pod.status.resources is not None:
         given = parse_all(pod.status.resources.requests)
         allocated = parse_all(pod.status.allocated_resources)
         own = _max((given, allocated) if infeasible else (own, given, allocated))
-    if by_container:
+    if status is not None and status.by_container:
         own = {name: own.get(name, 0) for name in names}
     return {name: amount for name, amount in own.items() if supports_pod_level(name)}
 
@@ -239,9 +257,10 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
 
 
 def _resize_infeasible(pod: Pod) -> bool:
-    return any(
-        c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions
-    )
+    for condition in pod.status.conditions:  # asked of every pod at every change
+        if condition.type == "PodResizePending" and condition.reason == "Infeasible":
+            return True
+    return False
 
 
 def parse_all(resources: Resources, field: str = "resources") -> Nanos:
@@ -306,7 +325,7 @@ def node_allocatable(resources: Resources) -> dict[str, int]:
     return found
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def is_extended(name: str) -> bool:
     """Whether a name is that of an extended resource (a device plugin's, say)."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
@@ -314,7 +333,7 @@ def is_extended(name: str) -> bool:
     return not label_key_problem(f"requests.{name}")
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def is_scalar(name: str) -> bool:
     """Whether a resource beside cpu, memory and ephemeral storage takes part in scheduling."""
     return (

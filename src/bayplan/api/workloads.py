@@ -119,6 +119,7 @@ class SchedulingConstraints(Model, frozen=True):
 class PodGroupSpec(Model, frozen=True):
     """`spec` of a pod group."""
 
+    parent_composite_pod_group_name: str | None = None
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: dict[str, object] | str | None = None
@@ -148,6 +149,46 @@ class PodGroup(Object, kw_only=True, frozen=True):
 
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
+
+
+class CompositeGangPolicy(Model, frozen=True):
+    """All or nothing: so many groups at once."""
+
+    min_group_count: int = 0
+
+
+class CompositeSchedulingPolicy(Model, frozen=True):
+    """How the groups of a composite one are scheduled: one of the two."""
+
+    basic: BasicPolicy | None = None
+    gang: CompositeGangPolicy | None = None
+
+
+class CompositePodGroupSpec(Model, frozen=True):
+    """`spec` of a composite pod group."""
+
+    parent_composite_pod_group_name: str | None = None
+    scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: dict[str, object] | None = None
+    """`{"all": {}}` or `{"single": {}}`."""
+    priority: int | None = None
+    preemption_policy: str = ""
+
+    @property
+    def leaves_as_one(self) -> bool:
+        """Whether all pods of all its groups are preempted if one is."""
+        return (self.disruption_mode or {}).get("all") is not None
+
+
+class CompositePodGroup(Object, kw_only=True, frozen=True):
+    """Pod groups, and other composite ones, that are scheduled together."""
+
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1alpha3"
+    KIND: ClassVar[str] = "CompositePodGroup"
+    RESOURCE: ClassVar[str] = "compositepodgroups"
+
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
 
 
 class PodGroupTemplate(Model, frozen=True):

@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.request import Request
 from bayplan.clock.virtual import VirtualLoop
+from bayplan.store import KeyValue
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,6 +31,11 @@ async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.k
     if size < LARGE:
         return work(*given, **named)
     return await beside(work, *given, **named)
+
+
+async def decoded(codec: Codec, kv: KeyValue) -> Object:
+    """Return a stored object as a new dict."""
+    return await aside_of(len(kv.value), codec.decode, kv)
 
 
 async def beside(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

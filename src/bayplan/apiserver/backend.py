@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from bayplan.apiserver.admission import OPTIONAL, Chain
 from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
@@ -26,7 +26,7 @@ from bayplan.apiserver.reader import CachedReader
 from bayplan.apiserver.remotes import Remotes
 from bayplan.apiserver.turns import Turns
 from bayplan.apiserver.version_kinds import version_kinds
-from bayplan.apiserver.versions import Versions
+from bayplan.apiserver.versions import Cache, Versions
 from bayplan.apiserver.watchdog import Watchdog
 from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 # The letters of generated name endings: no vowels and no look-alikes, so no words come out.
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+ENTRY_BYTES = 200  # of a place in an event's cache, beside what stands there
 
 
 def random_suffix() -> str:
@@ -75,6 +78,7 @@ class Backend:
         self.versions = Versions(store, lambda: self.caller)
         self._caller: Caller | None = None
         self.registry = Registry(version_kinds(gates))
+        self.release = gates.release
         self.clock = clock
         self.new_uid = uid
         self.new_suffix = suffix
@@ -101,7 +105,7 @@ class Backend:
         self.remotes = Remotes()
         self.background_failures: Counter[str] = Counter()  # by work that was begun again
         self.reader = CachedReader(store, self.codec_of, self.background_failures)
-        self.turns = Turns(self.reader)
+        self.turns = Turns(store, self.reader)
         self.authorizer: Authorizer = Rbac(self.reader) if rbac else AlwaysAllow()
         self.admission = Chain(disabled_plugins, suffix)
         self.dynamic = DynamicAdmission(self, disabled_plugins)
@@ -132,18 +136,29 @@ class Backend:
             await self._caller.close()
         await self.reader.close()
 
-    def remember_encoded(self, size: int, limit: int) -> None:
+    def remember_encoded(self, line: bytes, limit: int) -> None:
         """Count an encoded event; the oldest ones drop what they shared beyond the limit."""
-        self.encoded_bytes += size
+        self.encoded_bytes += len(line) + ENTRY_BYTES
         while self.encoded_bytes > limit and self.encoded_events:
-            self.forget_encoded()
+            self._forget_encoded()
 
-    def forget_encoded(self) -> None:
+    def cache_of(self, event: Event) -> Cache:
+        """Return an event's shared results; only the newest events keep theirs."""
+        if event.cache is None:
+            event.cache = {}
+            if len(self.encoded_events) == self.encoded_events.maxlen:
+                self._forget_encoded()
+            self.encoded_events.append(event)
+        return cast("Cache", event.cache)
+
+    def _forget_encoded(self) -> None:
         """Drop what the oldest event shares."""
         event = self.encoded_events.popleft()
         cache, event.cache = event.cache, None
         if isinstance(cache, dict):
-            self.encoded_bytes -= sum(len(v) for v in cache.values() if type(v) is bytes)
+            self.encoded_bytes -= sum(
+                len(v) + ENTRY_BYTES for v in cache.values() if type(v) is bytes
+            )
 
     def codec(self, kind: Kind) -> Codec:
         found = self._codecs.get((kind.group, kind.version, kind.resource))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import warnings
 from functools import lru_cache
 
 from cryptography import x509
@@ -53,15 +54,19 @@ class RequestRefused(BayplanError):
 
 @lru_cache(maxsize=1024)
 def peer_user(certificate: bytes) -> User | None:
-    """Whom a verified certificate (DER) stands for: its common name and organizations."""
-    subject = x509.load_der_x509_certificate(certificate).subject
+    """Whom a verified certificate (DER) stands for: its common name and organizations.
+
+    As in Go the last common name counts, and an empty one is nobody's.
+    """
+    with warnings.catch_warnings(action="ignore"):  # names longer than X.520 allows
+        subject = x509.load_der_x509_certificate(certificate).subject
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    if not names:
+    if not names or not names[-1].value:
         return None
     groups = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     mark = f"X509SHA256={hashlib.sha256(certificate).hexdigest()}"
     extra = (("authentication.kubernetes.io/credential-id", (mark,)),)
-    return User(str(names[0].value), (*groups, "system:authenticated"), "", extra)
+    return User(str(names[-1].value), (*groups, "system:authenticated"), "", extra)
 
 
 def sign(
@@ -146,7 +151,7 @@ def _check(asked: x509.CertificateSigningRequest, signer: str, usages: set[str])
     common = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if groups != [NODES]:
         raise RequestRefused(f"subject organization is not {NODES}")
-    if not common or not common[0].startswith("system:node:"):
+    if not common or not common[-1].startswith("system:node:"):  # the one that counts
         raise RequestRefused("subject common name does not begin with system:node:")
     if signer == KUBELET and names:
         raise RequestRefused("DNS subjectAltNames are not allowed")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from bayplan.apiserver.aside import decoded
 from bayplan.apiserver.auth import Authenticator
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.containers import NO_KUBELET, log_options, runner
@@ -27,7 +28,6 @@ from bayplan.apiserver.subresources.token import issue_token
 from bayplan.apiserver.verbs.cleanup import finish
 from bayplan.apiserver.verbs.create import create
 from bayplan.apiserver.verbs.delete import delete, delete_collection
-from bayplan.apiserver.verbs.forms import in_another_form
 from bayplan.apiserver.verbs.patch import patch
 from bayplan.apiserver.verbs.read import get, list_
 from bayplan.apiserver.verbs.update import update
@@ -105,6 +105,8 @@ class Dispatcher:
     async def _verb(self, request: Request) -> Answer | Stream:
         run = VERBS[request.verb]
         if request.kind.hub:
+            from bayplan.apiserver.verbs.forms import in_another_form
+
             return await in_another_form(self._backend, request, run)
         return await run(self._backend, request)
 
@@ -149,7 +151,7 @@ class Dispatcher:
     async def _log(self, request: Request) -> Stream:
         codec = self._backend.codec(request.kind)
         kv = await self._backend.must_get(codec, request.namespace, request.name)
-        pod = codec.decode(kv)  # a 404 comes before what follows
+        pod = await decoded(codec, kv)  # a 404 comes before what follows
         options = log_options(request.query)
         lines = runner(self._backend.containers, pod, request).log(pod, options)
         return Stream(200, lines, b"text/plain")

@@ -15,12 +15,10 @@ from bayplan.apiserver.negotiate import DISCOVERY, accept
 from bayplan.apiserver.responses import Answer, dump
 from bayplan.apiserver.tokens import Tokens
 
-KUBERNETES_VERSION = "v1.36.4"
 
-
-def version_info() -> dict[str, str]:
+def version_info(release: str) -> dict[str, str]:
     """Return what `kubectl version` shows as the server's version."""
-    major, minor, _ = KUBERNETES_VERSION.lstrip("v").split(".")
+    major, minor, _ = release.lstrip("v").split(".")
     return {
         "major": major,
         "minor": minor,
@@ -28,7 +26,7 @@ def version_info() -> dict[str, str]:
         "emulationMinor": minor,
         "minCompatibilityMajor": major,
         "minCompatibilityMinor": str(int(minor) - 1),
-        "gitVersion": f"{KUBERNETES_VERSION}+bayplan-{__version__}",
+        "gitVersion": f"{release}+bayplan-{__version__}",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
@@ -57,7 +55,7 @@ class Documents:
         if path.startswith(health.PATHS):
             return await self._health.answer(path, connection.query)
         if path == "/version" or path == "/version/":
-            return Answer(200, dump(version_info(), pretty=True))
+            return Answer(200, dump(version_info(self._backend.release), pretty=True))
         if path == "/" or path == "":
             return self._index(connection)
         if path.startswith("/openapi/"):
@@ -68,7 +66,7 @@ class Documents:
             return Answer(200, dump(self._tokens.discovery()), b"application/json")
         if path == "/metrics":
             return plain_text(200, self._metrics())
-        if path.startswith(("/api", "/apis")):
+        if path.partition("/")[2].partition("/")[0] in ("api", "apis"):
             return self._discover(connection)
         return None
 
@@ -119,8 +117,8 @@ class Documents:
         return Answer(200, found.body, found.content_type.encode(), headers)
 
     def _metrics(self) -> str:
-        revision = self._backend.store.revision
-        failed = self._backend.background_failures.total()
+        revision, own = self._backend.store.revision, self._backend.store.failures
+        failed = self._backend.background_failures.total() + own.total()
         return (
             self._backend.metrics.text()
             + (

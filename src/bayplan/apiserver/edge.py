@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-PEER = "bayplan.peer"  # the key in the scope of a client's verified certificate, in DER
+from bayplan.apiserver.http import LOST, PEER, STRAIGHT
+
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
+MAX_MESSAGE = 1 << 20  # of a websocket
 HEAD_SECONDS = 32.0  # as upstream
 BODY_SECONDS = 60.0
 LOOK_EVERY = 8.0
@@ -28,6 +31,32 @@ _TOO_LARGE = (
 
 class HeadTooLargeError(Exception):
     """The head of a request is larger than allowed."""
+
+
+def straight(send: object) -> Callable[[bytes], bool] | None:
+    """Return how to write chunks, framed already, into the response that `send` sends.
+
+    What is returned never waits: where the client does not read, or has gone, it writes nothing and
+    returns False. None for a response that does not come in chunks.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
+        return None
+    flow, put = cycle.flow, cycle.transport.write
+
+    def write(framed: bytes) -> bool:
+        if flow.write_paused or cycle.disconnected or cycle.response_complete:
+            return False
+        put(framed)
+        return True
+
+    return write
+
+
+def lost(send: object) -> bool:
+    """Say whether what `send` is given reaches nobody any more."""
+    cycle = getattr(send, "__self__", None)
+    return isinstance(cycle, RequestResponseCycle) and cycle.disconnected
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -73,15 +102,22 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        scope = cast("dict[str, Any]", self.scope)
+        scope[STRAIGHT], scope[LOST] = straight, lost
         if self._peer is not None:
-            cast("dict[str, Any]", self.scope)[PEER] = self._peer
+            scope[PEER] = self._peer
         self._in_head, self._since = True, self.loop.time()
+
+    def handle_websocket_upgrade(self) -> None:
+        if self._peer is not None:  # the websocket's own scope begins with a copy of this
+            self.app_state = {**self.app_state, PEER: self._peer}
+        super().handle_websocket_upgrade()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= MAX_HEADERS:
             self._too_large = True
             raise HeadTooLargeError
-        super().on_header(name, value)
+        super().on_header(name, value.rstrip(b" \t"))  # the space behind a value is none of it
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes, self._since = False, 0, self.loop.time()

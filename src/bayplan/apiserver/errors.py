@@ -84,6 +84,17 @@ def already_exists(group: str, resource: str, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", text, details=_named(name, group, resource))
 
 
+def not_unique(group: str, resource: str, name: str) -> ApiError:
+    """A name exists though the server was to make one: try again."""
+    text = (
+        f'{qualified(group, resource)} "{name}" already exists, '
+        "the server was not able to generate a unique name for the object"
+    )
+    details = {**_named(name, group, resource), "retryAfterSeconds": 1}
+    headers = ((b"retry-after", b"1"),)
+    return ApiError(409, "AlreadyExists", text, details=details, headers=headers)
+
+
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -92,6 +103,30 @@ MODIFIED = (
 def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> ApiError:
     text = f'Operation cannot be fulfilled on {qualified(group, resource)} "{name}": {why}'
     return ApiError(409, "Conflict", text, details=_named(name, group, resource))
+
+
+# Where the real server keeps kinds whose place in etcd is not called like their resource.
+_PLACES = {
+    "endpoints": "services/endpoints",
+    "ingresses": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+
+
+def precondition_failed(
+    group: str, resource: str, metadata: dict[str, Any], label: str, wanted: str
+) -> ApiError:
+    """The object is another one, or another version, than the `wanted`; UID or ResourceVersion."""
+    found = metadata.get("uid" if label == "UID" else "resourceVersion", "")
+    inner = [_PLACES.get(resource, resource), metadata.get("namespace", ""), metadata["name"]]
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{'/'.join(filter(None, inner))}, "
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {label} in precondition: "
+        f"{wanted}, {label} in object meta: {found}"
+    )
+    return conflict(group, resource, metadata["name"], why)
 
 
 def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiError:
@@ -172,6 +207,16 @@ def unsupported_media(accepted: list[str]) -> ApiError:
         + ", ".join(accepted)
     )
     return ApiError(415, "UnsupportedMediaType", text)
+
+
+def unrouted_media() -> ApiError:
+    """What the real server's routes of built-in kinds answer, before a handler is asked."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+
+
+def unrouted_accept(accepted: list[str]) -> ApiError:
+    text = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(accepted)
+    return ApiError(406, "NotAcceptable", text)
 
 
 def not_acceptable(accepted: list[str]) -> ApiError:

@@ -23,12 +23,23 @@ from bayplan.apiserver.errors import ApiError, bad_request, too_large, too_many_
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream
 
+PEER = "bayplan.peer"  # the key in the scope of a client's verified certificate, in DER
+STRAIGHT = "bayplan.straight"  # and of `edge.straight`
+LOST = "bayplan.lost"  # and of `edge.lost`
 Message = MutableMapping[str, Any]
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _NOT_KEPT = (b"cache-control", b"no-cache, private")
 PIECE = 64 * 1024  # bytes that are sent at once
 WARNING_CHARS, WARNING_CHARS_EACH = 4096, 256  # of all warnings of an answer, and of one
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
+
+
+Straight = Callable[[Callable[[Message], Awaitable[None]]], Callable[[bytes], bool] | None]
+
+
+def framed(chunk: bytes) -> bytes:
+    """Return a chunk as HTTP/1.1 sends it."""
+    return b"%x\r\n%b\r\n" % (len(chunk), chunk)
 
 
 class Intake:
@@ -53,6 +64,7 @@ class Connection:
         "flow",
         "headers",
         "impersonation",
+        "lost",
         "method",
         "path",
         "peer",
@@ -61,6 +73,7 @@ class Connection:
         "raw_path",
         "request",
         "send",
+        "straight",
         "warnings",
     )
 
@@ -74,7 +87,7 @@ class Connection:
         self.path: str = scope["path"]
         self.raw_path: bytes = scope.get("raw_path") or self.path.encode()
         self.query: bytes = scope["query_string"]
-        self.peer: bytes | None = scope.get("bayplan.peer")
+        self.peer: bytes | None = scope.get(PEER)
         self.headers: dict[str, str] = {}
         self.impersonation: list[tuple[str, str]] = []
         for name, value in scope["headers"]:
@@ -86,6 +99,8 @@ class Connection:
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
         self._receive = receive
         self.send = send
+        self.straight: Straight | None = scope.get(STRAIGHT)
+        self.lost: Callable[[object], bool] = scope.get(LOST, _unknown)
         self.pretty = False
         self.request: Request | None = None  # once it is known to be about a resource
         self.warnings: list[str] = []
@@ -122,6 +137,11 @@ class Connection:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 return
+
+
+def _unknown(send: object) -> bool:
+    """Stand in for `edge.lost` where clients are no sockets."""
+    return False
 
 
 def decode_body(body: bytes, encoding: str | None, limit: int) -> bytes:
@@ -206,8 +226,38 @@ async def _packing(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield packer.flush()
 
 
-async def send_stream(connection: Connection, stream: Stream) -> None:
-    """Send a response in pieces until its source or its reader ends."""
+LAST_SECONDS = 0.3  # of a stream that is told to end
+
+
+class Endless:
+    """Streams that go on until somebody ends them: watches and logs."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Future[None]] = set()
+        self._over = False
+
+    def begin(self) -> asyncio.Future[None]:
+        """Return what is done when the stream shall end."""
+        ending = asyncio.get_running_loop().create_future()
+        self._open.add(ending)
+        ending.add_done_callback(self._open.discard)
+        if self._over:
+            ending.set_result(None)
+        return ending
+
+    def end(self) -> None:
+        """End all of them, and at once whatever begins later."""
+        self._over = True
+        for ending in list(self._open):
+            if not ending.done():
+                ending.set_result(None)
+
+
+async def send_stream(connection: Connection, stream: Stream, endless: Endless) -> None:
+    """Send a response in pieces until its source or its reader ends, or the server all of them.
+
+    A list is sent to its last piece.
+    """
     headers = [*_head(connection, stream.status, stream.content_type), *stream.headers]
     if stream.packed and _accepts_gzip(connection):
         headers += _PACKED
@@ -219,15 +269,24 @@ async def send_stream(connection: Connection, stream: Stream) -> None:
     except BaseException:
         stream.close()
         raise
+    if stream.straight is not None and connection.straight is not None:
+        stream.straight(connection.straight(connection.send))
     pump = asyncio.ensure_future(_pump(connection, stream))
     watch = asyncio.ensure_future(connection.gone())
+    ending = asyncio.get_running_loop().create_future() if stream.packed else endless.begin()
     try:
-        await asyncio.wait((pump, watch), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((pump, watch, ending), return_when=asyncio.FIRST_COMPLETED)
+        if ended := ending.done() and not watch.done():
+            stream.close()
+            await asyncio.wait((pump, watch), timeout=LAST_SECONDS)
+            ended = not pump.done()
     finally:
-        watch.cancel()
-        pump.cancel()
+        for each in (pump, watch, ending):
+            each.cancel()
         await asyncio.gather(pump, watch, return_exceptions=True)
         stream.close()
+    if ended:
+        await connection.send({"type": "http.response.body", "body": b"", "more_body": False})
     if pump.done() and not pump.cancelled() and (error := pump.exception()) is not None:
         raise error
 
@@ -240,12 +299,15 @@ def _pieces(chunk: bytes) -> Iterable[bytes]:
 
 
 async def _pump(connection: Connection, stream: Stream) -> None:
+    """Send what a stream yields. To one who has gone nothing waits, so nothing more is made."""
     chunks = cast("AsyncGenerator[bytes, None]", stream.chunks)
-    send = connection.send
+    send, lost = connection.send, connection.lost
     try:
         async for chunk in chunks:
             for piece in _pieces(chunk):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if lost(send):
+                    return
     finally:
         await chunks.aclose()
     await send({"type": "http.response.body", "body": b"", "more_body": False})

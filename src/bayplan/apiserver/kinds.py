@@ -60,7 +60,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     unview: Convert | None = None  # the way back
     hub: str = ""  # the version whose rules hold, where this is only another form of it
     marked: bool = False  # whether stored objects say their version
-    hidden: tuple[tuple[str, ...], ...] = ()  # fields behind a feature gate that is off
+    hidden: tuple[tuple[str, ...], ...] = ()  # fields that this version, or its gates, do not serve
+    generation: bool = False  # whether this version counts changes of the spec
 
     @property
     def api_version(self) -> str:
@@ -481,6 +482,7 @@ class Registry:
         self.generation = 0
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._resources: dict[tuple[str, str], Kind | None] = {}
+        self._forms: dict[tuple[str, str], list[Kind]] = {}
         for kind in (*built_in(), *more):
             self._kinds[kind.group, kind.version, kind.resource] = kind
 
@@ -493,15 +495,18 @@ class Registry:
         if known is not None and not known.custom:
             return
         self._kinds[kind.group, kind.version, kind.resource] = kind
-        self._resources.clear()
-        self.generation += 1
+        self._changed()
 
     def remove(self, group: str, version: str, resource: str) -> None:
         known = self._kinds.get((group, version, resource))
         if known is not None and known.custom:
             del self._kinds[group, version, resource]
-            self._resources.clear()
-            self.generation += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        self._resources.clear()
+        self._forms.clear()
+        self.generation += 1
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
@@ -513,6 +518,13 @@ class Registry:
             found = (k for k in self._kinds.values() if (k.group, k.resource) == key)
             self._resources[key] = next(found, None)
         return self._resources[key]
+
+    def forms(self, kind: Kind) -> list[Kind]:
+        """Return the kinds that show the same stored objects, this one first."""
+        if kind.storage not in self._forms:
+            same = [k for k in self._kinds.values() if k.stored and k.storage == kind.storage]
+            self._forms[kind.storage] = same
+        return [kind, *(k for k in self._forms[kind.storage] if k is not kind)]
 
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind that an object's apiVersion and kind name."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -210,6 +211,10 @@ class TimedStore:
     @property
     def compacted(self) -> int:
         return self._store.compacted
+
+    @property
+    def failures(self) -> Counter[str]:
+        return self._store.failures
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         begun = time.perf_counter()

@@ -8,10 +8,15 @@ clients that ask for it also accept JSON.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
-from bayplan.apiserver.errors import ApiError, not_acceptable, unsupported_media
+from bayplan.api.remembered import remembered
+from bayplan.apiserver.errors import (
+    not_acceptable,
+    unrouted_accept,
+    unrouted_media,
+    unsupported_media,
+)
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -77,7 +82,7 @@ _FORMS = {
 _MEDIA = {JSON: JSON, "*/*": JSON, YAML: YAML, PROTOBUF: PROTOBUF}
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def _negotiate(header: str, forms: bool, aggregated: bool, binary: bool) -> Output | None:
     for _, _, media, parameters in _clauses(header):
         wanted = parameters.get("as", "")
@@ -109,9 +114,14 @@ def error_media(header: str | None) -> str:
 
 
 def accept(
-    header: str | None, *, forms: bool = True, aggregated: bool = False, binary: bool = False
+    header: str | None,
+    *,
+    forms: bool = True,
+    aggregated: bool = False,
+    binary: bool = False,
+    built_in: bool = False,
 ) -> Output:
-    """Choose how to answer. Raises a 406.
+    """Choose how to answer. Raises a 406, in other words where the kind is `built_in`.
 
     `forms` allows Table and metadata only, `binary` whole objects in protobuf.
     """
@@ -119,11 +129,11 @@ def accept(
         return _DEFAULT
     found = _negotiate(header, forms, aggregated, binary)
     if found is None:
-        raise not_acceptable([JSON, YAML, PROTOBUF])
+        raise (unrouted_accept if built_in else not_acceptable)([JSON, YAML, PROTOBUF])
     return found
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
@@ -139,13 +149,12 @@ def body_type(header: str | None) -> str:
 
 
 def patch_type(header: str | None, *, strategic: bool) -> str:
-    """Return the media type of a patch. Raises a 415, also for strategic where it cannot be."""
+    """Return the media type of a patch. Raises a 415, also for strategic where it cannot be.
+
+    Only custom kinds have no strategic one.
+    """
     media = _media_type(header or "")
     allowed = [p for p in PATCHES if strategic or p != STRATEGIC_PATCH]
     if media not in allowed:
-        raise _unsupported_patch(allowed)
+        raise unrouted_media() if strategic else unsupported_media(allowed)
     return media
-
-
-def _unsupported_patch(allowed: list[str]) -> ApiError:
-    return unsupported_media(allowed)

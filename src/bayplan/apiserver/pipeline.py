@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec
 
+import msgspec
+
 from bayplan.apiserver import escalation, validation
 from bayplan.apiserver.admission import (
     DELETE,
@@ -58,6 +60,8 @@ def attributes(
 
 async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
     """Run the mutating half of admission: the built-in plugins, then policies and webhooks."""
+    if request.verb != "patch":  # what a patch makes is looked at once
+        _dedup_owners(request, attrs.obj, "")
     _built_in(backend.admission.admit, backend, attrs)
     if backend.dynamic.mutates(attrs):
         await backend.dynamic.mutate(
@@ -66,6 +70,29 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
             lambda obj: default(request.kind, obj),
             lambda attrs: _built_in(backend.admission.admit, backend, attrs),
         )
+    _dedup_owners(request, attrs.obj, " after mutating admission happens")
+
+
+def _dedup_owners(request: Request, obj: Object, when: str) -> None:
+    """Keep one of each owner reference that is given more than once, with a warning."""
+    seen: set[bytes] = set()
+    kept: list[Object] = []
+    again: list[str] = []
+    for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
+        form = msgspec.json.encode(reference, order="sorted")
+        if form in seen:
+            again.append(reference.get("uid", ""))
+        else:
+            seen.add(form)
+            kept.append(reference)
+    if not again:
+        return
+    obj["metadata"]["ownerReferences"] = kept
+    request.warnings.append(
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner "
+        "references in 1.20+, and may reject such requests as early as 1.24; please fix your "
+        f"requests; duplicate UID(s) observed: {', '.join(again)}"
+    )
 
 
 async def admit_valid(backend: Backend, request: Request, attrs: Attributes) -> None:
@@ -103,31 +130,39 @@ async def before_create(backend: Backend, request: Request, obj: Object) -> None
     kind, strategy = request.kind, strategy_of(request.kind)
     escalation.check(backend.authorizer, request, obj, None)
     fill_metadata(backend, request, obj)
-    strategy.prepare_for_create(kind, obj)
     if kind.resource == "certificatesigningrequests" and not kind.custom:
         _name_requester(request, obj)
     if _unattended(backend, kind):
         request.warnings.append(f"nothing in this cluster acts on {kind.kind} objects")
-    causes = await _judged(request, _wrong_with_new, kind, obj)
-    if causes:
-        raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
-    request.warnings += validation.warnings_on_create(kind.group, kind.resource, obj)
-    validation.canonicalize(kind.group, kind.resource, obj)
+    request.warnings += await _judged(request, _judge_new, kind, obj)
     strategy.accept(backend, obj, "")
 
 
 async def _judged(
-    request: Request, work: Callable[P, list[Cause]], *given: P.args, **named: P.kwargs
-) -> list[Cause]:
-    """Validate; users' rules run beside the loop, however small the object is."""
+    request: Request, work: Callable[P, list[str]], *given: P.args, **named: P.kwargs
+) -> list[str]:
+    """Judge an object; users' rules run beside the loop, however small the object is."""
     if strategy_of(request.kind).is_costly(request.kind):
         return await beside(work, *given, **named)
     return await aside(request, work, *given, **named)
 
 
-def _wrong_with_new(kind: Kind, obj: Object) -> list[Cause]:
-    causes = validation.validate_create(kind.group, kind.resource, obj)
-    return [*causes, *strategy_of(kind).validate_create(kind, obj)]
+def _judge_new(kind: Kind, obj: Object) -> list[str]:
+    """Prepare and validate a new object; return warnings. Raises a 422."""
+    strategy = strategy_of(kind)
+    strategy.prepare_for_create(kind, obj)
+    with validation.quoting():
+        causes = validation.validate_create(kind.group, kind.resource, obj)
+        causes += strategy.validate_create(kind, obj)
+    _refuse(kind, obj, causes)
+    warnings = validation.warnings_on_create(kind.group, kind.resource, obj)
+    validation.canonicalize(kind.group, kind.resource, obj)
+    return warnings
+
+
+def _refuse(kind: Kind, obj: Object, causes: list[Cause]) -> None:
+    if causes:
+        raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
 
 
 # Kinds that are stored so that manifests with them can be applied, and that is all: others would
@@ -196,8 +231,8 @@ def keep_system_metadata(obj: Object, old: Object) -> None:
         metadata["deletionTimestamp"] = before["deletionTimestamp"]
 
 
-async def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> None:
-    """Default, admit, prepare and validate a changed object."""
+async def before_update(backend: Backend, request: Request, obj: Object, old: Object) -> Attributes:
+    """Default, admit, prepare and validate a changed object, which is still to be settled."""
     kind, subresource = request.kind, request.subresource
     strategy = strategy_of(kind)
     await aside(request, strategy.default, kind, obj)
@@ -206,20 +241,23 @@ async def before_update(backend: Backend, request: Request, obj: Object, old: Ob
     keep_system_metadata(obj, old)
     escalation.check(backend.authorizer, request, obj, old)
     now = backend.now()
-    await aside(request, strategy.prepare_for_update, kind, obj, old, subresource, now)
-    causes = await _judged(request, _wrong_with_change, kind, obj, old, subresource)
-    if causes:
-        raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
-    request.warnings += validation.warnings_on_update(kind.group, kind.resource, obj, old)
-    await aside(request, validation.canonicalize, kind.group, kind.resource, obj)
+    request.warnings += await _judged(request, _judge_change, kind, obj, old, subresource, now)
     strategy.accept(backend, obj, subresource)
     await admit_valid(backend, request, attrs)
-    settle(backend, attrs)
+    return attrs
 
 
-def _wrong_with_change(kind: Kind, obj: Object, old: Object, subresource: str) -> list[Cause]:
-    causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
-    return [*causes, *strategy_of(kind).validate_update(kind, obj, old, subresource)]
+def _judge_change(kind: Kind, obj: Object, old: Object, subresource: str, now: str) -> list[str]:
+    """Prepare and validate a changed object; return warnings. Raises a 422."""
+    strategy = strategy_of(kind)
+    strategy.prepare_for_update(kind, obj, old, subresource, now)
+    with validation.quoting():
+        causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
+        causes += strategy.validate_update(kind, obj, old, subresource)
+    _refuse(kind, obj, causes)
+    warnings = validation.warnings_on_update(kind.group, kind.resource, obj, old)
+    validation.canonicalize(kind.group, kind.resource, obj)
+    return warnings
 
 
 async def before_delete(backend: Backend, request: Request, old: Object) -> None:
@@ -227,7 +265,6 @@ async def before_delete(backend: Backend, request: Request, old: Object) -> None
     attrs = attributes(request, DELETE, {}, old, request.name)
     await admit(backend, request, attrs)
     await admit_valid(backend, request, attrs)
-    settle(backend, attrs)
 
 
 def check_name(request: Request, obj: Object) -> None:

@@ -8,15 +8,17 @@ callers must not change what they get.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import cast
 
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.following import Following
-from bayplan.store import Compacted, Event, FastReads, KeyValue, Store, Watcher
+from bayplan.store import Compacted, Event, FastReads, KeyValue, Store, Unavailable, Watcher
 
 CACHED_OBJECTS = 4096
+CATCH_UP_SECONDS = 10
 REMEMBERED_LISTS, REMEMBERED_ITEMS = 256, 64
 
 
@@ -35,7 +37,13 @@ class CachedReader:
         self._fast = cast("FastReads", store) if hasattr(store, "get_now") else None
         self._decoded: dict[str, tuple[int, Object]] = {}
         self._mirrors: dict[str, Mirror] = {}
+        self._starting = asyncio.Lock()
         self._lists: dict[str, tuple[Watcher, list[Object]]] = {}
+
+    @property
+    def direct(self) -> bool:
+        """Whether what is read is what is stored now, also by others."""
+        return self._fast is not None
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
         codec = self._codec_of(group, resource)
@@ -105,10 +113,25 @@ class CachedReader:
             return
         for group, resource in collections:
             codec = self._codec_of(group, resource)
-            if codec is not None and codec.prefix not in self._mirrors:
-                mirror = Mirror(self._store, codec.prefix, self._failures)
-                await mirror.start()
-                self._mirrors[codec.prefix] = mirror
+            if codec is None or codec.prefix in self._mirrors:
+                continue
+            async with self._starting:
+                if codec.prefix not in self._mirrors:
+                    mirror = Mirror(self._store, codec.prefix, self._failures)
+                    await mirror.start()
+                    self._mirrors[codec.prefix] = mirror
+
+    async def caught_up(self, codec: Codec, revision: int) -> None:
+        """Return when reads show the collection as of this revision, at which it was written."""
+        mirror = self._mirrors.get(codec.prefix)
+        if mirror is None:
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await mirror.reached(revision)
+        except TimeoutError:
+            text = f'following "{codec.prefix}": nothing newer than {revision} came'
+            raise Unavailable(text) from None
 
     async def close(self) -> None:
         self._forget_lists()
@@ -124,12 +147,14 @@ class Mirror:
         self._store = store
         self._prefix = prefix
         self.items: dict[str, KeyValue] = {}
+        self._revision, self._moved = 0, asyncio.Event()
         self._following = Following(store, prefix, self._load, self._hear, failures)
         self.start, self.close = self._following.start, self._following.close
 
     async def _load(self) -> int:
         found = await self._store.range(self._prefix)
         self.items = {kv.key: kv for kv in found.items}
+        self._move(found.revision)
         return found.revision
 
     async def _hear(self, batch: list[Event]) -> None:
@@ -138,6 +163,16 @@ class Mirror:
                 self.items.pop(event.kv.key, None)
             else:
                 self.items[event.kv.key] = event.kv
+        self._move(batch[-1].kv.mod_revision)
+
+    def _move(self, revision: int) -> None:
+        self._revision = revision
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def reached(self, revision: int) -> None:
+        while self._revision < revision:
+            await self._moved.wait()
 
     def below(self, prefix: str) -> list[KeyValue]:
         found = [kv for key, kv in self.items.items() if key.startswith(prefix)]

@@ -6,11 +6,11 @@ tell a resource from a subresource. The body stays bytes until a verb decodes it
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from bayplan.api.labels import parse_int64
+from bayplan.api.remembered import remembered
 from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
@@ -31,7 +31,7 @@ class Target(NamedTuple):
     longer: bool = False  # something follows the subresource, whose permission is the one needed
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def parse_path(path: str) -> Target | None:
     """Take a resource path apart; None when it is not one."""
     parts = path.split("/")
@@ -56,7 +56,7 @@ def parse_path(path: str) -> Target | None:
     return Target(group, version, namespace, resource, name, subresource, watch, longer)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def parse_query(query: bytes) -> dict[str, str]:
     """Return the first value of each query parameter."""
     found: dict[str, str] = {}
@@ -158,8 +158,10 @@ class Request:
                     "FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"
                 ),
             )
-        if given and not given.isprintable():
-            detail = f"Invalid value: {quote(given)}: should only contain printable characters"
+        if not given.isprintable():
+            place = next(i for i, char in enumerate(given) if not char.isprintable())
+            code, at = f"U+{ord(given[place]):04X}", len(given[:place].encode())
+            detail = f"Invalid value: {quote(given)}: invalid character {code} (at position {at})"
             raise _bad_option(
                 self._options_kind, Cause("FieldValueInvalid", "fieldManager", detail)
             )

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bayplan.api import yaml
-from bayplan.apiserver import protobuf, tables
-from bayplan.apiserver.aside import aside_of
+from bayplan.apiserver import protobuf
+from bayplan.apiserver.aside import aside_of, decoded
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request
@@ -45,6 +45,8 @@ class Stream(NamedTuple):
     close: Callable[[], None] = lambda: None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     packed: bool = False  # whether it is long enough to be compressed
+    straight: Callable[[Callable[[bytes], bool] | None], None] | None = None
+    """Takes what writes framed chunks without waiting, for use while `chunks` waits."""
 
 
 def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:
@@ -54,7 +56,7 @@ def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:
     if media == PROTOBUF:
         return protobuf.encode(value)
     data = _encoder.encode(value)
-    return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
+    return _indented(data) if pretty else data
 
 
 def writable(kind: Kind) -> bool:
@@ -74,11 +76,17 @@ async def value_answer(
     if output.form == WHOLE and output.media == JSON:
         body = codec.whole(kv)
         if request.pretty:
-            body = msgspec.json.format(body, indent=2) + b"\n"
+            body = await aside_of(len(body), _indented, body)
         return Answer(status, body)
     if output.form == WHOLE and output.media == PROTOBUF:
-        return Answer(status, codec.protobuf(kv), output.content_type)
-    return await object_answer(backend, request, codec.decode(kv), status, len(kv.value))
+        body = await aside_of(len(kv.value), codec.protobuf, kv)
+        return Answer(status, body, output.content_type)
+    obj = await decoded(codec, kv)
+    return await object_answer(backend, request, obj, status, len(kv.value))
+
+
+def _indented(body: bytes) -> bytes:
+    return msgspec.json.format(body, indent=2) + b"\n"
 
 
 async def object_answer(
@@ -128,6 +136,8 @@ def table(
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
             "must be 'Metadata', 'Object', 'None', or empty"
         )
+    from bayplan.apiserver import tables  # loaded when the first is asked for
+
     version = request.output.version
     return tables.render(
         request.kind, objects, metadata, include=include, version=version, columns=columns
@@ -138,6 +148,12 @@ def error_answer(error: ApiError, *, media: str = JSON, pretty: bool = False) ->
     return Answer(
         error.code, dump(error.status(), media, pretty=pretty), media.encode(), error.headers
     )
+
+
+async def refusal(error: ApiError, *, media: str, pretty: bool) -> Answer:
+    """Answer with an error; one of very many fields is written beside the event loop."""
+    size = len(error.message) * (YAML_FACTOR if media == YAML else 1)
+    return await aside_of(size, error_answer, error, media=media, pretty=pretty)
 
 
 def success(details: Object | None = None, code: int | None = None) -> Object:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from bayplan.api.labels import Selector, SelectorError, parse_selector
+from bayplan.api.remembered import remembered
 from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.apiserver.kinds import Kind
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def parse_labels(text: str) -> Selector | None:
     """Parse a label selector; None when it selects everything. Raises a 400."""
     try:
@@ -76,7 +76,7 @@ def exact_name(text: str) -> str:
     return "" if name in (".", "..") or "/" in name or "%" in name else name
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def parse_fields(text: str) -> FieldSelector | None:
     """Parse a field selector; None when it selects everything. Raises a 400."""
     terms: list[tuple[str, bool, str]] = []
@@ -98,6 +98,7 @@ _OWN_WORDS = {
     "Secret": "field label not supported: {path}",
     "Service": "field label not supported: {path}",
     "Job": 'field label "{path}" not supported for Job',
+    "ResourceSlice": "field label not supported for {version}, Kind=ResourceSlice: {path}",
 }
 
 
@@ -110,7 +111,7 @@ def check_fields(kind: Kind, selector: FieldSelector) -> None:
             raise bad_request(f"field label not supported: {path}")
         words = _OWN_WORDS.get(kind.kind)
         if words:
-            raise bad_request(words.format(path=path))
+            raise bad_request(words.format(path=path, version=kind.api_version))
         raise bad_request(
             f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
         )

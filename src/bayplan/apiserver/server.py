@@ -48,23 +48,22 @@ from bayplan.apiserver.fairness.suggested import objects as flow_objects
 from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import (
     Connection,
+    Endless,
     Intake,
     decode_body,
     plain_text,
     send_answer,
     send_stream,
 )
-from bayplan.apiserver.impersonation import impersonate
 from bayplan.apiserver.metrics import Metrics, Words, words_of, words_of_path
 from bayplan.apiserver.negotiate import PROTOBUF, accept, error_media
 from bayplan.apiserver.permission import demand, demand_action
 from bayplan.apiserver.remotes import Remote
 from bayplan.apiserver.request import NO_QUERY, Request, Target, flag, parse_path, parse_query
-from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, writable
-from bayplan.apiserver.streams import Streams
+from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, refusal, writable
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.config import DEFAULT_GATES, FeatureGates
-from bayplan.store import Full, Store, StoreError, Unavailable
+from bayplan.store import Full, Store, StoreError, TooLarge, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -133,7 +132,6 @@ class ApiServer:
         self._always_allow = not rbac
         self._dispatcher = Dispatcher(self.backend, self.authenticator)
         self._aggregator = Aggregator(self.backend)
-        self._streams = Streams(self._stream_request, self.backend)
         self._documents = Documents(self.backend, self.tokens)
         self.pages: dict[str, Page] = {}
         """What other parts of the process show below a path."""
@@ -144,6 +142,7 @@ class ApiServer:
         self.complete = False
         """Whether all that a cluster starts with is written, also what nobody here asks for."""
         self._max_body = max_body
+        self._endless = Endless()
         self._fairness = Fairness(store, self.backend.reader, max_reads, max_writes)
         self._intake = Intake(MAX_INTAKE)
         self.failures = 0  # requests that ended in an unexpected exception
@@ -178,8 +177,9 @@ class ApiServer:
         await self._aggregator.start()
 
     def end_watches(self) -> None:
-        """End all open watches, so that their connections can close."""
+        """End watches and other streams without an end, also those that are still to come."""
         self.backend.ending = True
+        self._endless.end()
         for watcher in list(self.backend.watchers):
             watcher.close()
 
@@ -193,7 +193,9 @@ class ApiServer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._streams.serve(scope, receive, send)
+            from bayplan.apiserver.streams import Streams  # few clients open one
+
+            await Streams(self._stream_request, self.backend).serve(scope, receive, send)
             return
         if scope["type"] != "http":
             await _lifespan(receive, send)
@@ -215,12 +217,12 @@ class ApiServer:
 
     async def _stream(self, connection: Connection, stream: Stream, words: Words | None) -> None:
         if words is None or words[0] != "WATCH":
-            await send_stream(connection, stream)
+            await send_stream(connection, stream, self._endless)
             return
         running = self.backend.metrics.running(words)
         running.value += 1
         try:
-            await send_stream(connection, stream)
+            await send_stream(connection, stream, self._endless)
         finally:
             running.value -= 1
 
@@ -230,7 +232,7 @@ class ApiServer:
             return await self._handle(connection)
         except ApiError as error:
             media = error_media(connection.headers.get("accept"))
-            return error_answer(error, media=media, pretty=connection.pretty)
+            return await refusal(error, media=media, pretty=connection.pretty)
         except RecursionError:  # a patch that nests what was not, before anything is written
             return error_answer(bad_request(TOO_DEEP))
         except StoreError as error:
@@ -245,7 +247,7 @@ class ApiServer:
         path = connection.path
         user = self._authenticate(connection, path)
         if connection.impersonation:
-            user = impersonate(self.backend.authorizer, user, connection.impersonation)
+            user = self._impersonated(user, connection)
         target = parse_path(path)
         if self.backend.remotes and (remote := self._remote(path)) is not None:
             return await self._pass_on(remote, target, connection, user)
@@ -317,7 +319,7 @@ class ApiServer:
         """Return what a websocket asks for, if its user may. Raises ApiError."""
         user = self._authenticate(connection, connection.path)
         if connection.impersonation:
-            user = impersonate(self.backend.authorizer, user, connection.impersonation)
+            user = self._impersonated(user, connection)
         target = parse_path(connection.path)
         kind = target and self.backend.registry.get(target.group, target.version, target.resource)
         if target is None or kind is None or target.longer:
@@ -349,7 +351,7 @@ class ApiServer:
         try:
             header = connection.headers.get("accept")
             binary = header is not None and PROTOBUF in header and writable(request.kind)
-            request.output = accept(header, binary=binary)
+            request.output = accept(header, binary=binary, built_in=not kind.custom)
             result = await self._dispatcher.run(request)
         finally:
             place.seats.give()
@@ -375,6 +377,11 @@ class ApiServer:
                 return ANONYMOUS
             raise unauthorized()
         return self.authenticator.authenticate(header)
+
+    def _impersonated(self, user: User, connection: Connection) -> User:
+        from bayplan.apiserver.impersonation import impersonate
+
+        return impersonate(self.backend.authorizer, user, connection.impersonation)
 
     def _authorize_path(self, user: User, method: str, path: str) -> None:
         if self._always_allow or user is ANONYMOUS or path in bootstrap.PUBLIC_PATHS:
@@ -414,6 +421,8 @@ def _store_error(error: StoreError) -> ApiError:
     if isinstance(error, Full):
         text = "the store's disk is full; delete objects or free space"
         return ApiError(507, "InsufficientStorage", text)
+    if isinstance(error, TooLarge):
+        return ApiError(413, "RequestEntityTooLarge", "etcdserver: request is too large")
     if isinstance(error, Unavailable):
         return ApiError(503, "ServiceUnavailable", "the store is unavailable")
     return internal("the store failed")

@@ -24,13 +24,12 @@ from bayplan import private
 from bayplan.apiserver import tls
 from bayplan.apiserver.admission import disabled_plugins
 from bayplan.apiserver.auth import load_tokens, new_token
-from bayplan.apiserver.edge import EdgeProtocol
+from bayplan.apiserver.edge import MAX_MESSAGE, EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.front_proxy import FrontProxy, publish
 from bayplan.apiserver.kubeconfig import write_kubeconfig
 from bayplan.apiserver.metrics import Metrics, TimedStore
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.streams import MAX_MESSAGE
 from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
 from bayplan.asgi import config as quiet
@@ -255,11 +254,12 @@ def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | Non
     )
     config.load()
     if files is None:
-        return WebServer(config, None)
+        return WebServer(config, None, server.backend.background_failures)
     generated = files.authority if files.authority_key is not None else None
     accepted = settings.client_ca or generated
     context = server_context(str(files.certificate), str(files.key), accepted)
-    return WebServer(config, context, plain=is_loopback(settings.host))
+    failures = server.backend.background_failures
+    return WebServer(config, context, failures, plain=is_loopback(settings.host))
 
 
 async def _ready(

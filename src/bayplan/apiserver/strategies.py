@@ -16,6 +16,7 @@ from bayplan.apiserver.codec import Object
 from bayplan.apiserver.definition_sync import establish, is_definition
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.validation.causes import Cause
+from bayplan.apiserver.validation.strategy import bump_generation
 from bayplan.apiserver.version_kinds import drop_hidden
 
 
@@ -55,6 +56,8 @@ class BuiltIn:
 
     def prepare_for_create(self, kind: Kind, obj: Object) -> None:
         validation.prepare_for_create(kind.group, kind.resource, obj)
+        if kind.generation:
+            obj["metadata"]["generation"] = 1
         drop_hidden(kind, obj, None)
 
     def validate_create(self, kind: Kind, obj: Object) -> list[Cause]:
@@ -65,6 +68,8 @@ class BuiltIn:
     ) -> None:
         drop_hidden(kind, obj, old)
         validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource, now)
+        if kind.generation and not subresource:
+            bump_generation(obj, old)
 
     def validate_update(
         self, kind: Kind, obj: Object, old: Object, subresource: str

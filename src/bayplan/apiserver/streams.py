@@ -3,6 +3,9 @@
 A message begins with the number of its channel: 0 input, 1 output, 2 errors, 3 how it ended, 4 the
 size of the terminal, 255 (v5) the end of a channel. `binary.k8s.io` and `base64.binary.k8s.io`,
 which logs use, have no channels. Whatever else asks for a websocket is refused in words.
+
+Browsers let any page open a websocket and show the user's certificate with it, so that counts for
+nothing where a page of another site asks: it needs a token, which it cannot know.
 """
 
 from __future__ import annotations
@@ -19,15 +22,15 @@ import msgspec
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.containers import container_of, log_options, runner
 from bayplan.apiserver.errors import ApiError
-from bayplan.apiserver.http import Connection
+from bayplan.apiserver.http import PEER, Connection
 from bayplan.apiserver.request import Request, flag
 from bayplan.apiserver.responses import error_answer
 from bayplan.apiserver.verbs.read import get
+from bayplan.origin import is_own
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-MAX_MESSAGE = 1 << 20
 MAX_INPUT = 4 << 20
 _STDIN, _ERROR, _CLOSE = 0, 3, 255
 _BEARER = "base64url.bearer.authorization.k8s.io."
@@ -45,8 +48,11 @@ class Streams:
 
     async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one websocket from its opening to its end."""
-        scope = {**scope, "method": "GET"}
-        connection = Connection(scope, receive, send)
+        peer = scope.get("state", {}).get(PEER)
+        connection = Connection({**scope, "method": "GET", PEER: peer}, receive, send)
+        page = connection.headers.get("origin")
+        if page is not None and not is_own(page, connection.headers.get("host", "")):
+            connection.peer = None
         offered = scope.get("subprotocols") or []
         for word in offered:
             if word.startswith(_BEARER):

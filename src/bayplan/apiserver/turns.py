@@ -1,27 +1,71 @@
-"""Turns, where what one request counts the next one must find stored.
+"""Turns, where what one request counts or takes the next one must find stored.
 
 Admission counts stored objects and the store writes later, so requests at the same time would all
-find room for themselves. Creates in a namespace with a quota go one after the other; so do bindings
-to a node whose room is checked.
+find room for themselves. Writes that may use more of a namespace's quota go one after the other; so
+do those of services, and bindings to a node whose room is checked.
+
+Services take addresses that nobody else may have, and quotas hold, whichever server of a store is
+asked: such a write also writes one key that is no object, expecting it as it was before the stored
+objects were looked at. Who looked too early loses and looks again. Nothing is kept for what is
+taken: an address is free when no stored service has it. A store of this process alone needs no key
+for quotas; others have one for each kind and share of the namespaces, so that few wait for others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from bayplan.apiserver.admission.quota import may_grow
+from bayplan.apiserver.admission.types import Attributes
+from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.reader import CachedReader
+from bayplan.store import Op, Put, Store
+
+SERVICES, TAKEN = ("", "services"), "ranges/services"
+COUNTED, SHARES = "ranges/quotas", 64
 
 
 class Turns:
-    """One lock for each namespace or node at which requests have to wait for each other."""
+    """One lock for each place at which requests have to wait for each other."""
 
-    def __init__(self, reader: CachedReader) -> None:
+    def __init__(self, store: Store, reader: CachedReader) -> None:
+        self._store = store
         self._reader = reader
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    def needed(self, namespace: str) -> bool:
+    @asynccontextmanager
+    async def of(self, codec: Codec, attrs: Attributes) -> AsyncIterator[tuple[Op, ...]]:
+        """Hold the turn of a write while the block settles and stores it.
+
+        Yields what has to be written with it; a `Conflict` at its key means: settle again.
+        """
+        if codec.kind.storage == SERVICES and not attrs.subresource:
+            async with self.taken(TAKEN):
+                yield (await self._claim(codec, TAKEN),)
+        elif may_grow(attrs) and self._quota(attrs.namespace):
+            if self._reader.direct:
+                async with self.taken(attrs.namespace):
+                    yield ()
+                return
+            await self._reader.start([codec.kind.storage])
+            share = zlib.crc32(attrs.namespace.encode()) % SHARES
+            key = "/".join((COUNTED, str(share), *codec.kind.storage))
+            async with self.taken(key):
+                yield (await self._claim(codec, key),)
+        else:
+            yield ()
+
+    async def _claim(self, codec: Codec, key: str) -> Op:
+        """Return the write of a key as it is; what it was last written with can be read now."""
+        found = await self._store.get(key)
+        seen = 0 if found is None else found.mod_revision
+        await self._reader.caught_up(codec, seen)
+        return Put(key, b"{}", expect=seen)
+
+    def _quota(self, namespace: str) -> bool:
         return bool(namespace) and any(self._reader.list("", "resourcequotas", namespace))
 
     @asynccontextmanager

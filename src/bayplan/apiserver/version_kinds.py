@@ -1,7 +1,7 @@
-"""Kinds that only one version of Kubernetes serves, or that are served behind a feature gate.
+"""Kinds that only one version of Kubernetes serves, or behind a feature gate, or otherwise.
 
-The fields of such a kind that stand behind a further gate are `Kind.hidden` where that gate is off:
-they are dropped from what a client writes, unless the stored object has them.
+Fields that stand behind a gate that is off, or came with a newer version, are `Kind.hidden`: they
+are dropped from what a client writes, unless the stored object has them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from typing import Any
 import msgspec
 
 from bayplan.api.schema import Type, type_for
-from bayplan.apiserver.kinds import Kind, kind_of
+from bayplan.apiserver.kinds import Kind, Subresource, built_in, kind_of
 from bayplan.config import FeatureGates
 
 _GATE = "featureGate="
+_CSI_NODES = ("storage.k8s.io", "csinodes")
+_AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
+_SINCE_1_37: dict[tuple[str, str], tuple[str, ...]] = {
+    _AUTOSCALERS: ("status", "conditions", "*", "observedGeneration"),
+    _CSI_NODES: ("status",),
+    ("", "nodes"): ("status", "nodeInfo", "runningInUserNamespace"),
+}
+_DEEPEST = 4
+"""How deep a type may stand in itself; templates of composite groups may not be deeper."""
 
 
 def version_kinds(gates: FeatureGates) -> list[Kind]:
@@ -26,6 +35,17 @@ def version_kinds(gates: FeatureGates) -> list[Kind]:
         group, version = "scheduling.k8s.io", "v1beta1" if modern else "v1alpha2"
         found.append(kind_of(group, version, "podgroups", "PodGroup", True, status=True))
         found.append(kind_of(group, version, "workloads", "Workload", True))
+    if modern and gates["CompositePodGroup"]:
+        found.append(
+            kind_of(
+                "scheduling.k8s.io",
+                "v1alpha3",
+                "compositepodgroups",
+                "CompositePodGroup",
+                True,
+                status=True,
+            )
+        )
     if gates["DRADeviceTaintRules"]:
         version = "v1" if modern else "v1beta2"
         found.append(
@@ -38,7 +58,38 @@ def version_kinds(gates: FeatureGates) -> list[Kind]:
                 status=True,
             )
         )
-    return [msgspec.structs.replace(kind, hidden=_hidden(kind, gates)) for kind in found]
+    if modern:
+        group = "certificates.k8s.io"
+        requests = "podcertificaterequests"
+        found += [
+            kind_of(group, "v1", "clustertrustbundles", "ClusterTrustBundle", False),
+            kind_of(group, "v1", requests, "PodCertificateRequest", True, status=True),
+            kind_of(
+                "storagemigration.k8s.io",
+                "v1",
+                "storageversionmigrations",
+                "StorageVersionMigration",
+                False,
+                status=True,
+            ),
+        ]
+    found = [msgspec.structs.replace(kind, hidden=_hidden(kind, gates)) for kind in found]
+    return found + list(_other_forms(modern))
+
+
+def _other_forms(modern: bool) -> Iterator[Kind]:
+    """The kinds of every server, where the version makes a difference."""
+    for kind in built_in():
+        resource = (kind.group, kind.resource)
+        if not modern and resource in _SINCE_1_37:
+            yield msgspec.structs.replace(kind, hidden=(_SINCE_1_37[resource],))
+        elif modern and resource == _AUTOSCALERS:
+            yield msgspec.structs.replace(kind, generation=True)
+        elif modern and resource == _CSI_NODES:
+            subs = {**kind.subresources, "status": Subresource("status", kind.kind)}
+            # What it tells stands behind CSIVolumeHealth, which nobody here can switch on.
+            hidden = (("status", "storageHealth"),)
+            yield msgspec.structs.replace(kind, subresources=subs, hidden=hidden)
 
 
 def _hidden(kind: Kind, gates: FeatureGates) -> tuple[tuple[str, ...], ...]:
@@ -48,17 +99,22 @@ def _hidden(kind: Kind, gates: FeatureGates) -> tuple[tuple[str, ...], ...]:
     return tuple(_gated(type_, off, ()))
 
 
-def _gated(type_: Type, off: set[str], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _gated(
+    type_: Type, off: set[str], path: tuple[str, ...], within: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """The paths of fields whose gate is off; a list is passed by `*`."""
+    if within.count(type_.name) == _DEEPEST:
+        return
+    within = (*within, type_.name)
     for field in type_.fields.values():
         here = (*path, field.name)
         needs = {rule.removeprefix(_GATE) for rule in field.rules if rule.startswith(_GATE)}
         if needs & off:
             yield here
         elif field.type.kind == "struct" and not field.type.name.startswith("meta."):
-            yield from _gated(field.type, off, here)
+            yield from _gated(field.type, off, here, within)
         elif field.type.kind == "list" and (inner := field.type.elem) is not None:
-            yield from _gated(inner, off, (*here, "*"))
+            yield from _gated(inner, off, (*here, "*"), within)
 
 
 def drop_hidden(kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:

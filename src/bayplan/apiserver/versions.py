@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bayplan.apiserver.codec import Codec, Object, encode_value, mark, split_mark
 from bayplan.apiserver.errors import ApiError
-from bayplan.store import Event, KeyValue, RangeResult, Store
+from bayplan.store import Event, KeyValue, Op, Put, RangeResult, Store
 
 if TYPE_CHECKING:
     from bayplan.apiserver.calling import Caller
@@ -48,9 +48,13 @@ class Versions:
             return found
         return RangeResult(await self.shown(codec, found.items), found.revision, found.remaining)
 
-    async def put(self, codec: Codec, key: str, value: bytes, *, expect: int) -> KeyValue:
-        """Write what `codec.encode` made; return it as it reads afterwards."""
+    async def put(
+        self, codec: Codec, key: str, value: bytes, *, expect: int, also: Sequence[Op] = ()
+    ) -> KeyValue:
+        """Write what `codec.encode` made, and `also`; return it as it reads afterwards."""
         converter = converter_of(codec)
+        if also:  # only what has no converter
+            return (await self._store.transact((Put(key, value, expect), *also)))[0]
         if converter is None:
             return await self._store.put(key, value, expect=expect)
         kind = codec.kind

@@ -27,14 +27,23 @@ class Watchdog:
             self.long_steps += 1
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled, by a timer: a task would cost an idle server more."""
         loop = asyncio.get_running_loop()
-        while True:
-            due, used = loop.time() + PERIOD, time.thread_time()
-            await asyncio.sleep(PERIOD)
-            late = loop.time() - due
-            if late > LONG:
-                self.held(min(late, time.thread_time() - used))
+        timer: asyncio.TimerHandle | None = None
+
+        def tick(due: float, used: float) -> None:
+            nonlocal timer
+            now, spent = loop.time(), time.thread_time()
+            if now - due > LONG:
+                self.held(min(now - due, spent - used))
+            timer = loop.call_later(PERIOD, tick, now + PERIOD, spent)
+
+        tick(loop.time(), 0.0)
+        try:
+            await loop.create_future()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def metrics(self) -> str:
         return (

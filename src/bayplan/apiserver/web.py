@@ -11,6 +11,8 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -18,6 +20,7 @@ import uvicorn
 
 from bayplan.asgi import Server
 from bayplan.errors import ConfigError
+from bayplan.supervised import supervised
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +36,15 @@ class WebServer(Server):
     """
 
     def __init__(
-        self, config: uvicorn.Config, tls: ssl.SSLContext | None, *, plain: bool = False
+        self,
+        config: uvicorn.Config,
+        tls: ssl.SSLContext | None,
+        failures: Counter[str],
+        *,
+        plain: bool = False,
     ) -> None:
         super().__init__(config)
+        self._failures = failures
         self._tls = tls
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,7 +53,8 @@ class WebServer(Server):
         await self.lifespan.startup()
         self.servers = []
         for listener in sockets or ():
-            self._spawn(self._accept(listener))
+            accept = partial(self._accept, listener)
+            self._keep(supervised("accepting connections", accept, self._failures))
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -54,8 +64,7 @@ class WebServer(Server):
         await asyncio.gather(*tasks, return_exceptions=True)
         await super().shutdown(sockets)
 
-    def _spawn(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -72,7 +81,7 @@ class WebServer(Server):
                 continue
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._spawn(self._serve_connection(connection))
+            self._keep(asyncio.create_task(self._serve_connection(connection)))
 
     async def _serve_connection(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()

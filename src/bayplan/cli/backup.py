@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from bayplan.words import plural
+
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
@@ -25,7 +27,7 @@ def command(data: Path, target: Path, salvage: bool) -> None:
         from bayplan.store.sqlite_salvage import salvage as save
 
         count, lost = save(data, target)
-        click.echo(f"{lost} objects could not be read", err=True)
+        click.echo(f"{plural(lost, 'object')} could not be read", err=True)
     else:
         from bayplan.store.sqlite_backup import backup
 
@@ -35,4 +37,4 @@ def command(data: Path, target: Path, salvage: bool) -> None:
         if (data / name).is_file():
             private.make_directory((target / name).parent)
             private.write(target / name, (data / name).read_bytes())
-    click.echo(f"{count} objects copied; start with: bayplan apiserver --data {target}")
+    click.echo(f"{plural(count, 'object')} copied; start with: bayplan apiserver --data {target}")

@@ -7,7 +7,6 @@ configuration, and what kube-scheduler decided under `expect`. Only what `expect
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any
 
 import click
 
+from bayplan import packed
 from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance.compare import differences, leaving
 from bayplan.errors import BayplanError
@@ -25,23 +25,24 @@ Body = dict[str, Any]
 Decide = Callable[[Body], Body]
 """Takes a recorded decision and returns a body like `expect`."""
 
+MAX_LINE = 256 << 20
 FIRST_RECORDED = "1.36"
 """The version of recordings that name none."""
 
 
 def read(path: Path) -> Iterator[Body]:
     """Yield the recorded decisions of a file, packed or plain."""
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with path.open("rb") as file:
+            lines = packed.lines(file, MAX_LINE) if path.suffix == ".gz" else file
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     yield _parse(line, path, number)
-    except (OSError, EOFError, UnicodeDecodeError) as problem:
+    except (OSError, packed.PackedError) as problem:
         raise BayplanError(f'reading decisions from "{path}": {problem}') from problem
 
 
-def _parse(line: str, path: Path, number: int) -> Body:
+def _parse(line: bytes, path: Path, number: int) -> Body:
     try:
         row: Body = dict(json.loads(line))
         missing = [key for key in ("id", "family", "objects", "pod", "expect") if key not in row]
@@ -116,5 +117,8 @@ def command(
     )
     version = parse_version(emulated_version) if emulated_version else ""
     agreeing, total = replay(rows, lambda row: engine_decide(row, version), show=show)
+    if not total:
+        known = sorted({row["family"] for row in read(file)})
+        raise BayplanError(f"{file}: none of its decisions is chosen; families: {', '.join(known)}")
     click.echo(f"agreement: {agreeing}/{total}")
-    sys.exit(0 if agreeing == total and total else 1)
+    sys.exit(0 if agreeing == total else 1)

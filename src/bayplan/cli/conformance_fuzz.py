@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -30,11 +31,14 @@ def chosen_families(family: tuple[str, ...]) -> list[str]:
     return sorted(family or FAMILIES)
 
 
-def _limited(cases: Iterator[fuzz.Body], seconds: float) -> Iterator[fuzz.Body]:
-    """Cases until the time is over; 0 means all of them."""
+T = TypeVar("T")
+
+
+def _limited(cases: Iterable[T], seconds: float) -> Iterator[T]:
+    """Cases until the time is over, at least one; 0 means all of them."""
     end = time.monotonic() + seconds
-    for case in cases:
-        if seconds and time.monotonic() > end:
+    for number, case in enumerate(cases):
+        if seconds and number and time.monotonic() > end:
             return
         yield case
 
@@ -54,7 +58,8 @@ def _limited(cases: Iterator[fuzz.Body], seconds: float) -> Iterator[fuzz.Body]:
     help="Play so many lives of a cluster on the real programs (`make kube-assets`) instead.",
 )
 @click.option("--steps", default=50, show_default=True, help="Decisions of a sequence.")
-@click.option("--seconds", default=0.0, help="Stop after this time, whatever --cases says.")
+@click.option("--first", default=0, help="The number of the first sequence or run.")
+@click.option("--seconds", default=0.0, help="Begin nothing more after this time.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -71,6 +76,7 @@ def command(
     runs: int,
     live: int,
     steps: int,
+    first: int,
     seconds: float,
     out: Path,
 ) -> None:
@@ -89,9 +95,11 @@ def command(
         click.echo(f"oracle {version}, seed {seed}, {len(families)} families")
         gates = FeatureGates(version=parse_version(fuzz.minor(version)))
         if sequences:
-            sys.exit(_run_sequences(oracle, gates, version, seed, (sequences, steps), out))
+            names = [f"{seed}-{first + number}" for number in range(sequences)]
+            sys.exit(_run_sequences(oracle, gates, version, names, steps, seconds, out))
         if runs:
-            sys.exit(_run_all(oracle, gates, version, seed, runs, out))
+            names = [f"{seed}-{first + number}" for number in range(runs)]
+            sys.exit(_run_all(oracle, gates, version, names, seconds, out))
         fuzzer = fuzz.Fuzzer(oracle, gates)
         progress = Progress(count)
         for case in _limited(fuzz.cases(families, seed, count), seconds):
@@ -107,45 +115,56 @@ def _run_sequences(
     oracle: Oracle,
     gates: FeatureGates,
     version: str,
-    seed: int,
-    size: tuple[int, int],
+    names: list[str],
+    steps: int,
+    seconds: float,
     out: Path,
 ) -> int:
     """Run sequences to their end or first difference; the exit code."""
-    progress, differing = Progress(size[0] * size[1]), 0
-    for number in range(size[0]):
-        kept = Sequence(oracle, gates, f"{seed}-{number}")
-        for _ in range(size[1]):
+    progress, begun, differing = Progress(len(names) * steps), 0, 0
+    for name in _limited(names, seconds):
+        begun += 1
+        kept = Sequence(oracle, gates, name)
+        for _ in range(steps):
             found = kept.step()
             progress.step(differing)
             if found is not None:
                 differing += 1
                 _tell(found, gates.version, out)
                 break
-    agreeing = size[0] - differing
     click.echo(
-        f"{version} seed {seed}: {agreeing}/{size[0]} sequences agree, "
+        f"{version} seed {_seed(names)}: {begun - differing}/{begun} sequences agree, "
         f"{progress.count} decisions, {progress.rate:.0f}/s"
     )
     return 1 if differing else 0
 
 
 def _run_all(
-    oracle: Oracle, gates: FeatureGates, version: str, seed: int, runs: int, out: Path
+    oracle: Oracle,
+    gates: FeatureGates,
+    version: str,
+    names: list[str],
+    seconds: float,
+    out: Path,
 ) -> int:
     """Let both schedulers run over clusters with pod groups; the exit code."""
-    progress, differing = Progress(runs), 0
+    progress, differing = Progress(len(names)), 0
     modern = gates.since("1.37")
-    for number in range(runs):
-        found = run.check(oracle, gates, run_case(f"{seed}-{number}", modern=modern))
+    for name in _limited(names, seconds):
+        found = run.check(oracle, gates, run_case(name, modern=modern))
         if found is not None:
             differing += 1
             _tell(found, gates.version, out)
         progress.step(differing)
-    click.echo(
-        f"{version} seed {seed}: {runs - differing}/{runs} runs agree, {progress.rate:.0f}/s"
-    )
+    agreeing = f"{progress.count - differing}/{progress.count} runs agree"
+    click.echo(f"{version} seed {_seed(names)}: {agreeing}, {progress.rate:.0f}/s")
     return 1 if differing else 0
+
+
+def _seed(names: list[str]) -> str:
+    """The seed of names such as `7-0`, `7-1`; with the first number if that is not 0."""
+    seed, _, first = names[0].rpartition("-")
+    return seed if first == "0" else f"{seed} from {first}"
 
 
 def _play_lives(count: int, seed: int) -> int:

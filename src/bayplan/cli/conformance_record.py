@@ -11,6 +11,7 @@ import click
 from bayplan.cli.conformance_fuzz import chosen_families
 from bayplan.conformance import fuzz
 from bayplan.conformance.oracle import Oracle, OracleFailed
+from bayplan.words import plural
 
 
 @click.command()
@@ -38,4 +39,4 @@ def command(file: Path, program: str, count: int, seed: int, family: tuple[str, 
             rows.append(json.dumps(row, separators=(",", ":")))
     # without a time in the header the same cases give the same file
     file.write_bytes(gzip.compress("".join(f"{row}\n" for row in rows).encode(), mtime=0))
-    click.echo(f"{len(rows)} decisions of {version} written to {file}")
+    click.echo(f"{plural(len(rows), 'decision')} of {version} written to {file}")

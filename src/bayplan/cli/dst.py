@@ -2,44 +2,86 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
+
+from bayplan.words import plural
+
+GC_THRESHOLDS = (50_000, 20, 50)  # a world makes much that lives shortly
 
 
 @click.command()
 @click.option("--seeds", default=50, show_default=True, help="How many seeds to run.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--jobs", default=1, show_default=True, help="How many processes run them.")
+@click.option("--seconds", default=0.0, help="Begin no seed after so long; 0: run all.")
 @click.option("--shrink/--no-shrink", default=True, help="Find the steps that matter.")
 @click.option("--trace", is_flag=True, help="Print what happened in each seed.")
-def command(seeds: int, first: int, shrink: bool, trace: bool) -> None:
+def command(seeds: int, first: int, jobs: int, seconds: float, shrink: bool, trace: bool) -> None:
     """Run seeds FIRST to FIRST+SEEDS; stop at the first that breaks what must always hold.
 
-    Exits with 1 when one does, after printing the seed and the few steps that lead there.
+    Exits with 1 when one does, after printing the seed and the few steps that lead there. The last
+    line says how far it came and where to go on.
     """
-    import logging
-
-    import structlog
-
-    from bayplan.dst.world import run
-
-    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    structlog.configure(wrapper_class=quiet)
-    began, changes = time.process_time(), 0
-    for seed in range(first, first + seeds):
-        outcome = run(seed)
+    _prepare()
+    began, changes, done = time.monotonic(), 0, 0
+    for outcome in _outcomes(range(first, first + seeds), jobs):
+        seed = first + done
         changes += outcome.changes
+        done += 1
         if trace:
             click.echo(f"seed {seed}: {outcome.changes} changes, {outcome.digest}")
             click.echo("\n".join(outcome.trace))
-        if outcome.failure is not None:
+        if outcome.broken:
             _tell(seed, shrink)
             sys.exit(1)
         if sys.stderr.isatty():
-            click.echo(f"\r{seed + 1 - first} of {seeds} seeds", nl=False, err=True)
-    took = time.process_time() - began
-    click.echo(f"{seeds} seeds from {first}: nothing broke; {changes} changes, {took:.0f} s CPU")
+            click.echo(f"\r{done} of {seeds} seeds", nl=False, err=True)
+        if seconds and time.monotonic() - began >= seconds:
+            break
+    took = time.monotonic() - began
+    text = f"{plural(done, 'seed')} from {first}: nothing broke; {changes} changes, {took:.0f} s"
+    click.echo(text if done == seeds else f"{text}; go on with --first {first + done}")
+
+
+def _prepare() -> None:
+    import bayplan.dst.world  # noqa: F401 - what is loaded is frozen
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+class _Outcome(NamedTuple):
+    """What can be told of a seed to another process."""
+
+    broken: bool
+    changes: int
+    digest: str
+    trace: list[str]
+
+
+def _run(seed: int) -> _Outcome:
+    from bayplan.dst.world import run
+
+    ending = run(seed)
+    return _Outcome(ending.failure is not None, ending.changes, ending.digest, ending.trace)
+
+
+def _outcomes(seeds: range, jobs: int) -> Iterator[_Outcome]:
+    """Run the seeds and return how they ended, in order."""
+    if jobs <= 1:
+        yield from map(_run, seeds)
+        return
+    from multiprocessing import get_context
+
+    with get_context("spawn").Pool(jobs, initializer=_prepare) as pool:
+        yield from pool.imap(_run, seeds)
 
 
 def _tell(seed: int, shrinking: bool) -> None:
@@ -63,3 +105,7 @@ def _tell(seed: int, shrinking: bool) -> None:
 def main() -> None:
     """The entry point."""
     command(standalone_mode=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from bayplan.config import DEFAULT_GATES
+
 # What envtest looks for in `--help`; `insecure-port` must not be among it.
 _SERVER_FLAGS = (
     "authorization-mode",
@@ -36,7 +38,7 @@ for argument in "$@"; do
 {flags}
 FLAGS
       exit 0 ;;
-    --version) echo "Kubernetes v1.36.4"; exit 0 ;;
+    --version) echo "Kubernetes {release}"; exit 0 ;;
   esac
 done
 exec {command} "$@"
@@ -60,5 +62,6 @@ def command(directory: Path) -> None:
 
 def _write(path: Path, what: str, flags: tuple[str, ...], command: str) -> None:
     shown = "\n".join(f"      --{flag} string" for flag in flags)
-    path.write_text(_LAUNCHER.format(what=what, flags=shown, command=command), encoding="utf-8")
+    text = _LAUNCHER.format(what=what, flags=shown, release=DEFAULT_GATES.release, command=command)
+    path.write_text(text, encoding="utf-8")
     path.chmod(0o755)

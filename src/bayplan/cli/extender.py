@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from bayplan.words import plural
+
 EXAMPLES = """
 \b
 Examples:
@@ -21,8 +23,20 @@ class DefaultsToServe(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            self._refuse_typo(ctx, args[0])
             args = ["serve", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_typo(self, ctx: click.Context, word: str) -> None:
+        """Raise for a word that is near a command and names no module here or installed."""
+        from importlib.util import find_spec
+
+        from bayplan.words import did_you_mean
+
+        here = Path(f"{word}.py").exists() or Path(word).is_dir()
+        hint = did_you_mean(word, self.commands) if word.isidentifier() and not here else ""
+        if hint and find_spec(word) is None:
+            raise click.UsageError(f'"{word}" is no command and no module{hint}', ctx)
 
 
 @click.group(cls=DefaultsToServe, epilog=EXAMPLES)
@@ -174,7 +188,7 @@ def record(url: str, file: Path, bind: str, timeout: float) -> None:
         click.echo(f"recording calls to {url} on http://{host}:{real_port}", err=True)
 
     server.serve(recorder, server.Listen(host, port), started)
-    click.echo(f"{recorder.count} calls in {file}", err=True)
+    click.echo(f"{plural(recorder.count, 'call')} in {file}", err=True)
 
 
 @command.command()
@@ -217,7 +231,7 @@ def replay(
         for one in different:
             click.echo(f"call {one.number} {one.path}: {one.difference}")
         took, before = sum(one.seconds for one in found), sum(one.before for one in found)
-        click.echo(f"{len(found)} calls, {len(different)} differ; "
+        click.echo(f"{plural(len(found), 'call')}, {len(different)} differ; "
                    f"{took:.2f}s, {before:.2f}s when recorded")  # fmt: skip
     ctx.exit(1 if different else 0)
 
@@ -230,4 +244,4 @@ def new(directory: Path) -> None:
 
     for path in write(directory):
         click.echo(f"created {path}")
-    click.echo(f"next: cd {directory} && pytest && bayplan extender extender:app")
+    click.echo(f"next: cd {directory} && bayplan extender extender:app")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from bayplan.words import plural
+
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -68,8 +70,9 @@ def validate(ctx: click.Context, directory: Path | None) -> None:
         ctx.exit(1)
     found = base.inventory
     click.echo(
-        f"valid: {len(found.sites)} sites, {len(found.flavors)} flavors, "
-        f"{len(found.eip_pools)} EIP pools, {len(found.volume_pools)} volume pools"
+        f"valid: {plural(len(found.sites), 'site')}, {plural(len(found.flavors), 'flavor')}, "
+        f"{plural(len(found.eip_pools), 'EIP pool')}, "
+        f"{plural(len(found.volume_pools), 'volume pool')}"
     )
 
 
@@ -103,11 +106,9 @@ def serve(
     share: bool,
 ) -> None:
     """Serve the allocations API, and place VM pods when an API server is given."""
-    import asyncio
     import socket
 
-    import uvloop
-
+    from bayplan import eventloop
     from bayplan.global_scheduler import files
     from bayplan.global_scheduler.run import Options
     from bayplan.listening import parse_address
@@ -128,8 +129,7 @@ def serve(
         share=share,
     )
     conf = files.must_load(directory).conf
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, kubeconfig or conf.kubeconfig, conf.master))
+    eventloop.run(_serve(options, kubeconfig or conf.kubeconfig, conf.master))
 
 
 async def _serve(options: "Options", kubeconfig: str, master: str) -> None:  # type: ignore[name-defined] # noqa: F821

@@ -7,6 +7,7 @@ help is shown, and by name from the table below. Each module defines `command`, 
 import difflib
 import gc
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -45,8 +46,11 @@ COMMANDS = {
     "why": "tell why a pod is pending, or where it is, in any cluster",
 }
 
-ANSWERING = ("capacity", "diff", "pack", "whatif")
+ANSWERING = ("capacity", "diff", "extender check", "extender replay", "global drain",
+             "global whatif", "global why", "pack", "whatif")  # fmt: skip
 """Commands whose exit code 1 is an answer."""
+
+click.IntRange.name = "whole number"  # "two" is no valid "integer range", it said
 
 GC_THRESHOLDS = (20_000, 20, 50)
 """What is imported stays: to look through it 400 times is a tenth of a server's start."""
@@ -126,11 +130,24 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as problem:
+        if isinstance(problem, click.UsageError):
+            problem = _with_option(problem)
         problem.show()
         sys.exit(problem.exit_code)
     except BayplanError as problem:
         click.echo(f"error: {problem}", err=True)
-        sys.exit(2 if sys.argv[1:] and sys.argv[1] in ANSWERING else 1)
+        words = sys.argv[1:3]
+        sys.exit(2 if {" ".join(words), *words[:1]} & {*ANSWERING} else 1)
+
+
+def _with_option(problem: click.UsageError) -> click.UsageError:
+    """Name the option that a surplus word is: `whatif drain worker-1` means `--drain worker-1`."""
+    surplus = re.match(r"Got unexpected extra arguments? \(([\w-]+)", problem.message)
+    params = problem.ctx.command.params if problem.ctx is not None else []
+    options = {name for item in params for name in item.opts}
+    if surplus is not None and f"--{surplus[1]}" in options:
+        return click.UsageError(f"{problem.message}. Did you mean --{surplus[1]}?", problem.ctx)
+    return problem
 
 
 def plugin() -> None:

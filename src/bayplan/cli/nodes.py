@@ -8,6 +8,7 @@ to and nothing runs there. It is marked by an annotation, so `remove` takes away
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -191,7 +192,7 @@ def add(
         for number in range(1, count + 1)
     ]
     present = asyncio.run(_add(kubeconfig, nodes))
-    click.echo(f"{_nodes(count - len(present))} added" + _remark(present))
+    click.echo(f"{count_of(count - len(present))} added" + _remark(present))
 
 
 @command.command("shapes")
@@ -214,16 +215,22 @@ def remove(names: tuple[str, ...], everything: bool, kubeconfig: str) -> None:
     """Remove simulated nodes by name."""
     if not names and not everything:
         raise ConfigError("name the nodes to remove, or give --all")
-    removed = asyncio.run(_remove(kubeconfig, set(names)))
-    click.echo(f"{_nodes(len(removed))} removed")
+    removed, left = asyncio.run(_remove(kubeconfig, set(names)))
+    click.echo(f"{count_of(len(removed))} removed")
     missing = sorted(set(names) - set(removed))
     if missing:
-        raise ConfigError(f"no simulated nodes of these names: {', '.join(missing)}")
+        from bayplan.words import did_you_mean
+
+        hint = did_you_mean(missing[0], left)
+        raise ConfigError(f"no simulated nodes of these names: {', '.join(missing)}{hint}")
 
 
 def _shape(name: str, cpu: str, memory: str, pods: str, extra: dict[str, str]) -> Shape:
     if name not in SHAPES:
-        raise ConfigError(f'--shape "{name}" is not known; use one of {", ".join(SHAPES)}')
+        from bayplan.words import did_you_mean
+
+        hint = did_you_mean(name, SHAPES)
+        raise ConfigError(f'--shape "{name}" is not known; use one of {", ".join(SHAPES)}{hint}')
     for flag, amount in (("cpu", cpu), ("memory", memory), ("pods", pods), *extra.items()):
         _check_amount(flag, amount)
     base = SHAPES[name]
@@ -258,29 +265,32 @@ async def _add(kubeconfig: str, nodes: list[dict[str, object]]) -> list[str]:
         await client.close()
 
 
-async def _remove(kubeconfig: str, names: set[str]) -> list[str]:
+async def _remove(kubeconfig: str, names: set[str]) -> tuple[list[str], list[str]]:
+    """Return the names of the simulated nodes that were removed, and of those that are left."""
     from bayplan.client import NotFound, connect, load_kubeconfig
     from bayplan.client.resources import NODES
 
     client = connect(load_kubeconfig(kubeconfig or None), qps=0)
-    removed = []
+    removed, left = [], []
     try:
         items = msgspec.json.decode(await client.list(NODES))["items"]
         for item in items:
             meta = item["metadata"]
-            simulated = meta.get("annotations", {}).get(SIMULATED) == "true"
-            if simulated and (not names or meta["name"] in names):
-                try:
-                    await client.delete(NODES, meta["name"])
-                except NotFound:
-                    continue
+            if meta.get("annotations", {}).get(SIMULATED) != "true":
+                continue
+            if names and meta["name"] not in names:
+                left.append(meta["name"])
+                continue
+            with suppress(NotFound):
+                await client.delete(NODES, meta["name"])
                 removed.append(meta["name"])
     finally:
         await client.close()
-    return removed
+    return removed, left
 
 
-def _nodes(number: int) -> str:
+def count_of(number: int) -> str:
+    """`1 node`, `2 nodes`."""
     return f"{number} node{'' if number == 1 else 's'}"
 
 

@@ -7,6 +7,7 @@ a scheduler whose address the user gave. Credentials go nowhere else.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import groupby
 from urllib.parse import urlsplit
 
 import msgspec
@@ -64,11 +65,15 @@ def _lines(found: Explanation) -> list[str]:
     if attempt is not None:
         end = attempt.node or attempt.message
         lines.append(f"last attempt {_time(attempt.time)}: {end}")
+    told: list[str] = []
     if found.changed:
         some = "; ".join(f"{c.node}: {c.before} -> {c.now}" for c in found.changed[:3])
         lines.append(f"changed since: {some}")
-    lines += [f"{_time(h.time)}  {h.what}  {h.detail}".rstrip() for h in found.history[-8:]]
-    return lines
+    for (what, detail), alike in groupby(found.history, key=lambda h: (h.what, h.detail)):
+        *_, last = several = list(alike)
+        times = f" ({len(several)} times)" if len(several) > 1 else ""
+        told.append(f"{_time(last.time)}  {what}{times}  {detail}".rstrip())
+    return lines + told[-8:]
 
 
 def _time(seconds: float) -> str:

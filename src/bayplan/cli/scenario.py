@@ -13,6 +13,7 @@ import click
 
 from bayplan.cli.ticking import ticking
 from bayplan.errors import BayplanError
+from bayplan.words import plural
 
 if TYPE_CHECKING:
     from bayplan.sim.run import Result
@@ -30,17 +31,22 @@ def command() -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--seed", type=int, help="Of all chance; default: the file's, else 0.")
 @click.option("--config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration.")
+@click.option("--plugins", multiple=True, help="Modules or files with further plugins.")
 @click.option("--faithful", is_flag=True, help="With the whole API server; slower.")
 @click.option("--real-time", is_flag=True, help="Do not skip the time in which nothing happens.")
 @click.option("--against", metavar="KUBECONFIG", help="Run on this cluster instead.")
 @click.option("--limit", help="Stop after this much (simulated) time, e.g. 10m.")
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="text")
-@click.option("--out", type=click.Path(path_type=Path), help="Write to this file.")
-@click.option("--timeline", type=click.Choice(("none", "short", "all")), default="short")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="text", show_default=True,
+              help="The form of the report; html is a page with map and time.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Write the report to this file, not to the terminal.")  # fmt: skip
+@click.option("--timeline", type=click.Choice(("none", "short", "all")), default="short",
+              help="How much of what happened to print; short: 200 lines.")  # fmt: skip
 def run(
     files: tuple[str, ...],
     seed: int | None,
     config: Path | None,
+    plugins: tuple[str, ...],
     faithful: bool,
     real_time: bool,
     against: str | None,
@@ -55,16 +61,14 @@ def run(
     """
     from bayplan.config import load_file
     from bayplan.observe import logs
+    from bayplan.scheduler.extensions import load_registry
     from bayplan.sim.objects import seconds
 
     logs.configure(0)
     if against is not None:
-        for flag, value in (("--seed", seed), ("--config", config), ("--real-time", real_time)):
-            if value not in (None, False):
-                raise BayplanError(
-                    f"{flag} means nothing with --against: that cluster has its own scheduler"
-                )
+        _refuse({"seed": seed, "config": config, "plugins": plugins, "real-time": real_time})
     given = load_file(config).config if config else None
+    registry = load_registry(plugins) if plugins else None
     most = seconds(limit) if limit else None
     scripts = [find(name) for name in files]
     results = []
@@ -78,6 +82,7 @@ def run(
                 result = script.run(
                     seed=seed,
                     config=given,
+                    registry=registry,
                     faithful=faithful,
                     real_time=real_time,
                     limit=most,
@@ -93,6 +98,15 @@ def run(
         click.echo(f"{len(results) - len(failed)} of {len(results)} scenarios passed")
     if failed:
         raise SystemExit(1)
+
+
+def _refuse(flags: dict[str, object]) -> None:
+    """Raise for a flag of our own scheduler."""
+    for name, value in flags.items():
+        if value not in (None, False, ()):
+            raise BayplanError(
+                f"--{name} means nothing with --against: that cluster has its own scheduler"
+            )
 
 
 def find(name: str) -> Script:
@@ -201,7 +215,7 @@ def record_(file: str, kubeconfig: str | None, context: str, duration: str | Non
 
     logs.configure(0)
     lines = asyncio.run(_record(file, kubeconfig, context, seconds(duration) if duration else None))
-    click.echo(f"recorded {lines} lines", err=True)
+    click.echo(f"recorded {plural(lines, 'line')}", err=True)
 
 
 async def _record(file: str, kubeconfig: str | None, context: str, duration: float | None) -> int:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from bayplan import eventloop
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.cli.fresh import FreshDirectory
 from bayplan.cli.stopping import stop_on_signals
@@ -17,13 +18,7 @@ def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> Non
     """Serve until SIGINT or SIGTERM."""
     logs.configure()
     names = _select(controllers)
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(_serve(settings, names, say))
-    else:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, names, say))
+    eventloop.run(_serve(settings, names, say))
 
 
 async def _serve(settings: Settings, controllers: list[str], say: Callable[[str], None]) -> None:

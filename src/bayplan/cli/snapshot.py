@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bayplan.cli._source import load_cluster, source_options
+from bayplan.words import plural
 
 
 @click.group()
@@ -29,7 +30,7 @@ def save(file: Path, scrub: bool, **source: Any) -> None:
     header = write_snapshot(scrubbed(cluster) if scrub else cluster, file, scrubbed=scrub)
     counts = header.counts
     click.echo(
-        f"{file}: {counts.get('Node', 0):,} nodes, {counts.get('Pod', 0):,} pods, "
+        f"{file}: {plural(counts.get('Node', 0), 'node')}, {plural(counts.get('Pod', 0), 'pod')}, "
         f"{file.stat().st_size:,} bytes"
     )
     for item in header.unread:
@@ -49,7 +50,7 @@ def show_(file: Path) -> None:
     taken = datetime.fromtimestamp(header.taken, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     click.echo(f"taken    {taken}")
     click.echo(f"version  {header.version or 'unknown'}")
-    click.echo(f"pending  {sum(1 for _ in cluster.pending()):,} pods")
+    click.echo(f"pending  {plural(sum(1 for _ in cluster.pending()), 'pod')}")
     # some kinds are kept as two structs: what scheduling reads, and what questions need
     counts = {STRUCTS[name].KIND: count for name, count in header.counts.items()}
     for kind, count in sorted(counts.items()):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bayplan.errors import BayplanError
+from bayplan.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ def command(
         report.write_text(report_page(chosen, found, outcomes, ablate), encoding="utf-8")
         click.echo(f"wrote {report}")
     failed = [row for row in found if row["error"]]
-    click.echo(f"wrote {target}: {len(found)} runs, {len(failed)} failed")
+    click.echo(f"wrote {target}: {plural(len(found), 'run')}, {len(failed)} failed")
     if failed:
         raise SystemExit(1)
 

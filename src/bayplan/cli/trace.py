@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bayplan.errors import BayplanError
+from bayplan.words import plural
 
 if TYPE_CHECKING:
     from bayplan.sim.traces.fgd import Allocation
@@ -50,7 +51,7 @@ def import_(
         raise BayplanError("Gavel's jobs say steps, not seconds; give --throughputs")
     else:
         pods = read_jobs(source, read_speeds(throughputs, accelerator))
-    click.echo(f"wrote {target}: {write_trace(target, pods)} pods")
+    click.echo(f"wrote {target}: {plural(write_trace(target, pods), 'pod')}")
 
 
 @command.command("generate")
@@ -69,7 +70,7 @@ def generate_(target: Path, like: str, pods: int, rate: float, seed: int) -> Non
     if rate <= 0:
         raise BayplanError("--rate must be above 0")
     number = write_trace(target, generate(MODELS[like], pods, rate, seed))
-    click.echo(f"wrote {target}: {number} pods")
+    click.echo(f"wrote {target}: {plural(number, 'pod')}")
 
 
 @command.command("run")
@@ -119,7 +120,10 @@ def run_(
 @click.option("--seeds", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--policies", type=FILE, help="The plugins; default: examples/policies/gpu.py.")
 @click.option(
-    "--order", type=FILE, help="Pods and nodes in this order, as hack/fgd-order writes it."
+    "--order",
+    type=FILE,
+    multiple=True,
+    help="Pods and nodes in this order, as hack/fgd-order writes it; one file for each seed.",
 )
 @click.option("--results", type=FILE, help="Write every run and the table to this file, as JSON.")
 def reproduce_(
@@ -128,7 +132,7 @@ def reproduce_(
     policy: tuple[str, ...],
     seeds: int,
     policies: Path | None,
-    order: Path | None,
+    order: tuple[Path, ...],
     results: Path | None,
 ) -> None:
     """Run what a paper ran and print its table beside ours."""
@@ -141,9 +145,9 @@ def reproduce_(
         if name not in fgd.PAPER:
             raise BayplanError(f'--policy "{name}" is not one of {", ".join(fgd.PAPER)}')
     plugins = fgd.policies_file(policies)
-    given = None if order is None else fgd.read_order(order)
-    numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + (seeds if given is None else 1))
-    runs = fgd.reproduce(data, numbers, chosen, plugins, _progress, given)
+    orders = [fgd.read_order(path) for path in order]
+    numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + (len(orders) or seeds))
+    runs = fgd.reproduce(data, numbers, chosen, plugins, _progress, orders)
     if results is not None:
         results.write_text(fgd.report(runs), encoding="utf-8")
     click.echo(f"{'policy':16}{'GPUs allocated':>16}{'deviation':>12}{'paper':>8}")

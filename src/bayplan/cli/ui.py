@@ -57,6 +57,8 @@ def command(
     logs.configure(0)
     host, port = parse_address(address, "--bind")
     source: Source | None = None
+    if not story and (seed is not None or compare_seed or compare_config or compare_version):
+        raise click.UsageError("--seed and --compare-… are of a scenario; name one")
     if story:
         first = (config, seed, emulated_version)
         source = _story(story, first, compare_seed, compare_config, compare_version)

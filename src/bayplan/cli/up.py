@@ -11,13 +11,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from bayplan import eventloop
 from bayplan.errors import BayplanError
 from bayplan.listening import parse_address
 
@@ -81,7 +85,11 @@ NEW_NODES = 3
     metavar="1.36|1.37",
     help="Decide and serve as this version does; the newest by default.",
 )
-@click.option("--feature-gates", default="", help="NAME=true|false,…")
+@click.option(
+    "--feature-gates",
+    default="",
+    help="As kube-scheduler's, such as GenericWorkload=true for pod groups.",
+)
 @click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
 def command(
     nodes: int | None,
@@ -120,7 +128,7 @@ def command(
         ("feature-gates", feature_gates),
     ):
         words += [f"--{flag}={value}"] if value else []
-    asyncio.run(_up(nodes, settings, words, controllers, ui_bind))
+    eventloop.run(_up(nodes, settings, words, controllers, ui_bind))
 
 
 async def _up(
@@ -157,23 +165,26 @@ async def _up(
             async with _page(cluster, listener) as page:
                 data.keep()
                 _greet(cluster, page)
-                reloading = asyncio.create_task(_reload_on_change(cluster, options))
+                from bayplan.supervised import end, supervised
+
+                reload = partial(_reload_on_change, cluster, options)
+                reloading = supervised("reload", reload, Counter())
                 await _follow(cluster, stopped)
-                reloading.cancel()
+                await end(reloading)
             click.echo("stopping; `bayplan up` again finds the cluster as it is now")
 
 
 async def _nodes(cluster: LocalCluster, wanted: int | None) -> str:
     """Make the nodes of a cluster that has none; say what there is."""
-    from bayplan.cli.nodes import add_nodes, default_nodes
+    from bayplan.cli.nodes import add_nodes, count_of, default_nodes
 
     present = cluster.scheduler.sizes().get("nodes", 0)
     if not present:
         count = NEW_NODES if wanted is None else wanted
         await add_nodes(cluster.client, default_nodes(count))
         await _default_class(cluster)
-        return f"{count} nodes made"
-    remark = f"{present} nodes found"
+        return f"{count_of(count)} made"
+    remark = f"{count_of(present)} found"
     if wanted is not None and wanted != present:
         remark += f"; --nodes {wanted} is for a new cluster: use `bayplan nodes add` or `remove`"
     return remark
@@ -220,6 +231,7 @@ async def _page(cluster: LocalCluster, listener: socket.socket | None) -> AsyncI
     if listener is None:
         yield ""
         return
+    await asyncio.to_thread(import_module, "bayplan.page.serving")  # the API server answers already
     from bayplan.inspect import Settings
     from bayplan.page.serving import serving
     from bayplan.page.watching import queue_places, watching
@@ -265,10 +277,13 @@ async def _follow(cluster: LocalCluster, stopped: asyncio.Event) -> None:
 
 
 def _status(cluster: LocalCluster) -> str:
+    from bayplan.words import plural
+
     sizes = cluster.scheduler.sizes()
     pending = cluster.scheduler.core.queue.pending()
     waiting = ", ".join(f"{count} {name}" for name, count in pending.items() if count)
     return (
-        f"{sizes.get('nodes', 0)} nodes · {sizes.get('pods', 0)} pods placed · "
+        f"{plural(sizes.get('nodes', 0), 'node')} · "
+        f"{plural(sizes.get('pods', 0), 'pod')} placed · "
         f"waiting: {waiting or 'none'}"
     )

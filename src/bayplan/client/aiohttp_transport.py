@@ -28,6 +28,7 @@ from bayplan.client.transport import (
     Response,
     StreamResponse,
 )
+from bayplan.errors import reason
 
 READ_BUFFER = 1 << 20
 
@@ -165,7 +166,7 @@ class AiohttpTransport:
             )
         if isinstance(cause, aiohttp.ClientConnectorError):
             return TransportError(
-                f"connecting to {server}: {cause.strerror or cause}; is the API server running?"
+                f"connecting to {server}: {reason(cause.os_error)}; is the API server running?"
             )
         return TransportError(f"talking to {server}: {cause or type(cause).__name__}")
 

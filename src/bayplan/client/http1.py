@@ -24,6 +24,7 @@ from bayplan.client.errors import RequestTimeout, TransportError
 from bayplan.client.http1_connection import HttpConnection
 from bayplan.client.http1_stream import Streaming
 from bayplan.client.transport import Response, StreamResponse
+from bayplan.errors import reason
 
 KEPT_HEADERS = {b"retry-after", b"content-encoding"}
 KEPT_LENGTHS = {len(name) for name in KEPT_HEADERS}
@@ -196,8 +197,7 @@ class Http1Pool:
             ) from cause
         except OSError as cause:
             raise TransportError(
-                f"connecting to {self._server}: {cause.strerror or cause}; "
-                "is the API server running?"
+                f"connecting to {self._server}: {reason(cause)}; is the API server running?"
             ) from cause
         self._all.add(opened)
         return opened

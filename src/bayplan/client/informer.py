@@ -164,6 +164,8 @@ class Informer(Generic[T]):
         self.handler_errors = 0
         self.decode_errors = 0
         self.last_version = ""
+        self.heard = 0
+        """How often a watch brought something, be it a bookmark: the server was there then."""
         self._client = client
         self._type = type_
         self._namespace = namespace
@@ -345,6 +347,7 @@ class Informer(Generic[T]):
                 self.broken.clear()
                 self._outage.over()
                 if lines:
+                    self.heard += 1
                     self._apply(lines)
         finally:
             self.broken.set()

@@ -95,6 +95,9 @@ def load_kubeconfig(
     found = in_cluster(env, service_account)
     if found is not None:
         return found
+    if listed:
+        names = os.pathsep.join(map(str, listed))
+        raise KubeconfigError(f'KUBECONFIG names "{names}", which does not exist; correct it')
     raise KubeconfigError(
         "no API server given: pass --kubeconfig FILE, or set KUBECONFIG, or create ~/.kube/config "
         "(this is not a pod with a service account either)"

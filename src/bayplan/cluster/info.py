@@ -16,7 +16,13 @@ import msgspec
 
 from bayplan.api import Node, Pod, PodAffinityTerm, Volume, WeightedPodAffinityTerm
 from bayplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
-from bayplan.api.requests import PodResources, has_own_status, pod_resources
+from bayplan.api.requests import (
+    AS_DEFAULT,
+    Counting,
+    PodResources,
+    has_own_status,
+    pod_resources,
+)
 from bayplan.cluster.resources import CPU_ID, EPHEMERAL_ID, MEMORY_ID, resource_id
 
 if TYPE_CHECKING:
@@ -66,8 +72,8 @@ class PodTraits:
         "used",
     )
 
-    def __init__(self, pod: Pod, by_container: bool = False) -> None:
-        self.resources: PodResources = pod_resources(pod, by_container=by_container)
+    def __init__(self, pod: Pod, counting: Counting = AS_DEFAULT) -> None:
+        self.resources: PodResources = pod_resources(pod, counting)
         self.fit: tuple[tuple[int, int], ...] = _vector(self.resources.fit)
         """What the pod needs to be placed, as (resource id, amount), in id order."""
         self.used: tuple[tuple[int, int], ...] = _vector(self.resources.used)
@@ -228,11 +234,11 @@ class PodInfos:
     """Makes PodInfo for pods, sharing traits between pods that differ in labels and owners only.
 
     Keeps at most `limit` signatures and as many traits, forgetting the oldest half when full;
-    traits live on as long as a pod uses them. For `by_container` see `bayplan.api.requests`.
+    traits live on as long as a pod uses them.
     """
 
-    def __init__(self, limit: int = 65536, *, by_container: bool = False) -> None:
-        self._by_container = by_container
+    def __init__(self, limit: int = 65536, counting: Counting = AS_DEFAULT) -> None:
+        self._counting = counting
         self._signatures: dict[bytes, tuple[bytes, PodTraits]] = {}
         self._traits: dict[bytes, PodTraits] = {}
         self._limit = limit
@@ -275,7 +281,7 @@ class PodInfos:
         traits = self._traits.get(spec)
         if traits is None:
             _make_room(self._traits, self._limit)
-            traits = self._traits[spec] = PodTraits(pod, self._by_container)
+            traits = self._traits[spec] = PodTraits(pod, self._counting)
         return traits
 
 
@@ -335,6 +341,7 @@ class NodeInfo:
 
     @property
     def used_ports(self) -> set[Port]:
+        """The host ports in use; as upstream, who leaves frees a port that others hold, too."""
         if self._ports is None:
             self._ports = {port for info in self.pods for port in info.traits.ports}
         return self._ports
@@ -357,14 +364,20 @@ class NodeInfo:
             self.nonzero_cpu,
             self.nonzero_memory,
         )
-        return NodeInfo(self.table, self.row, self.node, self.pods.copy(), sums)
+        copy = NodeInfo(self.table, self.row, self.node, self.pods.copy(), sums)
+        copy._ports = None if self._ports is None else self._ports.copy()
+        return copy
 
     def add_pod(self, info: PodInfo) -> None:
+        if info.traits.ports:
+            self.used_ports.update(info.traits.ports)
         self.pods.append(info)
         self._change(info, 1)
 
     def remove_pod(self, info: PodInfo) -> None:
         """Take a pod off; as upstream, the last pod of the list moves into the hole."""
+        if info.traits.ports:
+            self.used_ports.difference_update(info.traits.ports)
         remove_swapping(self.pods, info)
         self._change(info, -1)
 
@@ -377,7 +390,6 @@ class NodeInfo:
         cpu, memory = traits.resources.nonzero
         self.nonzero_cpu += sign * cpu
         self.nonzero_memory += sign * memory
-        self._ports = None
 
 
 def remove_swapping(pods: list[PodInfo], info: PodInfo) -> None:

@@ -16,6 +16,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Kinds of pods for which the engine remembers whom to ask."""
     answer_bytes: int = 128 << 20
     """Memory for kept answers, roughly."""
+    priorities: int = 8
+    """Priorities of pods of one kind for which nodes with nominated pods are remembered."""
     alike: int = 1 << 12
     """Kinds of rows that are numbered beyond two a row before those without a row are forgotten."""
     domains: int = 64

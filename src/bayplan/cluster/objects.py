@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from bayplan.api import (
+    CompositePodGroup,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -121,6 +122,7 @@ class ClusterObjects:
         self.device_taint_rules = Lister(DeviceTaintRule)
         self.resource_slices = Lister(ResourceSlice)
         self.pod_groups = Lister(PodGroup)
+        self.composite_pod_groups = Lister(CompositePodGroup)
         self.workloads = Lister(Workload)
         self._shared: dict[str, object] = {}
         listers = (item for item in vars(self).values() if isinstance(item, Lister))

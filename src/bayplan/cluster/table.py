@@ -6,18 +6,21 @@ that whoever keeps something computed per row looks only at what changed. A node
 row at the end; when one goes the last row takes its place. Both are changes of rows like any other,
 so a reader must only mind that a noted row may lie beyond `count` by now.
 
+Pods lie on their node as in kube-scheduler's cache, since it tells equally important pods apart by
+that: who is heard of goes to the end, and the last one takes the place of one that leaves.
 Pods on nodes that are not (or no longer) known wait aside and count nowhere, as upstream.
 The table does not know assumed from confirmed pods; `bayplan.engine.cache` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 
-from bayplan.api import Node, Taint
+from bayplan.api import Node, Pod, Taint
 from bayplan.api.requests import node_allocatable
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.counts import PodCounts
@@ -56,6 +59,8 @@ class NodeTable(RowNumbers):
         """Rows whose node or pods changed."""
         self.node_changes = Journal(self.limits.journal)
         """Rows whose node changed in what scheduling reads, came or went."""
+        self.renewals = Journal(self.limits.journal)
+        """Rows with a pod that changed in nothing that rows show, which is not in `changes`."""
         self.images_revision = 0
         """Grows when the images of some node change."""
         self.image_names_revision = 0
@@ -336,22 +341,51 @@ class NodeTable(RowNumbers):
     def relabel_pod(self, known: PodInfo, fresh: PodInfo) -> None:
         """Replace a pod by one that differs in labels and owners alone; no sum changes."""
         row = self._rows.get(known.node_name)
-        pods = self._aside[known.node_name] if row is None else self.pods[row]
-        remove_swapping(pods, known)
-        pods.append(fresh)
+        _move_to_end(self.pods_of(known.node_name), known, fresh)
         if row is not None:
             self.counts.relabel(known, fresh, row)
             self.changes.note(row)
+
+    def renew_pod(self, info: PodInfo, pod: Pod) -> None:
+        """Take a newer object of a pod that differs in nothing that rows show."""
+        info.pod = pod
+        _move_to_end(self.pods_of(info.node_name), info, info)
+        row = self._rows.get(info.node_name)
+        if row is not None:
+            self.renewals.note(row)
 
     def pods_of(self, name: str) -> list[PodInfo]:
         """The pods on a node, known or not."""
         row = self._rows.get(name)
         return self._aside.get(name, []) if row is None else self.pods[row]
 
+    @contextmanager
+    def order_kept(self, names: Iterable[str]) -> Iterator[None]:
+        """Pods that are taken off these nodes and put back meanwhile lie as before afterwards."""
+        orders = {name: list(self.pods_of(name)) for name in names}
+        try:
+            yield
+        finally:
+            self.lay_as(orders)
+
+    def lay_as(self, orders: Mapping[str, Sequence[PodInfo]]) -> None:
+        """Let the pods of nodes lie as they did once."""
+        for name, before in orders.items():
+            if self.pods_of(name) != before:
+                self.arrange(name, {info.uid: place for place, info in enumerate(before)})
+
+    def places_on(self, name: str) -> dict[str, int]:
+        """Where on its node each pod lies, by uid."""
+        return {info.uid: place for place, info in enumerate(self.pods_of(name))}
+
+    def arrange(self, name: str, places: Mapping[str, int]) -> None:
+        """Let the pods of a node lie as they did once; others come last."""
+        self.pods_of(name).sort(key=lambda info: places.get(info.uid, len(places)))
+
     def all_pods(self) -> Iterator[PodInfo]:
-        """The pods on known nodes."""
-        for pods in self.pods:
-            yield from pods
+        """The pods on known nodes, in list order."""
+        for row in self.order.tolist():
+            yield from self.pods[row]
 
     def pods_aside(self) -> Iterator[PodInfo]:
         """The pods on unknown nodes."""
@@ -415,6 +449,14 @@ class NodeTable(RowNumbers):
             super()._make_room(row)
             for column in self._labels.values():
                 column.grow(self.capacity)
+
+
+def _move_to_end(pods: list[PodInfo], known: PodInfo, fresh: PodInfo) -> None:
+    if pods[-1] is not known:
+        remove_swapping(pods, known)
+        pods.append(fresh)
+    else:
+        pods[-1] = fresh
 
 
 def _equal_for_scheduling(old: Node, new: Node) -> bool:

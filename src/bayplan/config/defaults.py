@@ -72,7 +72,8 @@ def default_plugins(gates: FeatureGates) -> Plugins:
     enabled = tuple(
         Plugin(name=name, weight=weight) for name, weight, gate in known if _is_on(gate, gates)
     )
-    return Plugins(multi_point=PluginSet(enabled=enabled))
+    groups = PluginSet() if gates.since("1.37") else None
+    return Plugins(multi_point=PluginSet(enabled=enabled), pod_group_post_filter=groups)
 
 
 def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
@@ -105,8 +106,9 @@ def merge_plugins(default: Plugins, custom: Plugins) -> Plugins:
     """Merge every extension point's set."""
     return Plugins(
         **{
-            name: merge_plugin_set(getattr(default, name), getattr(custom, name))
+            name: merge_plugin_set(getattr(default, name), getattr(custom, name) or PluginSet())
             for name in Plugins.__struct_fields__
+            if getattr(default, name) is not None
         }
     )
 

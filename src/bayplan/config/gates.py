@@ -16,7 +16,10 @@ from typing import NamedTuple
 
 from bayplan.config.fields import InvalidConfig
 
-VERSIONS = ("1.36", "1.37")
+RELEASES = {"1.36": "v1.36.4", "1.37": "v1.37.1"}
+"""The releases that each version was read from and compared with: what we say we are."""
+
+VERSIONS = tuple(RELEASES)
 NEWEST = VERSIONS[-1]
 
 FOLDED = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
@@ -88,7 +91,9 @@ class FeatureGates:
         if name in ("AllAlpha", "AllBeta"):
             return None
         if name not in self._gates:
-            return f"unrecognized feature gate: {name}"
+            from bayplan.words import did_you_mean
+
+            return f"unrecognized feature gate: {name}{did_you_mean(name, self._gates)}"
         gate = self._gates[name]
         if gate.locked and self.changed[name] != gate.default:
             on = str(gate.default).lower()
@@ -117,6 +122,11 @@ class FeatureGates:
                 raise KeyError(name)
             return False
         return self._on[name]
+
+    @property
+    def release(self) -> str:
+        """The release of this version, such as `v1.36.4`."""
+        return RELEASES[self.version]
 
     def since(self, version: str) -> bool:
         """Whether the version is this one or a later one."""

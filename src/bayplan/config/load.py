@@ -117,6 +117,12 @@ def from_data(
     _check_kind(body.pop("apiVersion", None), body.pop("kind", None))
     problems: list[str] = []
     config = decode(body, KubeSchedulerConfiguration, "", problems)
+    if not gates.since("1.37"):
+        problems += [
+            f'unknown field "profiles[{number}].plugins.podGroupPostFilter"'
+            for number, profile in enumerate(config.profiles)
+            if profile.plugins.pod_group_post_filter is not None
+        ]
     if not problems:
         return complete(config, gates)
     # What could be read is looked at too: a person wants to hear of everything in one round.

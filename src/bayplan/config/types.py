@@ -18,6 +18,7 @@ EXTENSION_POINTS = (
     "preFilter",
     "filter",
     "postFilter",
+    "podGroupPostFilter",
     "preScore",
     "score",
     "reserve",
@@ -63,16 +64,18 @@ class Plugins(Model, frozen=True):
     multi_point: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet | None = None
+    """Complete configurations of 1.36, which does not know it, are without it."""
 
     def at(self, point: str) -> PluginSet:
         """The set of an extension point named as in the file, such as `preFilter`."""
-        result: PluginSet = getattr(self, _ATTRIBUTES[point])
-        return result
+        result: PluginSet | None = getattr(self, _ATTRIBUTES[point])
+        return result or PluginSet()
 
     def names(self) -> list[str]:
         """Every plugin that is enabled anywhere, sorted."""
         sets = (getattr(self, attribute) for attribute in self.__struct_fields__)
-        return sorted({plugin.name for its in sets for plugin in its.enabled})
+        return sorted({plugin.name for its in sets if its for plugin in its.enabled})
 
 
 _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(Plugins)}

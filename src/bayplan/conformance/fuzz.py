@@ -15,7 +15,7 @@ from typing import Any
 
 from bayplan.config import FeatureGates
 from bayplan.conformance.compare import differences, leaving
-from bayplan.conformance.known import known
+from bayplan.conformance.known import Sides, known
 from bayplan.conformance.oracle import Oracle, OracleFailed
 from bayplan.conformance.shrink import shrink
 from bayplan.engine.replay import decide
@@ -70,6 +70,7 @@ class Fuzzer:
     def check(self, case: Body) -> Difference | None:
         """Ask both; None if they agree, or the difference is known, or the case is refused."""
         family = case["family"]
+        case = with_known_gates(case, self._gates)
         self._oracle.begin(case)
         got = ours(case, self._gates)  # while the oracle thinks
         try:
@@ -87,7 +88,7 @@ class Fuzzer:
             lines = differences(want, got, leaving(case))
         if not lines:
             return None
-        if reason := known(case, lines):
+        if reason := known(case, lines, self._sides(want, got)):
             self.tally.known[reason] += 1
             return None
         self.tally.differing[family] += 1
@@ -102,16 +103,27 @@ class Fuzzer:
                 want = self._oracle.decide(case, tries=MANY_TRIES)
             except OracleFailed:
                 return False
-            lines = self._lines(case, want)
-            return bool(_places(lines) & wanted) and not known(case, lines)
+            got = ours(case, self._gates)
+            lines = differences(want, got, leaving(case))
+            explained = known(case, lines, self._sides(want, got))
+            return bool(_places(lines) & wanted) and not explained
 
         bare = {key: value for key, value in found.case.items() if key != "expect"}
         small = shrink(bare, differs)
         want = self._oracle.decide(small, tries=MANY_TRIES)
-        return Difference({**small, "expect": want}, self._lines(small, want))
+        lines = differences(want, ours(small, self._gates), leaving(small))
+        return Difference({**small, "expect": want}, lines)
 
-    def _lines(self, case: Body, want: Body) -> list[str]:
-        return differences(want, ours(case, self._gates), leaving(case))
+    def _sides(self, want: Body, got: Body) -> Sides:
+        return Sides(want, got, lambda case: ours(case, self._gates))
+
+
+def with_known_gates(case: Body, gates: FeatureGates) -> Body:
+    """The case without gates that the version lacks, or that it does not let anybody change."""
+    if "gates" not in case:
+        return case
+    free = {name for name in gates.names() if not gates.locked(name)}
+    return {**case, "gates": {name: on for name, on in case["gates"].items() if name in free}}
 
 
 def ours(case: Body, gates: FeatureGates) -> Body:

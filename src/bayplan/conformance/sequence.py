@@ -13,11 +13,11 @@ from typing import Any
 from bayplan.api import KINDS, Node, Pod, convert
 from bayplan.config import FeatureGates, default_config, from_data
 from bayplan.conformance.compare import differences, leaving
-from bayplan.conformance.fuzz import MANY_TRIES, Difference
-from bayplan.conformance.known import known
+from bayplan.conformance.fuzz import MANY_TRIES, Difference, ours
+from bayplan.conformance.known import Sides, known
 from bayplan.conformance.oracle import Oracle
 from bayplan.engine.engine import Engine
-from bayplan.engine.replay import describe, load_objects
+from bayplan.engine.replay import LATER, describe, load_objects
 from bayplan.plugins import in_tree_registry
 from bayplan.testing.cases.draw import Draw
 from bayplan.testing.cases.families import FAMILIES, case, equipped
@@ -29,6 +29,7 @@ OTHERS = {kind.RESOURCE.lower(): kind for kind in KINDS.values()}
 KEPT = (
     *("mixed", "interpod", "softspread", "preempt", "spread", "defaultspread", "profiles"),
     *("volumes", "drivers", "devices", "devicesmore", "deviceresource", "devicescoring"),
+    *("manyvictims", "manyclaims", "devicesodd", "devicesheld", "devicesheld"),
 )
 """Families whose clusters sequences start from."""
 
@@ -41,11 +42,13 @@ class Sequence:
         first = case(family, seed)
         traits = {key: value for key, value in FAMILIES[family].items() if key != "nominated"}
         self._draw = Draw(f"sequence-{seed}", traits)
-        self._oracle = oracle
+        self._oracle, self._gates = oracle, gates
         self._seed, self._steps, self._made = seed, 0, 0
         self._objects: Body = first["objects"]
         placed = [body for body in self._objects["pods"] if body["spec"].get("nodeName")]
         self._objects["pods"] = placed
+        self._heard = list(placed)
+        """As the pods of a node lie in a scheduler's cache that has heard of all changes."""
         self._given: Body = {key: first[key] for key in ("config",) if key in first}
         config = from_data(first["config"], gates) if self._given else default_config(gates)
         self._engine = Engine.build(config, in_tree_registry(), gates=gates)
@@ -60,15 +63,16 @@ class Sequence:
         name = f"{self._seed}-{self._steps}"
         asked = equipped(self._draw, f"pending-{self._steps}", self._names())
         body = {"id": f"sequence-{name}", "family": "sequence", "pod": asked, **self._given}
-        whole: Body = {**body, "objects": self._objects}
+        whole: Body = {**body, "objects": {**self._objects, "pods": self._heard}}
         self._oracle.begin(whole)
-        got = describe(self._engine, self._engine.schedule(convert(Pod, asked), 0.0))
+        got = describe(self._engine, self._engine.schedule(convert(Pod, asked), LATER))
         want = self._oracle.end(whole)
         lines = differences(want, got, leaving(whole))
         if lines and "postFilter" in want:  # a rare candidate may not have come up yet
             want = self._oracle.decide(whole, tries=MANY_TRIES)
             lines = differences(want, got, leaving(whole))
-        if not lines or known(whole, lines):
+        sides = Sides(want, got, lambda case: ours(case, self._gates))
+        if not lines or known(whole, lines, sides):
             return None
         return Difference({**copy.deepcopy(whole), "expect": want}, lines)
 
@@ -88,18 +92,36 @@ class Sequence:
         self._made += 1
         if kind == "pod+":
             held.append(running(self._draw, f"q{self._made}", self._names()))
-            cache.put(convert(Pod, held[-1]))
+            self._hear(held[-1])
         elif kind == "pod-" and held:
             gone = held.pop(self._draw.number(0, len(held) - 1))
             cache.delete(convert(Pod, gone))
+            self._take_off(gone)
         elif kind == "pod~" and held:
             body = self._draw.pick(held)
+            self._take_off(body)
             body["metadata"]["labels"] = {"app": self._draw.pick(("web", "db")), "ver": "1"}
-            cache.put(convert(Pod, body))
+            self._hear(body)
+            self._take_off(body)  # and its kubelet has started it anew
+            body["status"]["startTime"] = f"2026-01-01T00:00:{self._made % 60:02}Z"
+            self._hear(body)
         elif kind.startswith("node"):
             self._change_node(kind[-1])
         elif kind == "other":
             self._change_other()
+
+    def _hear(self, body: Body) -> None:
+        """A pod comes to the end of its node, as in the real scheduler's cache."""
+        self._heard.append(body)
+        self._engine.cache.put(convert(Pod, body))
+
+    def _take_off(self, body: Body) -> None:
+        """The last pod of the node takes the place of one that goes, as in that cache."""
+        heard, node = self._heard, body["spec"]["nodeName"]
+        places = [n for n, other in enumerate(heard) if other["spec"]["nodeName"] == node]
+        place = next(n for n in places if heard[n] is body)
+        heard[place] = heard[places[-1]]
+        del heard[places[-1]]
 
     def _change_other(self) -> None:
         """Put an object of another kind as another case of the family has it, or remove one."""
@@ -113,10 +135,10 @@ class Sequence:
             return
         key = _key(self._draw.pick(held if gone else fresh))
         new = [] if gone else [body for body in fresh if _key(body) == key]
-        stay = {body["metadata"]["name"] for body in new}
-        for body in [body for body in held if _key(body) == key]:
+        stay = {_name(body) for body in new}
+        for body in [body for body in held if _key(body) == key or _name(body) in stay]:
             held.remove(body)
-            if body["metadata"]["name"] not in stay:
+            if _name(body) not in stay:
                 cache.delete(convert(kind, body))
         for body in new:
             held.append(body)
@@ -145,7 +167,9 @@ class Sequence:
 
 def _key(body: Body) -> tuple[str, str]:
     """What changes as one: slices of a pool agree on how many they are, all else by name."""
-    meta, pool = body["metadata"], body.get("spec", {}).get("pool")
-    if pool is not None:
-        return body["spec"]["driver"], pool["name"]
-    return meta.get("namespace", ""), meta["name"]
+    pool = body.get("spec", {}).get("pool")
+    return _name(body) if pool is None else (body["spec"]["driver"], pool["name"])
+
+
+def _name(body: Body) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

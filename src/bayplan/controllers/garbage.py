@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from bayplan.client import Change, ClientError, Conflict, NotFound, Resource
-from bayplan.client.resources import CORE_EVENTS, LEASES
+from bayplan.client.resources import CORE_EVENTS, CUSTOM_KINDS, LEASES
 from bayplan.controllers.namespace import discover
 from bayplan.controllers.objects import Bare, Json, Meta, Owner
 from bayplan.controllers.runtime import RETRY_FIRST, RETRY_LAST, Kit, Worker
@@ -29,13 +29,6 @@ from bayplan.controllers.runtime import RETRY_FIRST, RETRY_LAST, Kit, Worker
 log = structlog.get_logger(__name__)
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-CUSTOM_KINDS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
-)
 IGNORED = {CORE_EVENTS.plural, LEASES.plural, "componentstatuses"}
 REDISCOVER_SECONDS = 120.0
 

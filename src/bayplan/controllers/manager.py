@@ -120,7 +120,11 @@ def options_for(
 
     They record events; in simulations, where nobody reads them, they do not.
     """
-    found: Json = {"root-ca": authority.decode() if authority else "", "events": True}
+    found: Json = {
+        "root-ca": authority.decode() if authority else "",
+        "events": True,
+        "release": gates.release,
+    }
     if authority and signing_key:
         found |= {"signing-cert": authority.decode(), "signing-key": signing_key.decode()}
     if gates["GenericWorkload"]:
@@ -189,8 +193,7 @@ class ControllerManager:
         self.kit.on_cache = self._follow
         for informer in self.kit.informers():
             self._follow(informer)
-        recording = asyncio.create_task(self.kit.events.run(), name="event recorder")
-        self._tasks.append(recording)
+        self._tasks.append(supervised("event recorder", self.kit.events.run, self.failures))
         for name, controller in self._controllers.items():
             self._begin(name, controller)
 
@@ -209,4 +212,4 @@ class ControllerManager:
 
     def _follow(self, informer: Informer[Any]) -> None:
         name = f"informer {informer.resource.plural}"
-        self._tasks.append(asyncio.create_task(informer.run(), name=name))
+        self._tasks.append(supervised(name, informer.run, self.failures))

@@ -7,6 +7,7 @@ inside the functions that know its kind.
 
 import time
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -90,7 +91,12 @@ class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
 
 def timestamp(seconds: float) -> str:
     """Write a moment as Kubernetes does."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return _stamp(int(seconds // 1))
+
+
+@lru_cache(maxsize=64)
+def _stamp(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def micro_timestamp(seconds: float) -> str:

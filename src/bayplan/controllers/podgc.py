@@ -4,7 +4,8 @@ The deletion of a pod that is on no node is two writes, a mark and the removal. 
 no kubelet is there to finish it; this controller is.
 
 A missing node is given `quarantine-seconds` (options, by key `podgc`; 40) and looked up at the
-server once more before its pods are failed and removed, so their controllers make new ones.
+server once more before its pods are failed and removed, so their controllers make new ones. Pods
+with `spec.virtualMachine` are on sites, which are no nodes: they go when they are deleted.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class PodGarbageCollector:
             await self._kit.client.get(NODES, name)
             return self._quarantine  # the cache is late
         for pod in pods:
-            await self._remove(pod, [self._target()])
+            if "virtualMachine" not in pod.spec:
+                await self._remove(pod, [self._target()])
+            elif pod.metadata.deletion_timestamp:
+                await self._remove(pod, [])
         return None
 
     async def _sync_unbound(self, key: str) -> float | None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from bayplan.api import quantity
 from bayplan.apiserver.admission.quota import kind_counted, used_of
-from bayplan.client import Change, Resource
-from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
+from bayplan.client import Change
+from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES
 from bayplan.controllers.namespace import discover
 from bayplan.controllers.objects import Bare, Json, Object
 from bayplan.controllers.runtime import Cache, Kit, Worker, namespace_index
 
-RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 AMOUNTS = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
 
 

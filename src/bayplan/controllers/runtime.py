@@ -205,6 +205,14 @@ class Kit:
         if any((obj.status.get(name) or None) != (v or None) for name, v in status.items()):
             await self.patch(resource, obj.key, {"status": status}, subresource="status")
 
+    async def report_status(self, resource: Resource, key: str, status: Json) -> None:
+        """Write what a kubelet says; conditions of others (the scheduler's) are left alone.
+
+        It holds no nulls and no directives of patches.
+        """
+        body = {"status": status}
+        await self.patch(resource, key, body, kind="strategic", subresource="status")
+
     async def delete(
         self,
         resource: Resource,
@@ -225,12 +233,23 @@ class Kit:
         self._note(resource, raw)
 
     def _note(self, resource: Resource, raw: bytes) -> Json:
-        obj: Json = msgspec.json.decode(raw)
-        version = (obj.get("metadata") or {}).get("resourceVersion")
+        """Return what names the object that was answered; the rest may be large."""
+        found = msgspec.json.decode(raw, type=_Answered).metadata or _Names()
         cache = self._caches.get(resource)
-        if cache is not None and version:
-            cache.written = max(cache.written, int(version))
-        return obj
+        if cache is not None and found.resource_version:
+            cache.written = max(cache.written, int(found.resource_version))
+        return {"metadata": msgspec.to_builtins(found)}
+
+
+class _Names(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Answered(msgspec.Struct):
+    metadata: _Names | None = None
 
 
 class WorkQueue:

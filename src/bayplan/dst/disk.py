@@ -103,6 +103,9 @@ class _SimulatedReserve(Reserve):
         self._there = self._there or self.disk is None or not self.disk.full
         return self._there
 
+    def spare(self) -> bool:
+        return self.disk is None or not self.disk.full
+
     @property
     def kept(self) -> bool:
         return self._there

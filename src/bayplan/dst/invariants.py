@@ -16,8 +16,8 @@ import msgspec
 from bayplan.api import quantity
 from bayplan.apiserver.capacity import requests_of
 from bayplan.dst.network import Host
-from bayplan.dst.truth import Broken, Truth
-from bayplan.global_scheduler.ledger import RECORDS, Record
+from bayplan.dst.truth import LOST, Broken, Truth
+from bayplan.global_scheduler.ledger import COMMITTED, RECORDS, Record
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.store.protocol import Event
 
@@ -27,6 +27,7 @@ STOCK = "stock is never sold twice"
 SOMEWHERE = "every pod is somewhere"
 LEASE = "a lease is held by one"
 ENDS = "every request ends"
+UNSEEN = "no part ends unseen"
 CONVERGE = "controllers bring about what was asked"
 ROGUE = "rogue"  # a scheduler that gives up at once
 PODS, NODES = "core/pods/", "core/nodes/"
@@ -97,6 +98,8 @@ class Stock:
     """Follows the ledger of the global schedulers."""
 
     def __init__(self, truth: Truth, table: SiteTable) -> None:
+        self._truth = truth
+        self.given_back: set[str] = set()  # what somebody asked to release
         self._limits = {source: table.free(source) for source in table.sources}
         self._taken: dict[str, dict[str, tuple[int, ...]]] = {}
         truth.check(self._see)
@@ -108,10 +111,24 @@ class Stock:
         for taken in self._taken.values():
             taken.pop(record.id, None)
         if event.deleted:
+            if record.state == COMMITTED and record.id not in self.given_back:
+                raise Broken(LOST, f"allocation {record.id} was committed, and nobody released it")
             return
         for source, amounts in _charges(record).items():
             self._taken.setdefault(source, {})[record.id] = amounts
             self._check(source)
+
+    def settled(self, identity: str, *, keep: bool) -> None:
+        """A client was told that an allocation is kept for good, or given back."""
+        self._truth.drain()
+        found = self._truth.now.get(RECORDS + identity)
+        if found is None:
+            if keep and identity not in self.given_back:
+                raise Broken(LOST, f"allocation {identity} was committed and is gone")
+        elif not keep:
+            raise Broken(LOST, f"allocation {identity} was released and is there")
+        elif msgspec.json.decode(found.value, type=Record).state != COMMITTED:
+            raise Broken(LOST, f"allocation {identity} was committed and is only reserved")
 
     def _check(self, source: str) -> None:
         totals = [sum(column) for column in zip(*self._taken[source].values(), strict=True)]

@@ -18,6 +18,7 @@ from bayplan.clock import rest
 from bayplan.config import DEFAULT_GATES, default_config
 from bayplan.controllers.manager import ControllerManager
 from bayplan.dst.disk import Disk
+from bayplan.dst.invariants import UNSEEN
 from bayplan.dst.network import Host, Link, Network
 from bayplan.dst.truth import Broken, Truth
 from bayplan.framework import Extender
@@ -199,7 +200,7 @@ class SchedulerPart(Part):
         """Raise what has ended a part of it; nothing may."""
         for task in (self._starting, *self.process.tasks):
             if task is not None and task.done() and not task.cancelled() and task.exception():
-                raise Broken("no part ends unseen", f"{self.name}: {task.exception()!r}")
+                raise Broken(UNSEEN, f"{self.name}: {task.exception()!r}")
 
 
 class ControllersPart(Part):
@@ -218,11 +219,6 @@ class ControllersPart(Part):
         self.cut_off()
         assert self._manager is not None
         await self._manager.stop()
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """How often controllers raised something that was not expected."""
-        return self._manager.failures if self._manager is not None else {}
 
 
 class GlobalProcess:

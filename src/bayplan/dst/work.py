@@ -16,6 +16,7 @@ from bayplan.sim.objects import RUN_SECONDS, pod
 
 if TYPE_CHECKING:
     from bayplan.client import Client
+    from bayplan.dst.truth import Truth
     from bayplan.dst.world import World
     from bayplan.global_scheduler.service import Allocations
 
@@ -32,8 +33,8 @@ def _name(world: World, letter: str) -> str:
     return f"{letter}{world.serial}"
 
 
-def _choose(world: World, rng: random.Random, prefix: str) -> str:
-    keys = sorted(key.removeprefix(prefix) for key in world.truth.now if key.startswith(prefix))
+def _choose(truth: Truth, rng: random.Random, prefix: str) -> str:
+    keys = sorted(key.removeprefix(prefix) for key in truth.now if key.startswith(prefix))
     return rng.choice(keys) if keys else ""
 
 
@@ -73,7 +74,7 @@ async def job(world: World, rng: random.Random) -> str:
 
 
 async def scale(world: World, rng: random.Random) -> str:
-    key = _choose(world, rng, "apps/deployments/")
+    key = _choose(world.truth, rng, "apps/deployments/")
     if not key:
         return "nothing to scale"
     replicas = rng.randint(0, 5)
@@ -85,7 +86,7 @@ async def scale(world: World, rng: random.Random) -> str:
 
 async def delete(world: World, rng: random.Random) -> str:
     resource, prefix = rng.choice(((PODS, "core/pods/"), (DEPLOYMENTS, "apps/deployments/")))
-    key = _choose(world, rng, prefix)
+    key = _choose(world.truth, rng, prefix)
     if not key:
         return "nothing to delete"
     namespace, name = key.split("/")
@@ -100,7 +101,7 @@ async def node(world: World, rng: random.Random) -> str:
 
 async def rogue(world: World, rng: random.Random) -> str:
     """Be two schedulers that know of nobody: bind the same pods to two nodes, all at once."""
-    client, nodes = _user(world, rng), [_choose(world, rng, NODES_PREFIX) for _ in range(2)]
+    client, nodes = _user(world, rng), [_choose(world.truth, rng, NODES_PREFIX) for _ in range(2)]
     names = [_name(world, "r") for _ in range(rng.randint(2, 5))]
     made = [pod(name, cpu=rng.choice(SIZES), schedulerName=ROGUE) for name in names]
     await asyncio.gather(
@@ -145,14 +146,17 @@ async def _allocate(world: World, service: Allocations, rng: random.Random) -> s
 
 async def settle(world: World, rng: random.Random) -> str:
     """Commit or release an allocation."""
-    key = _choose(world, rng, RECORDS)
+    key = _choose(world.sold, rng, RECORDS)
     if not key or not world.globals.up:
         return "nothing to settle"
     service = rng.choice(world.globals.services)
-    act = rng.choice((service.commit, service.release))
+    keep = rng.random() < 0.5
+    if not keep:
+        world.stock.given_back.add(key)
     try:
         async with asyncio.timeout(30):
-            await act(key)
+            await (service.commit(key) if keep else service.release(key))
     except (BayplanError, TimeoutError) as problem:
         return f"{type(problem).__name__}"
-    return f"{act.__name__} {key[:8]} by {service.name}"
+    world.noted(lambda: world.stock.settled(key, keep=keep))
+    return f"{'committed' if keep else 'released'} {key[:8]} by {service.name}"

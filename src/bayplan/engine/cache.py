@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bayplan.api import Node, Object, Pod
+from bayplan.api.requests import Counting, has_own_status
 from bayplan.cluster.limits import Limits
 from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.errors import BayplanError
@@ -32,7 +33,12 @@ class Cache:
         """How much is remembered, here and by the engine."""
         self.table = NodeTable(self.limits)
         self.objects = ClusterObjects()
-        self.infos = PodInfos(self.limits.signatures, by_container=not gates.since("1.37"))
+        counting = Counting(
+            by_container=not gates.since("1.37"),
+            pod_level=gates["PodLevelResources"],
+            pod_resize=gates["InPlacePodLevelResourcesVerticalScaling"],
+        )
+        self.infos = PodInfos(self.limits.signatures, counting)
         self.nominator = Nominator()
         self.waiting = WaitingPods()
         self.revision = 0
@@ -167,13 +173,19 @@ class Cache:
         self.table.add_pod(info)
 
     def _replace(self, known: PodInfo, pod: Pod) -> None:
-        """Take a newer object of a pod; rows change only if something that counts did."""
+        """Take a newer object of a pod; rows change only if something that counts did.
+
+        Whatever changed, the pod is the last one of its node from then on, as upstream.
+        """
         self.revision += 1
         self._assumed.discard(known.uid)
+        if _only_reported(known.pod, pod) and pod.spec.node_name == known.node_name:
+            self.table.renew_pod(known, pod)
+            return
         fresh = self.infos.make(pod)
         there = fresh.node_name == known.node_name and fresh.terminating == known.terminating
         if there and fresh.signature == known.signature:
-            known.pod = pod
+            self.table.renew_pod(known, pod)
         elif there and fresh.traits is known.traits:
             # API servers label pods with their node's zone when they are bound.
             self.table.relabel_pod(known, fresh)
@@ -211,6 +223,19 @@ class Cache:
         for info in table.all_pods():
             fresh.add_pod(PodInfo(info.pod, info.traits, info.signature, info.node_name))
         return problems + compare_tables(table, fresh)
+
+
+def _only_reported(old: Pod, new: Pod) -> bool:
+    """Whether a kubelet's report is all that changed, seen by what two objects of a pod share."""
+    before, after = old.metadata, new.metadata
+    return (
+        new.spec is old.spec
+        and after.labels is before.labels
+        and after.owner_references is before.owner_references
+        and after.deletion_timestamp == before.deletion_timestamp
+        and not has_own_status(old)
+        and not has_own_status(new)
+    )
 
 
 def compare_tables(table: NodeTable, fresh: NodeTable) -> list[str]:

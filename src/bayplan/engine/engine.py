@@ -9,7 +9,8 @@ argument, all state is in the cache. Every node is looked at and scored unless
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfigurati
 from bayplan.engine.answers import Judgement
 from bayplan.engine.answers.share import array
 from bayplan.engine.cache import Cache
+from bayplan.engine.cycle.ahead import Ahead, Upcoming
 from bayplan.engine.cycle.attempt import Cycle
 from bayplan.engine.cycle.decisions import Decision, GroupDecision
 from bayplan.engine.cycle.records import RecordRing
@@ -27,6 +29,7 @@ from bayplan.errors import ConfigError
 from bayplan.framework import (
     CLEAR_NOMINATION,
     Code,
+    CycleState,
     Diagnosis,
     Extender,
     FitError,
@@ -54,6 +57,10 @@ class AllScores(NamedTuple):
     """As plugins say them, before they are normalised."""
 
 
+class UnknownNodeError(LookupError):
+    """A placement names a node that is not there; the text is the node's name."""
+
+
 class Engine:
     """Decides for pods, one at a time; owns the kept answers and the moving start of the search."""
 
@@ -75,6 +82,10 @@ class Engine:
         self._handles = list(handles)
         settings = SearchSettings(cache, Outcomes(), extenders, percentage_of_nodes_to_score)
         self._cycle = Cycle(settings, self.profiles)
+        self.ahead = Ahead(settings, self._cycle.answers_of) if extenders else None
+        """Asks extenders about the pods behind the one that is placed."""
+        self.upcoming: Upcoming = lambda count: ()
+        """The plain pods that will probably be placed next, first come first."""
 
     @classmethod
     def build(
@@ -153,7 +164,7 @@ class Engine:
         later, `undo` takes everything back. Raises Unfinished if `late` said so in the midst of
         preemption: nothing is changed then, and another call goes on.
         """
-        decision = self.schedule(pod, now, late=late)
+        decision = self.schedule(pod, now, late=late, ahead=self.ahead)
         self.next_start = decision.next_start
         if not decision.node_name:
             return decision
@@ -251,6 +262,29 @@ class Engine:
         self.next_start = start
         return result
 
+    def searched(self) -> list[str]:
+        """The nodes that are searched now, in list order."""
+        table, some = self.cache.table, self._cycle.settings.within
+        return [table.name_of(row) for row in (table.order if some is None else some).tolist()]
+
+    @contextmanager
+    def within(self, node_names: Sequence[str]) -> Iterator[None]:
+        """Place pods on some nodes only until the block ends; raises UnknownNodeError.
+
+        Plugins see the whole cluster all the same, as kube-scheduler's do.
+        """
+        table, settings = self.cache.table, self._cycle.settings
+        rows = [table.row_of(name) for name in node_names]
+        if None in rows:
+            raise UnknownNodeError(node_names[rows.index(None)])
+        before = settings.within
+        everywhere = len(rows) == table.count
+        settings.within = None if everywhere else np.array(rows, dtype=np.int64)
+        try:
+            yield
+        finally:
+            settings.within = before
+
     def place_in_group(
         self, pod: Pod | PodInfo, now: float, node: str = "", *, post_filter: bool = False
     ) -> Decision:
@@ -272,21 +306,19 @@ class Engine:
         )
         return decision if status is None else self._refused(decision, status)
 
-    def fits_on(self, decision: Decision, node_name: str) -> bool:
-        """Whether a pod that was decided about fits on a node as the cluster is now.
+    def pre_filtered(self, decision: Decision) -> CycleState:
+        """What PreFilter finds for a pod now, to be told who comes and goes from here on."""
+        state, _ = self._cycle.answers_of(decision.profile).run_pre_filters(decision.info)
+        return state.clone()  # what it counted may be the table's own
 
-        Filters that had nothing to say when it was decided are not asked now either.
-        """
-        info, profile = decision.info, decision.profile
-        state, outcome = self._cycle.answers_of(profile).run_pre_filters(info)
-        state.skip_filter.update(decision.state.skip_filter)
+    def fits_on(self, decision: Decision, node_name: str, state: CycleState) -> bool:
+        """Whether filters let a pod on a node as it is now, with what PreFilter found before."""
         node = self.cache.table.info_of(node_name)
-        if node is None or outcome.status is not None:
-            return False
-        if outcome.node_names is not None and node_name not in outcome.node_names:
+        if node is None:
             return False
         nominated = self.cache.nominator.pods_for(node_name)
-        return run_filters_with_nominated(profile, state, info.pod, node, nominated) is None
+        pod, profile = decision.info.pod, decision.profile
+        return run_filters_with_nominated(profile, state, pod, node, nominated) is None
 
     def _refused(self, decision: Decision, status: Status) -> Decision:
         """Reserve or Permit said no: undo, and tell it as a failure on one node."""
@@ -312,8 +344,12 @@ class Engine:
         *,
         post_filter: bool = True,
         late: Callable[[], bool] = never,
+        ahead: Ahead | None = None,
     ) -> Decision:
-        """Find a node for a pod without changing anything; with `post_filter`, propose victims."""
+        """Find a node for a pod without changing anything; with `post_filter`, propose victims.
+
+        With `ahead` extenders may be asked about the pods that come next as well.
+        """
         info = pod if isinstance(pod, PodInfo) else self.cache.infos.make(pod)
         profile = self.profiles.get(info.pod.spec.scheduler_name)
         if profile is None:
@@ -323,8 +359,16 @@ class Engine:
             )
         for handle in self._handles:
             handle.now, handle.late = now, late
+        if ahead is not None:
+            ahead.prepare(info, self.next_start, now, self.profiles, self.upcoming)
         return self._cycle.run(
-            info, profile, now, self.next_start, post_filter=post_filter, records=self.records
+            info,
+            profile,
+            now,
+            self.next_start,
+            post_filter=post_filter,
+            records=self.records,
+            ahead=ahead,
         )
 
     # -- looking closer ---------------------------------------------------------------------------
@@ -375,11 +419,16 @@ class Engine:
         """Drop everything kept, for tests that compare with and without."""
         self._cycle.forget()
 
-    def validate(self) -> None:
-        """Raise unless all that is kept is right; asks everything anew, so it is for tests."""
+    def validate(self, *, use: bool = False) -> None:
+        """Raise unless all that is kept is right; asks everything anew, so it is for tests.
+
+        With `use` a pod of each kind is tried again as well, which brings all up to date.
+        """
         self.cache.validate()
         for profile in self.profiles.values():
             self._cycle.answers_of(profile).validate()
+        if use and not self.extenders:  # who need not say the same again
+            self._cycle.validate(self.next_start)
 
     def answers_kept(self) -> int:
         """How many plugins' answers are kept, each for one facet."""

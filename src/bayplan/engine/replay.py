@@ -22,6 +22,8 @@ from bayplan.plugins import in_tree_registry
 
 PRE_FILTER_RESULT = "PreFilterResult"
 """Stands for the plugin of nodes that a PreFilter's node set left out."""
+LATER = 4102444800.0
+"""When cases are decided: the year 2100, after anything in them has happened."""
 
 
 def load_objects(cache: Cache, objects: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -56,7 +58,7 @@ def decide(
     registry: Mapping[str, Factory] | None = None,
     *,
     gates: FeatureGates = DEFAULT_GATES,
-    now: float = 0.0,
+    now: float = LATER,
 ) -> dict[str, Any]:
     """Decide one pod and describe the decision."""
     loaded = default_config(gates) if config is None else from_data(dict(config), gates)

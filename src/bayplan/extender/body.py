@@ -37,6 +37,9 @@ async def read_body(
     scope: MutableMapping[str, Any], receive: Receive, limit: int = MAX_BODY
 ) -> bytes:
     """Read a whole request body, unpacked."""
+    announced = header(scope, b"content-length")
+    if announced.isdigit() and (len(announced) > 18 or int(announced) > limit):
+        raise BodyError(413, f"the body is larger than {limit} bytes")
     parts: list[bytes] = []
     size = 0
     while True:

@@ -7,11 +7,16 @@ server wrote them, less their managedFields; the text of a node is made once a v
 An extender of Bayplan's kit that has both verbs is asked both at once (`pairs`); its scores are
 used only if prioritize is then about exactly the nodes that filter kept.
 
+Where an extender promises that it keeps nothing between calls, in a header of its answers, or
+whoever runs the scheduler promises it, it may be asked about pods ahead of their turn; the engine
+decides when.
+
 What it does not do: cache answers, or retry. A pod that failed is tried again by the queue.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -21,7 +26,13 @@ from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.errors import DecodeError
 from bayplan.extender import pairs, wire
 from bayplan.extender.http import Call, Caller, RefusedError, ssl_context
-from bayplan.framework.contract.extender import ExtenderError, ExtenderFilterResult
+from bayplan.framework.contract.extender import (
+    ALWAYS,
+    PROMISED,
+    ExtenderError,
+    ExtenderFilterResult,
+    Later,
+)
 from bayplan.framework.contract.results import Victims
 
 B = TypeVar("B")
@@ -30,12 +41,48 @@ IN_VAIN = 3
 """How many pairs in a row whose scores could not be used end pairs."""
 
 
-class _Scored(msgspec.Struct):
-    """Scores that came with a filter's answer, and for what."""
+SCORED_KEPT = 16
+"""Scores of so many pairs wait to be asked for; more than there are calls ahead."""
 
-    pod: tuple[str, str]
+
+class _Scored(msgspec.Struct):
+    """Scores that came with a filter's answer, and about what."""
+
     names: list[str]
     answer: pairs.PairAnswer
+
+
+class _Reading(Generic[T]):
+    """An answer on its way, and how it is understood."""
+
+    def __init__(self, wait: Later[bytes], read: Callable[[Later[bytes]], T]) -> None:
+        self._wait = wait
+        self._read = read
+
+    def __call__(self) -> T:
+        return self._read(self._wait)
+
+    def ready(self) -> bool:
+        return self._wait.ready()
+
+    def drop(self) -> None:
+        self._wait.drop()
+
+
+class _Known(Generic[T]):
+    """An answer that needs no call."""
+
+    def __init__(self, tell: Callable[[], T]) -> None:
+        self._tell = tell
+
+    def __call__(self) -> T:
+        return self._tell()
+
+    def ready(self) -> bool:
+        return True
+
+    def drop(self) -> None:
+        pass
 
 
 class Texts(Protocol):
@@ -107,7 +154,11 @@ class HttpExtender:
         caller: Caller,
         texts: TextCache | None = None,
         metrics: ExtenderMetrics | None = None,
+        ahead: str = PROMISED,
     ) -> None:
+        self.ahead = ahead == ALWAYS
+        """Whether it may be asked about pods ahead of their turn."""
+        self._may_promise = ahead == PROMISED
         self.config = config
         self.name = config.url_prefix
         self.ignorable = config.ignorable
@@ -129,7 +180,7 @@ class HttpExtender:
         """Whether the extender has said that it knows pairs."""
         whole = None if config.node_cache_capable else self._texts.of
         self._told = pairs.ToldNodes(whole)
-        self._scored: _Scored | None = None
+        self._scored: dict[tuple[str, str], _Scored] = {}
         self._in_vain = 0
 
     def interested(self, pod: Pod) -> bool:
@@ -138,61 +189,77 @@ class HttpExtender:
 
     def filter(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult:
         """Ask which of the nodes fit."""
-        if self._pairs and (found := self._filter_in_pair(pod, nodes)) is not None:
-            return found
+        return self.filter_later(pod, nodes)()
+
+    def filter_later(self, pod: Pod, nodes: Sequence[Node]) -> Later[ExtenderFilterResult]:
+        """Begin to ask which of the nodes fit."""
+        if not self._pairs:
+            return _Reading(self._ask_filter(pod, nodes), partial(self._filtered, nodes))
+        call = self._told.call(self._texts.of(pod), nodes)
+        return _Reading(self._ask_pair(call), partial(self._filtered_in_pair, pod, nodes, call))
+
+    def _ask_filter(self, pod: Pod, nodes: Sequence[Node]) -> Later[bytes]:
         says = f"{pairs.HEADER}: {pairs.KNOWN}\r\n" if self._pairable else ""
-        body = self._ask("filter", self.config.filter_verb, self._args(pod, nodes), says)()
-        answer = self._read(wire.decode_filter_result, body)
+        return self._ask("filter", self.config.filter_verb, self._args(pod, nodes), says)
+
+    def _ask_pair(self, call: pairs.PairCall) -> Later[bytes]:
+        says = f"{pairs.HEADER}: {pairs.CALL}\r\n"
+        return self._ask("filter", self.config.filter_verb, pairs.encode(call), says)
+
+    def _filtered(self, nodes: Sequence[Node], wait: Later[bytes]) -> ExtenderFilterResult:
+        answer = self._read(wire.decode_filter_result, wait())
         if answer.error:
             raise ExtenderError(f'extender "{self.name}": {answer.error}')
         return ExtenderFilterResult(
             tuple(self._kept(answer, nodes)), answer.failed_nodes, answer.unresolvable_nodes
         )
 
-    def _filter_in_pair(self, pod: Pod, nodes: Sequence[Node]) -> ExtenderFilterResult | None:
-        """Ask both verbs at once; None when it must be asked in the ordinary way."""
-        text, answer = self._texts.of(pod), pairs.PairAnswer(unknown=True)
-        for _ in range(2):
-            call = self._told.call(text, nodes)
-            says = f"{pairs.HEADER}: {pairs.CALL}\r\n"
-            try:
-                body = self._ask("filter", self.config.filter_verb, pairs.encode(call), says)()
-            except RefusedError:
-                self._pairs = self._pairable = False
-            except ExtenderError:
-                self._pairs = False  # it may be another program by now: the next call will show
-                raise
-            if not self._pairs:  # another program answers there by now
-                self._told.forget()
-                return None
-            answer = self._read(pairs.decode_answer, body)
-            if not answer.unknown:
-                self._told.was_told(call)
-                break
-            self._told.forget()
-        if answer.unknown:
-            return None
+    def _filtered_in_pair(
+        self, pod: Pod, nodes: Sequence[Node], call: pairs.PairCall, wait: Later[bytes]
+    ) -> ExtenderFilterResult:
+        """What both verbs said at once; who does not understand is asked in the ordinary way."""
+        answer = self._pair_answer(call, wait)
+        if answer is not None and answer.unknown:
+            self._told.forget(call.set_id)
+            call = self._told.call(call.pod, nodes)
+            answer = self._pair_answer(call, self._ask_pair(call))
+        if answer is None or answer.unknown:
+            self._told.forget(call.set_id)
+            return self._filtered(nodes, self._ask_filter(pod, nodes))
+        self._told.was_told(call)
         if answer.error:
             raise ExtenderError(f'extender "{self.name}": {answer.error}')
         names = [node.metadata.name for node in nodes]
         if answer.kept is not None:
             names = [names[place] for place in answer.kept]
-        meta = pod.metadata
-        self._scored = _Scored((meta.uid, meta.resource_version), names, answer)
+        while len(self._scored) >= SCORED_KEPT:
+            del self._scored[next(iter(self._scored))]
+        self._scored[_version(pod)] = _Scored(names, answer)
         return ExtenderFilterResult(tuple(names), answer.failed, answer.unresolvable)
+
+    def _pair_answer(self, call: pairs.PairCall, wait: Later[bytes]) -> pairs.PairAnswer | None:
+        """The answer to a pair; None if another program answers there by now."""
+        try:
+            body = wait()
+        except RefusedError:
+            self._pairs = self._pairable = False
+            return None
+        except ExtenderError:
+            self._pairs = False  # it may be another program by now: the next call will show
+            raise
+        return self._read(pairs.decode_answer, body) if self._pairs else None
 
     def _scores_of_pair(
         self, pod: Pod, nodes: Sequence[Node]
     ) -> Callable[[], Mapping[str, int]] | None:
         """The scores that came with the filter's answer, if they are about these nodes."""
-        scored, self._scored = self._scored, None
+        scored = self._scored.pop(_version(pod), None)
         if scored is None:
             return None
         answer, names = scored.answer, scored.names
         known = bool(answer.score_error) or len(answer.scores) == len(names)
-        same = scored.pod == (pod.metadata.uid, pod.metadata.resource_version)
         about = len(nodes) == len(names) and {node.metadata.name for node in nodes} == set(names)
-        if not known or not same or not about:
+        if not known or not about:
             self._in_vain += 1
             self._pairable = self._pairable and self._in_vain < IN_VAIN
             self._pairs = self._pairs and self._pairable
@@ -206,8 +273,12 @@ class HttpExtender:
 
         return scores
 
-    def _heard(self, pair: bytes) -> None:
-        self._pairs = self._pairable and pair == pairs.KNOWN.encode()
+    def _heard(self, pair: bool, said: Mapping[bytes, bytes]) -> None:
+        if pair:
+            known = said.get(pairs.HEADER_LOW) == pairs.KNOWN.encode()
+            self._pairs = self._pairable and known
+        if self._may_promise:
+            self.ahead = said.get(wire.AHEAD_LOW) == wire.AHEAD_YES
 
     def _kept(self, answer: wire.FilterAnswer, nodes: Sequence[Node]) -> list[str]:
         if self.config.node_cache_capable and answer.node_names is not None:
@@ -222,17 +293,15 @@ class HttpExtender:
         """Ask for scores, 0 to 10."""
         return self.prioritize_later(pod, nodes)()
 
-    def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Callable[[], Mapping[str, int]]:
-        """Begin to ask for scores; the function returned waits for them."""
+    def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Later[Mapping[str, int]]:
+        """Begin to ask for scores."""
         if (known := self._scores_of_pair(pod, nodes)) is not None:
-            return known
-        wait = self._ask("prioritize", self.config.prioritize_verb, self._args(pod, nodes))
+            return _Known(known)
+        body = self._args(pod, nodes)
+        return _Reading(self._ask("prioritize", self.config.prioritize_verb, body), self._scores)
 
-        def scores() -> Mapping[str, int]:
-            answer = self._read(wire.decode_priorities, wait())
-            return {entry.host: entry.score for entry in answer}
-
-        return scores
+    def _scores(self, wait: Later[bytes]) -> Mapping[str, int]:
+        return {entry.host: entry.score for entry in self._read(wire.decode_priorities, wait())}
 
     def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         """Ask which victims are acceptable; the answer replaces the proposal."""
@@ -278,35 +347,37 @@ class HttpExtender:
             return wire.encode_args(text, names=[node.metadata.name for node in nodes])
         return wire.encode_args(text, nodes=[self._texts.of(node) for node in nodes])
 
-    def _ask(self, action: str, verb: str, body: bytes, says: str = "") -> Callable[[], bytes]:
+    def _ask(self, action: str, verb: str, body: bytes, says: str = "") -> Later[bytes]:
         url = f"{self._base}/{verb}"
         timeout = self.config.timeout_seconds
-        heard = self._heard if says else None
+        heard = partial(self._heard, bool(says)) if action in ("filter", "prioritize") else None
         call = Call(
             url, action, body, timeout, self._tls, self._server_name, action != "bind", says, heard
         )
         wait = self._caller.begin(call)
         if self._metrics is None:
             return wait
-        metrics = self._metrics
+        return _Reading(wait, partial(self._counted, self._metrics, action))
 
-        def counted() -> bytes:
-            result = "error"
-            try:
-                with metrics.seconds.labels(self.name, action).time():
-                    answer = wait()
-                result = "answered"
-                return answer
-            finally:
-                metrics.calls.labels(self.name, action, result).inc()
-
-        return counted
+    def _counted(self, metrics: ExtenderMetrics, action: str, wait: Later[bytes]) -> bytes:
+        result = "error"
+        try:
+            with metrics.seconds.labels(self.name, action).time():
+                answer = wait()
+            result = "answered"
+            return answer
+        finally:
+            metrics.calls.labels(self.name, action, result).inc()
 
     def _read(self, read: Callable[[B], T], body: B) -> T:
         try:
             return read(body)
         except DecodeError as cause:
             raise ExtenderError(f'extender "{self.name}" answered garbage: {cause}') from cause
+
+
+def _version(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.uid, pod.metadata.resource_version
 
 
 def _mentioned(pod: Pod) -> Iterator[str]:

@@ -3,7 +3,8 @@
 The scheduling cycle is serial and waits for its extenders; the driver runs it in a thread for that
 reason, so calls are plain blocking sockets: no event loop and no hand-over between threads stands
 between the cycle and the answer. `begin` sends a request and returns at once; what it returns waits
-for the answer. So requests to several extenders are under way together (prioritize).
+for the answer, or looks whether it has come. So requests to several extenders (prioritize) and
+about several pods are under way together, each on a connection of its own.
 
 The deadline covers connecting, sending and the last byte of the answer: the time left is set on the
 socket before every step, so an extender that drips one byte a second is cut off in time.
@@ -11,12 +12,14 @@ socket before every step, so an extender that drips one byte a second is cut off
 What it does not do: understand messages, or decide what a failure means (`client` does); proxies.
 """
 
+import contextlib
+import itertools
 import socket
 import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,13 +29,13 @@ import msgspec
 from bayplan import packed, private
 from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
-from bayplan.extender.pairs import HEADER_LOW
 from bayplan.framework.contract.extender import ExtenderError
 from bayplan.trust import trusting
 
 MAX_ANSWER = 256 * 1024 * 1024
 CHUNK = 1 << 18
 IDLE_PER_PLACE = 16
+OURS = b"bayplan-"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -48,8 +51,8 @@ class Call(msgspec.Struct, frozen=True):
     repeatable: bool = True
     headers: str = ""
     """More header lines, each ended."""
-    heard: Callable[[bytes], None] | None = None
-    """Told the value of `Bayplan-Pair` in the answer, empty when it is not there."""
+    heard: Callable[[Mapping[bytes, bytes]], None] | None = None
+    """Told the headers of the answer that begin with `Bayplan-`, in lower case."""
 
 
 class RefusedError(ExtenderError):
@@ -99,17 +102,18 @@ class _Answer:
         self.parser = httptools.HttpResponseParser(self)
         self.parts: list[bytes] = []
         self.gzip = self.complete = self.measured = self.leaves_open = False
-        self.pair = b""
+        self.said: dict[bytes, bytes] = {}
+        """What only Bayplan's own say, by header."""
         self._left = limit
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"content-encoding":
             self.gzip = value.lower() == b"gzip"
-        elif name == HEADER_LOW:
-            self.pair = value
         elif name in (b"content-length", b"transfer-encoding"):
             self.measured = True
+        elif name.startswith(OURS):
+            self.said[name] = value
 
     def on_body(self, part: bytes) -> None:
         self._left -= len(part)
@@ -131,6 +135,8 @@ class _Connection:
 
     def __init__(self, call: Call, host: str, port: int, deadline: float) -> None:
         self.fresh = True
+        self._answer: _Answer | None = None
+        """What has come of the answer that is awaited."""
         plain = socket.create_connection((host, port), timeout=_left(deadline))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket: socket.socket = plain
@@ -147,17 +153,37 @@ class _Connection:
 
     def receive(self, limit: int, deadline: float) -> _Answer:
         """Read one answer to its end."""
-        answer = _Answer(limit)
+        answer = self._answer = self._answer or _Answer(limit)
         while not answer.complete:
             self.socket.settimeout(_left(deadline))
-            data = self.socket.recv(CHUNK)
-            if not data:
-                if not self._ends_by_closing(answer):
-                    raise ConnectionError("the connection was closed before the answer's end")
+            if self._read(answer):
                 break
-            answer.parser.feed_data(data)
-            self.fresh = True  # an answer has begun: a failure from here on is its own
+        self._answer = None
         return answer
+
+    def arrived(self, limit: int) -> bool:
+        """Take in what has come, without waiting; whether the answer is there."""
+        answer = self._answer = self._answer or _Answer(limit)
+        self.socket.settimeout(0.0)
+        try:
+            while not answer.complete:
+                if self._read(answer):
+                    return True
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        return True
+
+    def _read(self, answer: _Answer) -> bool:
+        """Feed what there is to the parser; whether the other side has ended."""
+        data = self.socket.recv(CHUNK)
+        if not data:
+            if not self._ends_by_closing(answer):
+                raise ConnectionError("the connection was closed before the answer's end")
+            answer.complete = True
+            return True
+        answer.parser.feed_data(data)
+        self.fresh = True  # an answer has begun: a failure from here on is its own
+        return False
 
     @staticmethod
     def _ends_by_closing(answer: _Answer) -> bool:
@@ -175,37 +201,106 @@ def _left(deadline: float) -> float:
     return left
 
 
+class Pending:
+    """A call under way: either wait for its answer, once, or drop it."""
+
+    def __init__(
+        self, caller: "Caller", call: Call, deadline: float, sent: "_Connection | Exception"
+    ) -> None:
+        self._caller = caller
+        self._call = call
+        self._deadline = deadline
+        self._connection = sent if isinstance(sent, _Connection) else None
+        self._problem = sent if isinstance(sent, Exception) else None
+
+    def ready(self) -> bool:
+        """Whether waiting would end at once, be it with an answer or an error; never blocks."""
+        if self._problem is not None or self._connection is None:
+            return True
+        try:
+            arrived = self._connection.arrived(self._caller.max_answer)
+        except (OSError, ValueError, httptools.HttpParserError) as problem:
+            self._problem = problem
+            return True
+        return arrived or time.monotonic() >= self._deadline
+
+    def __call__(self) -> bytes:
+        """The answer; raises ExtenderError."""
+        call, caller, connection = self._call, self._caller, self._connection
+        self._connection = None
+        if connection is None:
+            assert self._problem is not None, "an answer is taken once"
+            raise _explain(call, self._problem) from self._problem
+        try:
+            try:
+                answer = self._receive(connection)
+            except ConnectionError:
+                if connection.fresh or not call.repeatable:
+                    raise
+                caller.give_up(connection)
+                connection = caller.send(call, self._deadline, anew=True)
+                answer = connection.receive(caller.max_answer, self._deadline)
+            body = _body(call, answer)
+        except ExtenderError:
+            caller.give_up(connection)
+            raise
+        except (OSError, ValueError, httptools.HttpParserError, packed.PackedError) as cause:
+            caller.give_up(connection)
+            raise _explain(call, cause, caller.max_answer) from cause
+        caller.give_back(call, connection, answer)
+        return body
+
+    def _receive(self, connection: _Connection) -> _Answer:
+        if self._problem is not None:
+            raise self._problem
+        return connection.receive(self._caller.max_answer, self._deadline)
+
+    def drop(self) -> None:
+        """Nobody wants the answer: one that is there leaves its connection free."""
+        connection = self._connection
+        if connection is None:
+            return
+        if self.ready() and self._problem is None and time.monotonic() < self._deadline:
+            with contextlib.suppress(ExtenderError):
+                self()
+        else:
+            self._connection = None
+            self._caller.give_up(connection)
+
+
 class Caller:
     """Makes calls from any thread over kept-alive connections."""
 
     def __init__(self, max_answer: int = MAX_ANSWER) -> None:
-        self._max_answer = max_answer
+        self.max_answer = max_answer
         self._idle: dict[tuple[str, int, int], list[_Connection]] = {}
+        self._busy: set[_Connection] = set()
         self._lock = threading.Lock()
 
-    def begin(self, call: Call) -> Callable[[], bytes]:
-        """Send a call now; the function returned waits for its answer or raises ExtenderError."""
+    def begin(self, call: Call) -> Pending:
+        """Send a call now; what is returned waits for its answer."""
         deadline = time.monotonic() + call.timeout
         try:
-            connection = self._send(call, deadline)
+            return Pending(self, call, deadline, self.send(call, deadline))
         except (OSError, ValueError) as cause:
-            problem = _explain(call, cause)
-
-            def fail() -> bytes:
-                raise problem
-
-            return fail
-        return lambda: self._wait(call, connection, deadline)
+            return Pending(self, call, deadline, cause)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; a call that waits for its answer fails."""
         with self._lock:
             idle, self._idle = self._idle, {}
-        for connections in idle.values():
-            for connection in connections:
-                connection.close()
+            busy, self._busy = self._busy, set()
+        for connection in (*busy, *itertools.chain(*idle.values())):
+            connection.close()
 
-    def _send(self, call: Call, deadline: float, *, anew: bool = False) -> _Connection:
+    def give_up(self, connection: _Connection) -> None:
+        """Close a connection that cannot be used again."""
+        with self._lock:
+            self._busy.discard(connection)
+        connection.close()
+
+    def send(self, call: Call, deadline: float, *, anew: bool = False) -> _Connection:
+        """Send a request over a connection that is free, or a new one."""
         host, port, request = _request(call)
         key = (host, port, id(call.tls))
         while True:
@@ -222,38 +317,9 @@ class Caller:
                 if connection.fresh:
                     raise
                 continue  # an idle connection that the other side had closed
+            with self._lock:
+                self._busy.add(connection)
             return connection
-
-    def _wait(self, call: Call, connection: _Connection, deadline: float) -> bytes:
-        try:
-            try:
-                answer = connection.receive(self._max_answer, deadline)
-            except ConnectionError:
-                if connection.fresh or not call.repeatable:
-                    raise
-                connection.close()
-                connection = self._send(call, deadline, anew=True)
-                answer = connection.receive(self._max_answer, deadline)
-            body = self._body(call, answer)
-        except ExtenderError:
-            connection.close()
-            raise
-        except (OSError, ValueError, httptools.HttpParserError, packed.PackedError) as cause:
-            connection.close()
-            raise _explain(call, cause, self._max_answer) from cause
-        self._give_back(call, connection, answer)
-        return body
-
-    @staticmethod
-    def _body(call: Call, answer: _Answer) -> bytes:
-        if call.heard is not None:
-            call.heard(answer.pair)
-        if answer.status != 200:
-            raise RefusedError(
-                f"failed {call.verb} with extender at URL {call.url}, code {answer.status}"
-            )
-        body = b"".join(answer.parts)
-        return packed.unpack(body, MAX_ANSWER) if answer.gzip else body
 
     def _take(self, key: tuple[str, int, int]) -> _Connection | None:
         with self._lock:
@@ -264,17 +330,30 @@ class Caller:
         connection.fresh = False
         return connection
 
-    def _give_back(self, call: Call, connection: _Connection, answer: _Answer) -> None:
+    def give_back(self, call: Call, connection: _Connection, answer: _Answer) -> None:
+        """Keep a connection for the next call, unless the other side closes it."""
         host, port, _ = _place(call)
         if not answer.leaves_open:
-            connection.close()
+            self.give_up(connection)
             return
         with self._lock:
+            self._busy.discard(connection)
             idle = self._idle.setdefault((host, port, id(call.tls)), [])
             if len(idle) < IDLE_PER_PLACE:
                 idle.append(connection)
                 return
         connection.close()
+
+
+def _body(call: Call, answer: _Answer) -> bytes:
+    if call.heard is not None:
+        call.heard(answer.said)
+    if answer.status != 200:
+        raise RefusedError(
+            f"failed {call.verb} with extender at URL {call.url}, code {answer.status}"
+        )
+    body = b"".join(answer.parts)
+    return packed.unpack(body, MAX_ANSWER) if answer.gzip else body
 
 
 def _place(call: Call) -> tuple[str, int, str]:

@@ -22,6 +22,7 @@ as a `NodeCache`, is given).
 import asyncio
 import hmac
 import inspect
+from collections import Counter as Tally
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
@@ -91,10 +92,14 @@ class Extender:
         hosts: tuple[str, ...] = (),
         slow_seconds: float = SLOW_SECONDS,
         pairs: bool = True,
+        ahead: bool = False,
     ) -> None:
         self.name = name
         self.pairs = pairs
         """Take both verbs in one call from schedulers that know how (see `pairs`)."""
+        self.ahead = ahead
+        """Promise that `filter` and `prioritize` keep nothing between calls: a Bayplan scheduler
+        may then ask about several pods at once, before it knows where the first of them goes."""
         self.nodes = nodes
         self.token = token
         self.prefix = prefix.rstrip("/")
@@ -339,7 +344,10 @@ class Extender:
         while True:
             event = await receive()
             if event["type"] == "lifespan.startup":
-                self._running = [asyncio.create_task(work()) for work in self.background]
+                from bayplan.supervised import supervised
+
+                failures: Tally[str] = Tally()
+                self._running = [supervised("background", w, failures) for w in self.background]
             else:
                 for task in self._running:
                     task.cancel()
@@ -391,8 +399,12 @@ class Extender:
         self._calls.labels(verb, "answered").inc()
         self._seconds.labels(verb).observe(perf_counter() - start)
         packed = scope if self.gzip else None
-        more = ((paired.HEADER_LOW, paired.KNOWN.encode()),) if asked else ()
-        await respond(send, 200, answer, "application/json", scope=packed, more=more)
+        said = []
+        if asked:
+            said.append((paired.HEADER_LOW, paired.KNOWN.encode()))
+        if self.ahead:
+            said.append((wire.AHEAD_LOW, wire.AHEAD_YES))
+        await respond(send, 200, answer, "application/json", scope=packed, more=tuple(said))
 
     def _authorized(self, scope: Scope) -> bool:
         if not self.token:

@@ -85,10 +85,13 @@ class ToldNodes:
     def __init__(self, text_of: Callable[[Node], bytes] | None) -> None:
         """`text_of` gives the JSON of a node; None: names are enough."""
         self._text_of = text_of
-        self.forget()
+        self._id = ""
+        self.forget(self._id)
 
-    def forget(self) -> None:
-        """Begin another set."""
+    def forget(self, set_id: str) -> None:
+        """Begin another set, unless that has been done since."""
+        if set_id != self._id:
+            return
         self._id = str(uuid4())
         self._places: dict[str, tuple[str, int]] = {}
         self._objects: dict[int, tuple[Node, int]] = {}
@@ -99,7 +102,7 @@ class ToldNodes:
     def call(self, pod: bytes, nodes: Sequence[Node]) -> PairCall:
         """A call about some nodes; what the extender does not know yet is added."""
         if len(self._entries) > 2 * len(self._places) + 1000:
-            self.forget()  # most are versions that are no more
+            self.forget(self._id)  # most are versions that are no more
         known = self._objects
         try:
             places = [known[id(node)][1] for node in nodes]
@@ -124,8 +127,8 @@ class ToldNodes:
 
     def was_told(self, call: PairCall) -> None:
         """The extender has what this call added."""
-        if call.set_id == self._id:
-            self._told = call.have + len(call.add)
+        if call.set_id == self._id:  # of several calls under way the longest counts
+            self._told = max(self._told, call.have + len(call.add))
 
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
@@ -168,7 +171,7 @@ class KnownNodes:
             return None
         if size > self._entries or any(not 0 <= a <= b <= size for a, b in call.runs):
             raise DecodeError(f"reading a pair of calls: the set has {size} nodes")
-        if call.add:
+        if size > len(known.names):
             self._add(known, call)
         names = [name for start, end in call.runs for name in known.names[start:end]]
         if not call.whole:
@@ -178,11 +181,13 @@ class KnownNodes:
 
     @staticmethod
     def _add(known: _Set, call: PairCall) -> None:
+        """Take what is new: calls that were under way together add the same."""
+        new = call.add[len(known.names) - call.have :]
         if call.whole:
-            known.names[call.have :] = names_of(call.add, "a pair of calls")
-            known.texts[call.have :] = [msgspec.Raw(text) for text in call.add]
+            known.names += names_of(new, "a pair of calls")
+            known.texts += [msgspec.Raw(text) for text in new]
             return
         try:
-            known.names[call.have :] = [name.decode() for name in call.add]
+            known.names += [name.decode() for name in new]
         except UnicodeDecodeError as cause:
             raise DecodeError(f"reading a pair of calls: {cause}") from cause

@@ -20,7 +20,7 @@ from typing import IO
 
 import msgspec
 
-from bayplan import private
+from bayplan import packed, private
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.extender import wire
 from bayplan.extender.body import BodyError, Receive, Send, header, read_body, respond
@@ -28,6 +28,7 @@ from bayplan.extender.check import Answer, post
 from bayplan.extender.kit import PATHS, Extender, Scope, UnknownVerbError
 
 BIND = "bind"
+MAX_LINE = 256 << 20  # a call about 5,000 whole nodes has 30 MB
 Ask = Callable[["Recorded"], Awaitable[Answer]]
 
 
@@ -120,9 +121,9 @@ def _create(path: Path, files: ExitStack) -> IO[bytes]:
     file: IO[bytes] = files.enter_context(os.fdopen(number, "wb"))
     if path.suffix != ".gz":
         return file
-    packed = gzip.GzipFile(fileobj=file, mode="wb")
-    files.callback(packed.close)
-    return packed  # type: ignore[return-value]
+    packer = gzip.GzipFile(fileobj=file, mode="wb")
+    files.callback(packer.close)
+    return packer  # type: ignore[return-value]
 
 
 def _json(body: bytes) -> msgspec.Raw:
@@ -134,18 +135,18 @@ def _json(body: bytes) -> msgspec.Raw:
     return msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" "))
 
 
-def read(path: Path) -> Iterator[Recorded]:
+def read(path: Path, limit: int = MAX_LINE) -> Iterator[Recorded]:
     """The calls of a recording; a last line that was cut off by a kill is left out."""
     number = 0
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
+        with path.open("rb") as file:
+            for line in packed.lines(file, limit) if path.suffix == ".gz" else file:
                 number += 1
                 if line.endswith(b"\n"):
                     yield msgspec.json.decode(line, type=Recorded)
-    except EOFError:
+    except packed.CutOffError:
         return
-    except (OSError, msgspec.DecodeError) as cause:
+    except (OSError, packed.PackedError, msgspec.DecodeError) as cause:
         place = f"line {number}: " if isinstance(cause, msgspec.DecodeError) else ""
         raise RecordingError(f'reading "{path}": {place}{cause}') from cause
 

@@ -11,7 +11,7 @@ import uvicorn
 
 from bayplan.asgi import Server
 from bayplan.asgi import config as quiet
-from bayplan.errors import ConfigError
+from bayplan.errors import ConfigError, Importing
 from bayplan.extender.kit import Extender
 from bayplan.extender.recording import Recorder
 from bayplan.listening import listen as open_socket
@@ -37,9 +37,16 @@ def load(target: str) -> Extender:
     else:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(where)
-    except (Exception, SystemExit) as cause:  # any code may run at import
-        raise ConfigError(f'loading extender "{target}": {cause}') from cause
+        with Importing(f'loading extender "{target}"'):
+            module = importlib.import_module(where)
+    except ConfigError as problem:
+        cause = problem.__cause__
+        if not isinstance(cause, ModuleNotFoundError) or cause.name != where:
+            raise
+        raise ConfigError(
+            f'loading extender "{target}": there is no module "{where}" here or installed; go to '
+            f"its directory, or name the file: DIRECTORY/{where}.py:{attribute or 'app'}"
+        ) from cause
     found = getattr(module, attribute or "app", None)
     if found is None:
         raise ConfigError(f'loading extender "{target}": {where} has no "{attribute or "app"}"')

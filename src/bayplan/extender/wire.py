@@ -27,6 +27,8 @@ _text_map = msgspec.json.Decoder(dict[str, str] | None)
 _encode = msgspec.json.encode
 
 MAX_EXTENDER_PRIORITY = 10
+AHEAD_LOW, AHEAD_YES = b"bayplan-ahead", b"yes"
+"""The header of answers by which an extender promises that it keeps nothing between calls."""
 
 
 class _Meta(msgspec.Struct, gc=False):

@@ -23,6 +23,14 @@ from bayplan.framework.contract.events import (
     on,
 )
 from bayplan.framework.contract.extender import Extender, ExtenderError, ExtenderFilterResult
+from bayplan.framework.contract.groups import (
+    GroupTrial,
+    Placement,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    ProposedAssignment,
+)
 from bayplan.framework.contract.handle import Handle
 from bayplan.framework.contract.permits import WaitingPod, WaitingPods
 from bayplan.framework.contract.points import (
@@ -39,11 +47,13 @@ from bayplan.framework.contract.points import (
     HeedingFilter,
     NodeFilterPlugin,
     NodeScorePlugin,
+    NormalizePlacementPlugin,
     NormalizePlugin,
     PermitPlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Plugin,
+    PodGroupPostFilterPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -71,7 +81,6 @@ from bayplan.framework.contract.results import (
     Effects,
     NominatingInfo,
     NominatingMode,
-    Placement,
     PostFilterResult,
     PreBindPreFlightResult,
     PreFilterResult,
@@ -129,6 +138,7 @@ __all__ = [
     "Factory",
     "FilterPlugin",
     "FitError",
+    "GroupTrial",
     "Handle",
     "HeedingFilter",
     "HintFn",
@@ -144,6 +154,7 @@ __all__ = [
     "NominatingInfo",
     "NominatingMode",
     "Nominator",
+    "NormalizePlacementPlugin",
     "NormalizePlugin",
     "Outcomes",
     "OwnedTerm",
@@ -153,6 +164,10 @@ __all__ = [
     "PlacementScorePlugin",
     "Plugin",
     "PodCounts",
+    "PodGroupAssignments",
+    "PodGroupInfo",
+    "PodGroupPostFilterPlugin",
+    "PodGroupPostFilterResult",
     "PodInfo",
     "PodInfos",
     "PodQuery",
@@ -168,6 +183,7 @@ __all__ = [
     "PreFilterResult",
     "PreScorePlugin",
     "Profile",
+    "ProposedAssignment",
     "QueryPart",
     "QueueSortPlugin",
     "QueueingHint",

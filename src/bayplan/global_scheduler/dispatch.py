@@ -3,9 +3,10 @@
 An Allocation with `spec.template` (any manifest) is dispatched: for every group the template is
 created in the member cluster of its site, with a name of its own and labels that say which
 allocation it belongs to, also in its pod template. The member's own scheduler places the pods. How
-many are scheduled and running flows back into `status.members`. A finalizer keeps the Allocation
-until the members' copies are deleted; a member that cannot be reached is tried again. Only objects
-with this allocation's label are its copies: a name that another has is said and left alone.
+many are scheduled and running, and which copies are there, flows back into `status.members`. A
+finalizer keeps the Allocation until the members' copies are deleted; a member that cannot be
+reached is tried again. Only objects with this allocation's label are its copies: a name that
+another has is said and left alone.
 
 When a group moves to another member, it is made there first; the copy that it leaves is deleted as
 soon as all pods of the new one are scheduled. `status.dispatched` lists every copy that may be
@@ -95,6 +96,11 @@ def _dispatched(item: Placeable) -> set[str]:
 def _mark(member: str, manifest: dict[str, Any]) -> str:
     """A copy in `status.dispatched`."""
     return f"{member}/{manifest['metadata']['labels'][GROUP_LABEL]}"
+
+
+def _seen(item: Placeable, member: str, manifest: dict[str, Any]) -> str:
+    """How a copy is remembered that was seen to be there."""
+    return f"{item.metadata.uid} {member} {manifest['metadata']['name']}"
 
 
 def _copy(template: dict[str, Any], item: Placeable, number: int) -> dict[str, Any]:
@@ -199,14 +205,14 @@ class Dispatcher:
         problems = {}
         there = self._there.setdefault(key, set())
         for member, manifest in wanted:
-            mark = f"{item.metadata.uid} {member} {manifest['metadata']['name']}"
+            mark = _seen(item, member, manifest)
             if mark in there:
                 continue
             if problem := await self._create(member, manifest, there, mark):
                 problems[member] = problem
                 self._again(key, TAKEN_RETRY)
         leaving = await self._leave(item, wanted)
-        await self._report(key, item, [member for member, _ in wanted], problems, leaving)
+        await self._report(key, item, wanted, problems, leaving)
 
     async def _note(self, item: Placeable, marks: set[str]) -> None:
         """Write down which copies there may be."""
@@ -310,16 +316,22 @@ class Dispatcher:
         self,
         key: str,
         item: Placeable,
-        names: list[str],
+        wanted: list[tuple[str, dict[str, Any]]],
         problems: dict[str, str],
         leaving: list[str],
     ) -> None:
         """Patch `status.members` when it changed."""
         report = []
-        for name in dict.fromkeys((*names, *leaving)):
+        objects: dict[str, list[dict[str, object]]] = {}
+        for name, manifest in wanted:
+            is_there = _seen(item, name, manifest) in self._there.get(key, ())
+            entry = {"name": manifest["metadata"]["name"], "there": is_there}
+            objects.setdefault(name, []).append(entry)
+        for name in dict.fromkeys((*objects, *leaving)):
             member = self._members.by_name.get(name)
             if member is not None:
                 entry = {"name": name, **_counts(member, item.metadata.uid)}
+                entry |= {"objects": objects.get(name, [])}
                 entry |= {"problem": problems[name]} if name in problems else {}
                 report.append(entry | ({"leaving": True} if name in leaving else {}))
         if report == self._reported.get(key):

@@ -5,8 +5,8 @@ then its allocations move one by one, by rank, each in a transaction of its own 
 its history. What finds no other place stays and is told. Sites that are offline, or no longer in
 the inventory, for longer than `replace_lost_after_seconds` are left in the same way by themselves.
 
-An Allocation of the API server moves too: its status follows, and so do its copies in the members
-(see `dispatch`). Other objects are not moved, a pod's node cannot change; they are told.
+Objects of the API server move too: their status follows, and so do the copies of an Allocation in
+the members (see `dispatch`). Pods cannot: those with an owner are evicted (see `evicting`).
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,6 +19,7 @@ from bayplan.global_scheduler.ledger import Record
 from bayplan.global_scheduler.moving import by_rank
 from bayplan.global_scheduler.service import Allocations
 from bayplan.global_scheduler.whatif import UnknownSiteError
+from bayplan.words import plural
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,8 @@ class Moved(msgspec.Struct, frozen=True):
     to: tuple[str, ...]
     message: str = ""
     """Why not all of its replicas could leave."""
+    evicted: bool = False
+    """A pod that goes; the one that its owner makes is placed elsewhere."""
 
 
 class Drained(msgspec.Struct, frozen=True):
@@ -64,6 +67,8 @@ async def leave(service: Allocations, site: str, why: str) -> Drained:
 
 async def _move(service: Allocations, record: Record, site: str, why: str) -> Moved:
     name = record.allocation.stack.name
+    if not record.movable:
+        return await _evict(service, record, site)
     before = [group.selected.node_id for group in record.groups]
     try:
         new = await service.move(record.id, {site}, why)
@@ -74,15 +79,28 @@ async def _move(service: Allocations, record: Record, site: str, why: str) -> Mo
         if kept in after and kept != site:
             after.remove(kept)
     left = after.count(site)
-    message = f"{left} replicas found no other place" if left else ""
+    message = f"{plural(left, 'replica')} found no other place" if left else ""
     return Moved(record.id, name, tuple(one for one in after if one != site), message)
+
+
+async def _evict(service: Allocations, record: Record, site: str) -> Moved:
+    """Have a pod go, if there is a place for another now."""
+    name = record.allocation.stack.name
+    if (refused := service.why_not_elsewhere(record, site)) is not None:
+        return Moved(record.id, name, (), refused.message)
+    try:
+        await service.evict(record)
+    except BayplanError as problem:
+        return Moved(record.id, name, (), str(problem))
+    return Moved(record.id, name, (), evicted=True)
 
 
 def lines(drained: Drained) -> Iterator[str]:
     """What became of a site, as text."""
     yield f"{drained.site} is closed; {len(drained.moved)} allocations were there"
     for entry in drained.moved:
-        where = ", ".join(entry.to) or "stays"
+        stays = "evicted; its owner makes it again" if entry.evicted else "stays"
+        where = ", ".join(entry.to) or stays
         yield f"  {entry.allocation} {entry.name}: {where}"
         if entry.message:
             yield f"    {entry.message}"

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
+EXACT = 1 << 53
+"""Whole numbers below it are the same as a float."""
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
@@ -36,8 +38,9 @@ class Fields:
         self.problems = problems
         self._values: dict[str, Json] = {}
         if isinstance(value, dict):
-            for key, item in value.items():
-                self._values.setdefault(key.lower(), item)
+            self._values = {key.lower(): item for key, item in value.items()}
+            if len(self._values) < len(value):  # of two spellings the first counts
+                self._values = {key.lower(): item for key, item in reversed(value.items())}
         elif value is not None:
             self.problem("", f"expected an object, got {_kind(value)}")
 
@@ -66,10 +69,11 @@ class Fields:
         return bool(self._values)
 
     def _find(self, names: tuple[str, ...]) -> tuple[str, Json]:
-        for name in names if self._values else ():
-            value = self._values.get(name.lower())
-            if value is not None:
-                return name, value
+        if values := self._values:
+            for name in names:
+                value = values.get(name.lower())
+                if value is not None:
+                    return name, value
         return names[0], None
 
     def text(self, *names: str, default: str = "", required: bool = False) -> str:
@@ -89,9 +93,17 @@ class Fields:
         return default
 
     def integer(self, *names: str, default: int = 0, least: int | None = None) -> int:
+        value = self._find(names)[1]
+        if type(value) is int and abs(value) < EXACT and (least is None or value >= least):
+            return value
+        if value is None:
+            return default
         number = self.number(*names, default=default, least=least)
         if number != int(number):
             self.problem(self._find(names)[0], f"expected a whole number, got {number:g}")
+        if abs(number) >= EXACT:
+            self.problem(self._find(names)[0], f"must be below {EXACT}, got {number:g}")
+            return default
         return int(number)
 
     def number(self, *names: str, default: float = 0.0, least: float | None = None) -> float:
@@ -102,7 +114,7 @@ class Fields:
             if isinstance(value, bool | list | dict):
                 raise ValueError(value)
             number = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter: a whole number beyond any float
             self.problem(name, f"expected a number, got {_show(value)}")
             return default
         if number != number or number in (float("inf"), float("-inf")):
@@ -125,7 +137,8 @@ class Fields:
     def object(self, *names: str) -> "Fields":
         """A nested object; empty when it is absent."""
         name, value = self._find(names)
-        return Fields(value, self.problems, self._path(name), self.file)
+        path = f"{self.path}.{name}" if self.path else name
+        return Fields(value, self.problems, path, self.file)
 
     def items(self, *names: str, required: bool = False) -> Iterator["Fields"]:
         """The objects of a list."""

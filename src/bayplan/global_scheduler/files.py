@@ -72,6 +72,7 @@ class Base(msgspec.Struct, frozen=True):
 
 def load(directory: Path) -> tuple[Base, list[Problem]]:
     """Read everything; the problems say whether it may be used."""
+    _must_be_there(directory)
     problems: list[Problem] = []
     conf = read_conf(directory, problems)
     return (
@@ -94,8 +95,7 @@ def must_load(directory: Path) -> Base:
 
 def newest_change(directory: Path) -> Change:
     """A value that changes when any file of the directory does."""
-    if not directory.is_dir():
-        raise ConfigError(f"{directory} is not a directory; `bayplan global init` writes a sample")
+    _must_be_there(directory)
     return tuple(
         sorted(
             (entry.name, entry.stat().st_mtime_ns, entry.stat().st_size)
@@ -103,6 +103,11 @@ def newest_change(directory: Path) -> Change:
             if entry.is_file()
         )
     )
+
+
+def _must_be_there(directory: Path) -> None:
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory; `bayplan global init` writes a sample")
 
 
 def _document(path: Path, problems: list[Problem]) -> Fields | None:

@@ -142,7 +142,10 @@ class Api:
             else:
                 with self.metrics.seconds.time():
                     record = await self.service.create(
-                        allocation, key=key, fingerprint=fingerprint(allocation), ttl=ttl
+                        allocation,
+                        key=key,
+                        fingerprint=fingerprint(allocation) if key else "",
+                        ttl=ttl,
                     )
         except NoSiteError as refused:
             return _answer(answers.no_site_body(refused.why) | answers.why_body(why), 409)
@@ -206,6 +209,8 @@ class Api:
 
     def _reservation(self, request: Request, problems: list[Problem]) -> float:
         """Seconds that the allocation is held without a commit; 0 commits at once."""
+        if not request.scope["query_string"]:
+            return 0.0
         reserve = _flag(request, "reserve", problems)
         fields = Fields(dict(request.query_params), problems)
         ttl = fields.number("ttl_seconds", default=self._ttl)

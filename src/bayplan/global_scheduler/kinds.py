@@ -27,6 +27,12 @@ ALLOCATIONS = Resource(GROUP, VERSION, "allocations", "Allocation")
 TERMINAL = ("Succeeded", "Failed")
 
 
+class Owner(msgspec.Struct, frozen=True):
+    """Of a reference to an owner, what evicting reads."""
+
+    controller: bool | None = None
+
+
 class Meta(msgspec.Struct, frozen=True, rename="camel"):
     """Of an object's metadata, what placing reads."""
 
@@ -38,6 +44,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
+    owner_references: tuple[Owner, ...] = ()
 
 
 class Placeable(msgspec.Struct, frozen=True):

@@ -17,14 +17,14 @@ Changes by others arrive by watching; applying one twice does nothing.
 """
 
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from bayplan.global_scheduler.inventory import Inventory
-from bayplan.global_scheduler.quotas import usage
+from bayplan.global_scheduler.quotas import add_usage
 from bayplan.global_scheduler.sources import Charges, OldCharges
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import SiteTable
@@ -37,8 +37,8 @@ CLOSED = f"{PREFIX}closed/"
 TAKING = f"{PREFIX}taking"
 LARGE = 100_000
 """Records of more bytes are compressed: etcd takes 1.5 MB at once."""
-FOLLOWED = "allocations.bayplan.dev/"
-"""How keys of records begin whose object, and what was made of it, follows a move."""
+BOUND = "pods./"
+"""How keys of records begin whose object cannot follow a move: a pod's node is for good."""
 RESERVED = "reserved"
 COMMITTED = "committed"
 
@@ -100,8 +100,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def movable(self) -> bool:
-        """Whether it may go elsewhere: of objects only an Allocation, whose copies follow it."""
-        return not self.of_object or self.key.startswith(FOLLOWED)
+        """Whether it may go elsewhere: an object's status follows it, but a pod is bound."""
+        return not (self.of_object and self.key.startswith(BOUND))
 
 
 class _OldGroup(msgspec.Struct):
@@ -177,9 +177,9 @@ class Ledger:
         """Ids of records that begin or end at some time."""
         self.ending: set[str] = set()
         """Ids of records that will expire, or end."""
-        self.used: dict[str, Counter[str]] = {}
+        self.used: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """What each domain takes, see `quotas`."""
-        self.by_site: dict[str, Counter[str]] = {}
+        self.by_site: defaultdict[str, dict[str, int]] = defaultdict(dict)
         """Replicas by site and record."""
         self.seen = 0
         self.conflicts = 0
@@ -189,6 +189,8 @@ class Ledger:
         self._newest: dict[str, int] = {}
         self._live: dict[str, int] = {}
         self._own: dict[str, Callable[[], None]] = {}
+        self._came: dict[str, KeyValue | None] = {}
+        """What the watch has told of own stages whose answer is still awaited."""
         self._sent: dict[str, bytes] = {}
         self._listeners: list[Callable[[Record, bool], None]] = []
 
@@ -208,8 +210,10 @@ class Ledger:
             if kv.key not in self._own:
                 self._note(kv)
         self.seen = max(self.seen, found.revision)
-        for key in there & self._own.keys():
-            self._own.pop(key)()  # everything that was staged before is in the table
+        self._came = {key: kv if key in there else None for key, kv in self._came.items()}
+        for kv in found.items:  # everything that was staged before is in the table
+            if (arrived := self._own.pop(kv.key, None)) is not None:
+                self._has_come(kv, arrived)
 
     async def follow(self) -> None:
         """Apply what others write, until cancelled."""
@@ -227,9 +231,14 @@ class Ledger:
             if event.deleted:
                 self._forget(event.kv)
             elif (arrived := self._own.pop(event.kv.key, None)) is not None:
-                arrived()
+                self._has_come(event.kv, arrived)
             else:
                 self._note(event.kv)
+
+    def _has_come(self, kv: KeyValue, arrived: Callable[[], None]) -> None:
+        if kv.key in self._came:
+            self._came[kv.key] = kv
+        arrived()
 
     def _note(self, kv: KeyValue) -> None:
         if self._newest.get(kv.key, 0) >= kv.mod_revision:
@@ -239,7 +248,7 @@ class Ledger:
             self._note_record(kv)
         elif kv.key.startswith(STAGED):
             self.others += 1
-            values = msgspec.msgpack.decode(kv.value, type=_Stage).puts
+            values = msgspec.msgpack.decode(zlib.decompress(kv.value), type=_Stage).puts
             records = [(value, unpack(value)) for value in values]
             self.staged[kv.key] = Held(kv.mod_revision, {r.id: (v, r) for v, r in records})
             for _, record in records:
@@ -285,6 +294,8 @@ class Ledger:
         self._drop(key)
 
     def _forget(self, kv: KeyValue) -> None:
+        if kv.key in self._came:
+            self._came[kv.key] = None
         newest = self._newest.get(kv.key, 0)
         if newest < kv.mod_revision:
             self._drop(kv.key)
@@ -342,8 +353,8 @@ class Ledger:
         if record.expires or record.allocation.ends_at:
             (self.ending.add if there else self.ending.discard)(record.id)
         for group in record.groups:
-            counts = self.by_site.setdefault(group.selected.node_id, Counter())
-            counts[record.id] += 1 if there else -1
+            counts = self.by_site[group.selected.node_id]
+            counts[record.id] = counts.get(record.id, 0) + (1 if there else -1)
             if not counts[record.id]:
                 del counts[record.id]
         for listener in self._listeners:
@@ -351,9 +362,8 @@ class Ledger:
 
     def _charge(self, record: Record, times: int) -> None:
         charge_record(self.table, record, times)
-        used = self.used.setdefault(record.allocation.domain, Counter())
-        for name, amount in usage(group.charges for group in record.groups).items():
-            used[name] += amount * times
+        used = self.used[record.allocation.domain]
+        add_usage(used, [group.charges for group in record.groups], times)
 
     def replace_table(self, table: SiteTable) -> None:
         """Go on with a new inventory; everything placed is applied to it again."""
@@ -385,13 +395,18 @@ class Ledger:
             ops.append(Delete(key, self._live.get(key)))
         return ops
 
-    async def write(self, ops: Sequence[Op], *, taking: bool) -> None:
+    @property
+    def mark(self) -> int:
+        """Where the key was seen last that is moved with everything taken."""
+        return self._live.get(TAKING, 0)
+
+    async def write(self, ops: Sequence[Op], *, taking: bool) -> int:
         """Store changes in one transaction; raises Conflict when something has moved.
 
-        With `taking` also when another took something that is not known here.
+        With `taking` also when another took something that is not known here. Returns the revision.
         """
-        mark = [Put(TAKING, b"{}", self._live.get(TAKING, 0))] if taking else []
-        await self._transact([*ops, *mark])
+        mark = [Put(TAKING, b"{}", self.mark)] if taking else []
+        return await self._transact([*ops, *mark])
 
     async def stage(self, key: str, ops: Iterable[Op], arrived: Callable[[], None]) -> int:
         """Let all others know what will be written; returns the revision.
@@ -400,13 +415,17 @@ class Ledger:
         before is in the table and nothing that came later; not when this raises.
         """
         values = [op.value for op in ops if isinstance(op, Put)]
-        self._own[key] = arrived
-        stage = Put(key, msgspec.msgpack.encode(_Stage(values)), 0)
+        self._own[key], self._came[key] = arrived, None
+        stage = Put(key, zlib.compress(msgspec.msgpack.encode(_Stage(values)), 1), 0)
         try:
             written, mark = await self._store.transact([stage, Put(TAKING, b"{}")])
         except BaseException:
             self._own.pop(key, None)  # if it was done all the same, it is like another's
+            if (kv := self._came[key]) is not None:
+                self._note(kv)
             raise
+        finally:
+            del self._came[key]
         if mark.mod_revision > self._newest.get(TAKING, 0):
             self._newest[TAKING] = self._live[TAKING] = mark.mod_revision
         return written.mod_revision
@@ -417,13 +436,17 @@ class Ledger:
         await self._transact([*ops, Delete(key, revision)])
 
     async def unstage(self, key: str, revision: int) -> None:
-        """Remove a stage whose writer gave up or is gone."""
+        """Remove a stage whose writer gave up or is gone; one that stays is tried again later."""
         self._own.pop(key, None)
-        with suppress(Conflict, NotFound):
+        held = self.staged.setdefault(key, Held(revision, {}))
+        try:
             await self._store.transact([Delete(key, revision)])
-            self._drop(key)
+        except (Conflict, NotFound):
+            if held.records:
+                return  # the watch tells what became of them
+        self._drop(key)
 
-    async def _transact(self, ops: Sequence[Op]) -> None:
+    async def _transact(self, ops: Sequence[Op]) -> int:
         self._sent = {op.key: op.value for op in ops if isinstance(op, Put)}
         try:
             written = await self._store.transact(ops)
@@ -432,11 +455,13 @@ class Ledger:
             raise
         finally:
             self._sent = {}
-        if written[0].mod_revision <= self.seen:
-            return  # the watch was faster, and may know more by now
+        revision = written[0].mod_revision
+        if revision <= self.seen:
+            return revision  # the watch was faster, and may know more by now
         for op, kv in zip(ops, written, strict=True):
             self._newest[kv.key] = kv.mod_revision
             if isinstance(op, Put):
                 self._live[kv.key] = kv.mod_revision
             else:
                 self._live.pop(kv.key, None)
+        return revision

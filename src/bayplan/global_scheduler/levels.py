@@ -12,7 +12,6 @@ What it does not do: say what fits, or rank (`quick`).
 from collections.abc import Iterable, Sequence
 from operator import mul
 
-import msgspec
 import numpy as np
 
 from bayplan.cluster.arrays import FloatArray, IntArray
@@ -32,33 +31,25 @@ Shape = tuple[str, tuple[str, ...]]
 """A pool and volume types."""
 
 
-class Part(msgspec.Struct):
-    """What is asked for as one: its weight, the columns that are free, those of the whole."""
-
-    weight: int
-    free: Sequence[IntArray]
-    total: Sequence[IntArray]
-    largest: int = 1
-
-
 class Emptiness:
-    """The emptiness of every row, and the greatest of every block."""
+    """The emptiness of every row, and the greatest of every block.
+
+    `free` has what a request is held against, one line each: vcpus, memory, every type of volume;
+    `whole` what there is of vcpus, memory and all these types together.
+    """
 
     def __init__(self, table: SiteTable, shape: Shape) -> None:
         key, kinds = shape
-        pool = table.pools[key]
-        self.parts = [
-            Part(CPU_WEIGHT, [pool.free_vcpus], [pool.vcpus]),
-            Part(MEMORY_WEIGHT, [pool.free_memory], [pool.memory]),
-        ]
-        if kinds:
-            storage = [table.storage[kind] for kind in kinds]
-            free, total = [each.free for each in storage], [each.total for each in storage]
-            self.parts.append(Part(STORAGE_WEIGHT, free, total))
-        for part in self.parts:
-            part.largest = max(int(sum(part.total).max()), 1)  # type: ignore[union-attr]
-        self.weight = sum(part.weight for part in self.parts)
-        self._each = [part.weight * FULL / part.largest for part in self.parts]
+        pool, storage = table.pools[key], [table.storage[kind] for kind in kinds]
+        self._columns = [pool.free_vcpus, pool.free_memory, *(each.free for each in storage)]
+        self.free: IntArray = np.array(self._columns)
+        totals = np.array([pool.vcpus, pool.memory, *(each.total for each in storage)])
+        self.whole: IntArray = np.maximum(together(totals), 1)
+        self.weights = np.array([CPU_WEIGHT, MEMORY_WEIGHT, STORAGE_WEIGHT][: len(self.whole)])
+        self.weight = int(self.weights.sum())
+        self._scale = (FULL * self.weights).tolist()
+        largest = self.whole.max(axis=1).tolist()
+        self._each = [scale / most for scale, most in zip(self._scale, largest, strict=True)]
         self.seen = len(table.touched)
         blocks = -(-table.count // BLOCK)
         self.value: FloatArray = np.full(blocks * BLOCK, -1.0)
@@ -67,19 +58,16 @@ class Emptiness:
         self.best: FloatArray = self._blocks.max(axis=1)
 
     def _of(self, rows: IntArray | slice) -> FloatArray:
-        result: FloatArray = np.zeros(1)
-        for part in self.parts:
-            free = sum(column[rows] for column in part.free)
-            total = sum(column[rows] for column in part.total)
-            result = result + part.weight * FULL * np.maximum(free, 0) / np.maximum(total, 1)
+        free, whole = np.maximum(together(self.free[:, rows]), 0), self.whole[:, rows]
+        result: FloatArray = (np.array(self._scale)[:, None] * free / whole).sum(axis=0)
         return result
 
     def _of_one(self, row: int) -> float:
+        free, whole = self.free[:, row].tolist(), self.whole[:, row].tolist()
+        free[2:] = [sum(free[2:])] * (len(whole) - 2)
         result = 0.0
-        for part in self.parts:
-            free = sum(column.item(row) for column in part.free)
-            total = sum(column.item(row) for column in part.total)
-            result += part.weight * FULL * max(free, 0) / max(total, 1)
+        for scale, left, all_ in zip(self._scale, free, whole, strict=True):
+            result += scale * max(left, 0) / all_
         return result
 
     def catch_up(self, touched: Sequence[int | IntArray]) -> None:
@@ -90,11 +78,13 @@ class Emptiness:
         self.seen = len(touched)
         if len(rows) <= FEW:
             for row in rows:
+                self.free[:, row] = [column.item(row) for column in self._columns]
                 self.value[row] = self._of_one(row)
             for block in {row >> BITS for row in rows}:
                 self.best[block] = self._blocks[block].max()
             return
         some = np.fromiter(rows, np.int64, len(rows))
+        self.free[:, some] = [column[some] for column in self._columns]
         self.value[some] = self._of(some)
         blocks = np.unique(some >> BITS)
         self.best[blocks] = self._blocks[blocks].max(axis=1)
@@ -105,9 +95,17 @@ class Emptiness:
 
     def rows_from(self, value: float) -> IntArray:
         """The rows that are at least so empty, in order."""
-        blocks = np.flatnonzero(self.best >= value)
-        block, place = np.nonzero(self._blocks[blocks] >= value)
-        return (blocks[block] << BITS) + place
+        [blocks] = (self.best >= value).nonzero()
+        [places] = (self._blocks[blocks].ravel() >= value).nonzero()
+        rows: IntArray = (blocks[places >> BITS] << BITS) + (places & (BLOCK - 1))
+        return rows
+
+
+def together(lines: IntArray) -> IntArray:
+    """Vcpus, memory and volumes of one type or more: all volumes as one line."""
+    if len(lines) <= 3:
+        return lines
+    return np.concatenate((lines[:2], lines[2:].sum(axis=0, keepdims=True)))
 
 
 def _flat(touched: Iterable[int | IntArray]) -> set[int]:

@@ -7,12 +7,14 @@ Offline: it keeps what it has and receives nothing new.
 
 A change costs what changed: the capacity of one member is added up anew, and pods of an allocation
 concern that allocation only. While its watches are open a member is asked rarely whether it is
-ready; when one breaks, at once.
+ready, and not at all while they bring something; when one breaks, at once. What many members do
+from time to time, each does at a moment of its own.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 import structlog
@@ -75,8 +77,12 @@ class Member:
         """Pods that were dispatched, by allocation and key."""
         self._changes = changes
         self._misses = 0
-        self.nodes = Informer(client, NODES, Node)
-        self.pods = Informer(client, PODS, Pod)
+        self._place = crc32(site.id.encode()) / (1 << 32)
+        """Where this member stands in the row of all, from 0 to 1."""
+        self._settled = False
+        """Whether it has waited for its own moment."""
+        self.nodes = Informer(client, NODES, Node, jitter=lambda: self._place)
+        self.pods = Informer(client, PODS, Pod, jitter=lambda: self._place)
         self.nodes.add_handler(lambda _: changes.add(stale={site.id}))
         self.pods.add_handler(self._pods_changed)
 
@@ -116,7 +122,12 @@ class Member:
             group.create_task(self._check())
 
     async def _check(self) -> None:
+        heard = -1
         while True:
+            before, heard = heard, self.nodes.heard + self.pods.heard
+            if self.online and self._watched and not self._misses and heard != before >= 0:
+                await self._until_next_check(ready=True)
+                continue
             try:
                 await self.client.request("GET", "/readyz", timeout=CHECK_EVERY)
                 ready = self.nodes.has_synced and self.pods.has_synced
@@ -130,16 +141,20 @@ class Member:
                 self._changes.add(stale={self.name}, reached={self.name})
             await self._until_next_check(ready)
 
+    @property
+    def _watched(self) -> bool:
+        return not self.nodes.broken.is_set() and not self.pods.broken.is_set()
+
     async def _until_next_check(self, ready: bool) -> None:
         """Wait long while both watches are open, and no longer than until one breaks."""
-        if not ready or self._misses or self.nodes.broken.is_set() or self.pods.broken.is_set():
+        if not ready or self._misses or not self._watched:
             await asyncio.sleep(CHECK_EVERY if ready else CHECK_EVERY / 10)
             return
+        wait = CHECK_WATCHED_EVERY if self._settled else CHECK_WATCHED_EVERY * self._place
+        self._settled = True
         breaks = [asyncio.ensure_future(i.broken.wait()) for i in (self.nodes, self.pods)]
         try:
-            await asyncio.wait(
-                breaks, timeout=CHECK_WATCHED_EVERY, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(breaks, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in breaks:
                 task.cancel()

@@ -27,17 +27,14 @@ from bayplan.global_scheduler.layout import (
     lay_out,
     volumes_and_addresses,
 )
-from bayplan.global_scheduler.levels import Emptiness, Shape
+from bayplan.global_scheduler.levels import Emptiness, Shape, together
 from bayplan.global_scheduler.needs import Combination, Need, best_first
 from bayplan.global_scheduler.packing import Amount
 from bayplan.global_scheduler.plugins import capacity, scores, selectors
 from bayplan.global_scheduler.plugins.capacity import FlavorPlan, replicas_that_fit
 from bayplan.global_scheduler.plugins.scores import (
-    CPU_WEIGHT,
     EIP_WEIGHT,
     FULL,
-    MEMORY_WEIGHT,
-    STORAGE_WEIGHT,
     free_share,
 )
 from bayplan.global_scheduler.plugins.wishes import AVOID, Wishes
@@ -171,7 +168,7 @@ class Quick:
                 return None
         storage = allocation.stack.storage
         eips = allocation.stack.eips
-        if not storage.keys() <= table.storage.keys():
+        if not storage.keys() <= table.storage.keys() or not all(storage.values()):
             return None
         shape = (pool, tuple(storage))
         empty = known.shapes.get(shape)
@@ -241,12 +238,17 @@ class Quick:
         """The best rows with their combinations, and whether no other row fits at all."""
         for rows, bound in self._rounds(table, ask, few):
             some, choice, totals = self._fitting(table, ask, rows)
-            if bound is not None and int((totals > bound).sum()) < few:
+            if bound is not None and np.count_nonzero(totals > bound) < few:
                 continue
             if not len(some):
                 return None
+            complete = bound is None and len(some) <= few
+            if few == 1:
+                [best] = (totals == np.maximum.reduce(totals)).nonzero()
+                first = best[some[best].argmin()]
+                return some[first : first + 1], choice[first : first + 1], complete
             order = np.lexsort((some, -totals))[:few]
-            return some[order], choice[order], bound is None and len(some) <= few
+            return some[order], choice[order], complete
         return None
 
     def _rounds(
@@ -300,43 +302,39 @@ class Quick:
         self, table: SiteTable, ask: _Ask, rows: IntArray
     ) -> tuple[IntArray, Choice, IntArray]:
         """The rows that fit, the combination of flavors of each, and its weighted score."""
-        fits: BoolArray | None = None if ask.mask is None else ask.mask[rows]
-        for column, size in ask.storage:
-            fits = _both(fits, (column.free[rows] >= size) & column.there[rows])
+        allowed: BoolArray | None = None if ask.mask is None else ask.mask[rows]
         if ask.eips:
             pool = table.eip_pool[rows]
             enough = table.eip_free[pool] >= ask.eips
             if not ask.pooled:
                 enough = enough & (pool != NO_POOL) | ~table.eip_limited[rows]
-            fits = _both(fits, enough)
-        if fits is not None and not fits.all():
-            rows = rows[fits]
-        vcpus, memory = ask.pool.free_vcpus[rows], ask.pool.free_memory[rows]
+            allowed = enough if allowed is None else allowed & enough
+        if allowed is not None and not allowed.all():
+            rows = rows[allowed]
+        free = ask.empty.free.take(rows, axis=1)
         choice: Choice = np.zeros(len(rows), np.int16)
-        open_: BoolArray | None = None
+        left, open_ = free, np.ones(0, np.bool_)
         for number, need in enumerate(ask.needs):
-            cpu, ram = ask.amounts[number]
-            cpu, ram = _at(cpu, rows), _at(ram, rows)
-            here = (vcpus >= cpu) & (memory >= ram)
+            rest = free.copy()
+            for line, wanted in enumerate((*ask.amounts[number], *ask.sizes.values())):
+                rest[line] -= _at(wanted, rows)
+            here = np.minimum.reduce(rest) >= 0
             if not need.sold_everywhere:
                 here &= need.sold_at(rows)
             if need.on_hosts:
                 here &= need.slots_at(rows)
-            if open_ is None:
+            if number == 0:
                 if here.all():
-                    left = (vcpus - cpu, memory - ram)
-                    return rows, choice, self._totals(table, ask, rows, None, left)
-                open_ = np.ones(len(rows), np.bool_)
-                wanted = np.zeros((2, len(rows)), np.int64)
+                    return rows, choice, self._totals(table, ask, rows, None, rest)
+                left, open_ = rest, ~here
+                continue
             here &= open_
             choice[here] = number
-            np.copyto(wanted[0], cpu, where=here)
-            np.copyto(wanted[1], ram, where=here)
+            np.copyto(left, rest, where=here)
             open_ &= ~here
-        got = ~open_  # type: ignore[operator]
-        rows, choice, wanted = rows[got], choice[got], wanted[:, got]
-        left = (vcpus[got] - wanted[0], memory[got] - wanted[1])
-        return rows, choice, self._totals(table, ask, rows, choice, left)
+        got = ~open_
+        rows, choice = rows[got], choice[got]
+        return rows, choice, self._totals(table, ask, rows, choice, left[:, got])
 
     def _totals(
         self,
@@ -344,23 +342,19 @@ class Quick:
         ask: _Ask,
         rows: IntArray,
         choice: Choice | None,
-        left: tuple[IntArray, IntArray],
+        left: IntArray,
     ) -> IntArray:
         """What the plugins of the policy would score, weighted; no choice: the first for all."""
-        total = CPU_WEIGHT * free_share(left[0], ask.pool.vcpus[rows])
-        total += MEMORY_WEIGHT * free_share(left[1], ask.pool.memory[rows])
-        if ask.storage:
-            free, room = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-            for column, size in ask.storage:
-                free += column.free[rows] - size
-                room += column.total[rows]
-            total += STORAGE_WEIGHT * free_share(free, room)
-        weight: int | IntArray = ask.empty.weight
+        empty = ask.empty
+        # as `free_share`: nothing is missing where a request fits
+        share = (together(left) * FULL / empty.whole.take(rows, axis=1)).astype(np.int64)
+        total: IntArray = empty.weights @ share
+        weight: int | IntArray = empty.weight
         if ask.eips:
             pool = table.eip_pool[rows]
-            share = free_share(table.eip_free[pool] - ask.eips, table.eip_size[pool])
+            addresses = free_share(table.eip_free[pool] - ask.eips, table.eip_size[pool])
             pooled: int | BoolArray = 1 if ask.pooled else pool != NO_POOL
-            total += EIP_WEIGHT * share * pooled
+            total += EIP_WEIGHT * addresses * pooled
             weight = weight + EIP_WEIGHT * pooled
         resources = len(ask.allocation.stack.resources)
         liked: int | IntArray = ask.combinations[0].weight // resources
@@ -368,10 +362,6 @@ class Quick:
             all_ = [each.weight // resources for each in ask.combinations]
             liked = np.array(all_, np.int64)[choice]
         return self._room * (total // weight) + (self._affinity * APART + self._flavor * liked)
-
-
-def _both(one: BoolArray | None, other: BoolArray) -> BoolArray:
-    return other if one is None else one & other
 
 
 @lru_cache(maxsize=256)

@@ -28,13 +28,18 @@ class QuotaError(BayplanError):
 def usage(charges: Iterable[Charges]) -> Counter[str]:
     """What charges take, by the names that quotas have; each is one replica's."""
     total: Counter[str] = Counter()
-    for one in charges:
-        total["replicas"] += 1
-        for source, amounts in one.takes.items():
-            kind = source.partition("/")[0]
-            for name, amount in zip(_AMOUNTS.get(kind, ()), amounts, strict=False):
-                total[name] += amount
+    add_usage(total, charges)
     return total
+
+
+def add_usage(total: Counter[str], charges: Iterable[Charges], times: int = 1) -> None:
+    """Add what charges take to a total (`times` -1 takes it off)."""
+    for one in charges:
+        total["replicas"] += times
+        for source, amounts in one.takes.items():
+            names = _AMOUNTS.get(source.partition("/")[0], ())
+            for name, amount in zip(names, amounts, strict=False):
+                total[name] += amount * times
 
 
 def check(

@@ -18,6 +18,7 @@ from bayplan.global_scheduler.moving import by_rank
 from bayplan.global_scheduler.operations import moved
 from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.table import SiteTable
+from bayplan.words import plural
 
 MARGIN = 0.05
 """How much emptier, of the whole, a site must be to be worth a move."""
@@ -120,6 +121,7 @@ def _try(
 def lines(plan: Plan) -> Iterator[str]:
     """The plan as text."""
     before, after = (round(100 * share) for share in (plan.fullest_before, plan.fullest_after))
-    yield f"{len(plan.moves)} moves; the fullest site has {before} % in use now, then {after} %"
+    moves = plural(len(plan.moves), "move")
+    yield f"{moves}; the fullest site has {before} % in use now, then {after} %"
     for step in plan.moves:
         yield f"  {step.allocation} {step.name}: {step.source} -> {step.to}"

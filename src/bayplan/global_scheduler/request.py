@@ -27,6 +27,7 @@ from bayplan.global_scheduler.stack import (
     Stack,
     Strategy,
 )
+from bayplan.global_scheduler.strategy import ANYHOW
 
 NAME = re.compile(r"[a-zA-Z0-9_.一-龥-]*")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -73,8 +74,9 @@ def read_allocation(
         fields.problem("replicas", f"must be from 1 to {MAX_REPLICAS}, got {replicas}")
     if not fields.has("resource_group"):
         fields.problem("resource_group", "is missing")
-    selector = read_selector(fields.object("selector"))
-    _check_spread(fields.object("selector"), selector, replicas)
+    wanted = fields.object("selector")
+    selector = read_selector(wanted)
+    _check_spread(wanted, selector, replicas)
     allocation = Allocation(
         id=identity,
         stack=read_stack(fields.object("resource_group"), flavors, volume_types),
@@ -262,6 +264,8 @@ def _read_spread(fields: Fields) -> Spread:
 def _check_spread(fields: Fields, selector: Selector, replicas: int) -> None:
     """What no inventory could satisfy is said at once."""
     apart = selector.spread
+    if apart == ANYHOW:
+        return
     for name in ("min_sites", "min_zones", "min_regions"):
         if getattr(apart, name) > replicas:
             wanted = getattr(apart, name)

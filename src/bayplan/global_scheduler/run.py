@@ -15,13 +15,15 @@ from pathlib import Path
 
 import msgspec
 import structlog
-import uvicorn
 
+from bayplan.asgi import Server
+from bayplan.asgi import config as quiet
 from bayplan.client import Client
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.global_scheduler import files
 from bayplan.global_scheduler.dispatch import Dispatcher
 from bayplan.global_scheduler.draining import Lost
+from bayplan.global_scheduler.evicting import Evictions
 from bayplan.global_scheduler.http import Api
 from bayplan.global_scheduler.inventory import Inventory, merged
 from bayplan.global_scheduler.kinds import in_tree_adapters
@@ -232,6 +234,7 @@ def _place_objects(scheduler: GlobalScheduler, client: Client) -> dict[str, Work
         for kind, adapter in in_tree_adapters().items()
     }
     scheduler.placings = list(placings.values())
+    scheduler.service.evict = Evictions(client, placings["placing pods"].informer).evict
 
     def moved() -> None:
         for placing in scheduler.placings:
@@ -251,14 +254,8 @@ async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:
     host = options.host or conf.address
     port = conf.port if options.port < 0 else options.port
     listener = listen(host, port, "--bind")
-    config = uvicorn.Config(
-        api.app,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=5,
-        lifespan="off",
-    )
-    server = uvicorn.Server(config)
+    config = quiet(api.app, log_level="warning", timeout_graceful_shutdown=5, lifespan="off")
+    server = Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
     await server.startup(sockets=[listener])

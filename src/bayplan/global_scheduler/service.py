@@ -45,6 +45,7 @@ from bayplan.global_scheduler.writer import (
     Writer,
 )
 from bayplan.store import Compacted, Store, StoreError
+from bayplan.words import plural
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,10 @@ class ConflictError(BayplanError):
 
 class NotFoundError(BayplanError):
     """There is no such allocation."""
+
+
+async def _no_pods(record: Record) -> None:
+    raise ConflictError("the allocation belongs to a pod, and no API server is connected")
 
 
 def random_id() -> str:
@@ -105,6 +110,8 @@ class Allocations:
             crowded=crowded,
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self.evict: Callable[[Record], Awaitable[None]] = _no_pods
+        """Has the pod of a record go, for its owner to make it again; raises when it stays."""
 
     async def start(self) -> None:
         """Load what is stored and begin to work."""
@@ -230,7 +237,7 @@ class Allocations:
             apart = old.allocation.selector.spread
             least = max(apart.min_sites, apart.min_zones, apart.min_regions)
             if replicas < least:
-                raise ConflictError(f"the spread asks for at least {least} replicas")
+                raise ConflictError(f"the spread asks for at least {plural(least, 'replica')}")
             new: Record | NoSite = shrunk(old, replicas)
             if replicas > before:
                 new = grown(self.placer, self.table, old, replicas)
@@ -238,7 +245,9 @@ class Allocations:
                 self.refused += 1
                 raise NoSiteError(new)
             self._check_quota(new, old)
-            new = with_event(new, self._clock(), f"resized from {before} to {replicas} replicas")
+            new = with_event(
+                new, self._clock(), f"resized from {before} to {plural(replicas, 'replica')}"
+            )
             return new, ([new], [])
 
         return await self.writer.do(step)
@@ -276,6 +285,10 @@ class Allocations:
             owner = record.key.partition("/")[0]
             raise ConflictError(f"the allocation belongs to an object of {owner}; change that one")
         return record
+
+    def why_not_elsewhere(self, record: Record, site: str) -> NoSite | None:
+        """Why a record could not leave a site now; None when all of it could."""
+        return moved(self.placer, self.table, record, {site})[1]
 
     async def close_site(self, site: str) -> None:
         """Take nothing more on a site, for all schedulers and over restarts."""

@@ -10,7 +10,7 @@ new inventory never forgets a placement.
 What it does not do: decide, or remember allocations (`placer`, `ledger`).
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -122,7 +122,7 @@ class SiteTable:
         self._lay_out_storage(inventory)
         self._lay_out_addresses(inventory)
         self._lay_out_flavors(inventory.flavors)
-        self.stacks: dict[LabelKey, Counter[int]] = {}
+        self.stacks: defaultdict[LabelKey, dict[int, int]] = defaultdict(dict)
         """How many stacks with these labels each row has."""
 
     def _code(self, text: str) -> int:
@@ -419,8 +419,8 @@ class SiteTable:
     def note_stack(self, row: int, labels: Mapping[str, str], times: int = 1) -> None:
         """Remember (or forget) that a stack with these labels is on a row."""
         key: LabelKey = frozenset(labels.items())
-        counts = self.stacks.setdefault(key, Counter())
-        counts[row] += times
+        counts = self.stacks[key]
+        counts[row] = counts.get(row, 0) + times
         if counts[row] <= 0:
             del counts[row]
             if not counts:

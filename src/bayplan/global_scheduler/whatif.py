@@ -16,6 +16,7 @@ from bayplan.global_scheduler.moving import Replanned, apply_all, replan
 from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import SiteTable
+from bayplan.words import plural
 
 
 class UnknownSiteError(BayplanError):
@@ -156,7 +157,7 @@ def _place(placer: Placer, table: SiteTable, allocation: Allocation) -> Placed:
 def lines(answer: Answer) -> Iterator[str]:
     """The answer as text."""
     lost = f"{len(answer.lost)} lost ({', '.join(answer.lost[:8])})" if answer.lost else "none lost"
-    yield f"{answer.sites} sites: {lost}, {len(answer.added)} added"
+    yield f"{plural(answer.sites, 'site')}: {lost}, {len(answer.added)} added"
     moved = sum(len(move.to) for move in answer.moves)
     wanted = sum(len(move.lost) for move in answer.moves)
     if answer.lost:
@@ -168,7 +169,7 @@ def lines(answer: Answer) -> Iterator[str]:
             yield f"    {len(move.lost) - len(move.to)} stay without: {move.message}"
     for placed in answer.placed:
         where = _counted(placed.sites) or f"no place: {placed.message}"
-        yield f"{placed.name}, {placed.replicas} replicas: {where}"
+        yield f"{placed.name}, {plural(placed.replicas, 'replica')}: {where}"
 
 
 def _counted(sites: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from bayplan.global_scheduler.relax import Relaxation, relaxations
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.table import NO_POOL, BoolArray, IntArray, SiteTable
 from bayplan.global_scheduler.view import SiteView
+from bayplan.words import plural
 
 FRAGMENTED = "the room is there, but not for whole machines in one pool"
 
@@ -180,7 +181,7 @@ def _site(table: SiteTable, row: int, need: Need, parts: list[Shortage]) -> Near
 
 def lines(why: Why) -> Iterator[str]:
     """The answer as text."""
-    yield f"{why.sites} sites"
+    yield plural(why.sites, "site")
     width = max((len(stage.filter) for stage in why.funnel), default=0)
     for stage in why.funnel:
         reasons = ", ".join(f"{count} {text}" for text, count in stage.reasons.items())

@@ -2,8 +2,10 @@
 
 Requests queue up while a batch is being written; then all that wait (up to a limit) are decided one
 after another on the table in memory and written in one transaction. So a durable write is shared
-by many allocations, and no decision ever sees half of another. Where other schedulers write too, a
-batch is staged first (see `ledger`): what they were faster with is decided again, the rest stands.
+by many allocations, and no decision ever sees half of another. A scheduler that is alone does not
+wait for the disk: what comes while a batch is being written is decided on top of it, and written
+next; it is decided again if that batch fails. Where other schedulers write too, a batch is staged
+first (see `ledger`): what they were faster with is decided again, the rest stands.
 """
 
 import asyncio
@@ -75,6 +77,10 @@ class Known(msgspec.Struct, frozen=True):
 
     others: int
     closed: frozenset[str]
+    mark: int
+    """Where the key was that is moved with everything taken."""
+    table: tuple[int, int]
+    """Which table, and which change of it."""
 
 
 Judge = Callable[[Record, list[Group], Known], bool]
@@ -86,8 +92,13 @@ class _Batch:
     def __init__(self, known: Known) -> None:
         self.known = known
         self.entries: list[_Entry] = []
+        self.refused: list[tuple[_Job, BayplanError]] = []
+        """Who is told no, unless the batch before this one fails."""
+        self.jobs: list[_Job] = []
         self.left: list[_Job] = []
         self.keys: set[str] = set()
+        self.under_way: set[str] = set()
+        """Of the batch before this one, when it is not stored yet."""
         self.size = 0
 
     @property
@@ -119,6 +130,9 @@ class Writer:
         self._operations = operations
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         self._writing: list[_Job] = []
+        self._storing: _Batch | None = None
+        """The batch that is being written, if others may be decided on top of it."""
+        self._ahead: _Batch | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._open = True
@@ -126,12 +140,12 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many steps wait for the batch that is being written."""
-        return self._jobs.qsize()
+        return self._jobs.qsize() + (len(self._ahead.jobs) if self._ahead is not None else 0)
 
     async def refuse(self, patience: float) -> None:
         """Finish what is being written within `patience`, refuse what waits."""
         self._open = False
-        waiting = [self._jobs.get_nowait() for _ in range(self._jobs.qsize())]
+        waiting = self._forget_ahead() + self._waiting(self._jobs.qsize())
         _fail(waiting, UnavailableError(STOPPING))
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
@@ -147,6 +161,8 @@ class Writer:
             raise UnavailableError(STOPPING)
         job = _Job(step, asyncio.get_running_loop().create_future())
         self._jobs.put_nowait(job)
+        if self._storing is not None and self._jobs.qsize() == 1:
+            asyncio.get_running_loop().call_soon(self._look_ahead)
         answer: T = await job.done
         return answer
 
@@ -155,40 +171,76 @@ class Writer:
         while True:
             jobs = [await self._jobs.get()]
             self._idle.clear()
-            while len(jobs) < BATCH and not self._jobs.empty():
-                jobs.append(self._jobs.get_nowait())
-            self._writing = jobs
+            jobs += self._waiting(BATCH - 1)
+            self._writing = list(jobs)
             while jobs:
                 try:
                     jobs = await self._write(jobs)
                 except Exception as cause:  # the writer must live on for the other requests
                     log.exception("writing a batch failed")
-                    _fail(jobs, UnavailableError(f"writing failed: {cause}"))
+                    self._forget_ahead()
+                    _fail(self._writing, UnavailableError(f"writing failed: {cause}"))
                     jobs = []
             self._writing = []
             self._idle.set()
 
+    def _waiting(self, most: int) -> list[_Job]:
+        return [self._jobs.get_nowait() for _ in range(min(most, self._jobs.qsize()))]
+
+    def _look_ahead(self) -> None:
+        """Decide what waits on top of the batch that is being written."""
+        if self._storing is None or self._jobs.empty():
+            return
+        if self._ahead is None:
+            self._ahead = self._begin()
+            self._ahead.under_way = self._storing.keys
+        batch = self._ahead
+        if batch.left:
+            return
+        jobs = self._waiting(BATCH - len(batch.jobs))
+        self._writing += jobs
+        try:
+            self._run(batch, jobs)
+        except Exception as cause:  # nobody else would see it
+            log.exception("deciding ahead failed")
+            decided = {id(entry.job) for entry in batch.entries}
+            lost = [job for job in jobs if id(job) not in decided]
+            _fail(lost, UnavailableError(f"deciding failed: {cause}"))
+
+    def _forget_ahead(self) -> list[_Job]:
+        """Take back what was decided ahead; returns its jobs."""
+        batch, self._ahead = self._ahead, None
+        if batch is None:
+            return []
+        self._undo(batch.entries)
+        return batch.jobs
+
     async def _write(self, jobs: list[_Job]) -> list[_Job]:
         """Decide and store as many jobs as one transaction takes; returns those left over."""
         for attempt in range(TRIES):
-            batch = self._run(jobs)
+            batch = self._decide(jobs)
             try:
                 await self._store(batch)
             except (Conflict, NotFound) as lost:
+                jobs = jobs + self._forget_ahead()
                 self._undo(batch.entries)
                 await self._catch_up(lost, attempt)
                 continue
             except StoreError as cause:
+                jobs = jobs + self._forget_ahead()
                 self._undo(batch.entries)
                 tried = [entry.job for entry in batch.entries]
                 _fail(tried or jobs, UnavailableError(f"the store did not take it: {cause}"))
                 return [job for job in jobs if not job.done.done()]
             except BaseException:
+                self._forget_ahead()
                 self._undo(batch.entries)
                 raise
             for entry in batch.entries:
                 if not entry.job.done.done():
                     entry.job.done.set_result(entry.answer)
+            if self._ahead is not None:
+                return self._ahead.jobs
             if batch.entries or not batch.left:
                 return batch.left
             await self._pause(_backoff(attempt))
@@ -205,13 +257,26 @@ class Writer:
             self._crowded = CROWDED
         if not taking or not self._crowded:
             try:
-                return await self.ledger.write(ops, taking=taking)
+                return await self._write_alone(batch, taking=taking)
             except Conflict as lost:
-                if lost.key != TAKING:
+                if lost.key != TAKING or self._ahead is not None:
                     raise
                 self._crowded = CROWDED
         self._crowded -= 1
         await self._stage(batch)
+
+    async def _write_alone(self, batch: _Batch, *, taking: bool) -> None:
+        """Store a batch; what comes meanwhile is decided on top of it."""
+        if not self._crowded and not batch.left:
+            self._storing = batch
+            if not self._jobs.empty():
+                asyncio.get_running_loop().call_soon(self._look_ahead)
+        try:
+            written = await self.ledger.write(batch.ops, taking=taking)
+        finally:
+            self._storing = None
+        if self._ahead is not None and taking:
+            self._ahead.known = msgspec.structs.replace(self._ahead.known, mark=written)
 
     async def _stage(self, batch: _Batch) -> None:
         """Stage a batch; when all that came before has arrived, write what still holds."""
@@ -262,14 +327,33 @@ class Writer:
                 log.warning("removing what a scheduler that is gone had staged", stage=key)
                 await self.ledger.unstage(key, held.revision)
 
-    def _run(self, jobs: list[_Job]) -> _Batch:
+    def _begin(self) -> _Batch:
+        ledger = self.ledger
+        table = (id(ledger.table), ledger.table.epoch)
+        return _Batch(Known(ledger.others, frozenset(ledger.closed), ledger.mark, table))
+
+    def _decide(self, jobs: list[_Job]) -> _Batch:
+        """The batch that was decided ahead, if nobody else wrote since; or a new one."""
+        batch, new = self._ahead, self._begin()
+        if batch is not None and batch.jobs is jobs and batch.known == new.known:
+            self._ahead = None
+        else:
+            self._forget_ahead()
+            batch = new
+            self._run(batch, jobs)
+        for job, problem in batch.refused:
+            if not job.done.done():
+                job.done.set_exception(problem)
+        return batch
+
+    def _run(self, batch: _Batch, jobs: list[_Job]) -> None:
         """Run steps on the table in memory, until one transaction is full.
 
         What others have staged may still be withdrawn, and what replaces something counts twice:
         who is refused meanwhile is tried again.
         """
-        batch = _Batch(Known(self.ledger.others, frozenset(self.ledger.closed)))
         refused: list[_Job] = []
+        batch.jobs += jobs
         for number, job in enumerate(jobs):
             if job.done.done():
                 continue
@@ -281,20 +365,19 @@ class Writer:
                     job.again += 1
                     refused.append(job)
                 else:
-                    job.done.set_exception(problem)
+                    batch.refused.append((job, problem))
                 continue
             if entry is None:
                 batch.left = jobs[number:]
                 break
             batch.entries.append(entry)
         batch.left = refused + batch.left
-        return batch
 
     def _add(self, batch: _Batch, job: _Job, answer: object, change: Change) -> _Entry | None:
         """Apply a change and make it part of the batch; None when it must wait for the next."""
         new, gone = change
         keys = {record.id for record in (*new, *gone)}
-        if keys & batch.keys:
+        if keys & batch.keys or keys & batch.under_way:
             return None  # a key can be written once in a transaction
         if 1 + len(keys) > self._operations:  # 1: the stage, or the key that is moved
             raise TooWideError(

@@ -44,11 +44,6 @@ def decided_as(version: str, note: str) -> str:
     return f"Decided as {version}: {note}"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def listed(names: list[str], most: int = 3, total: int = 0) -> str:
     """`a, b, c and 4 more`; `total` if more than these are meant."""
     total = total or len(names)

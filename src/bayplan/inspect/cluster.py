@@ -23,16 +23,16 @@ import msgspec
 from msgspec.structs import replace
 
 from bayplan.api import Namespace, Node, Object, ObjectMeta, Pod, parse_time
+from bayplan.cluster.pod_groups import members_of
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.errors import BayplanError
-from bayplan.inspect.errors import InspectError, SourceError, unknown
+from bayplan.inspect.errors import InspectError, SourceError, UnknownObject, unknown
 from bayplan.inspect.kinds import OWNER_KINDS, OWNERS
 from bayplan.inspect.objects import Budget, Deployment, Event, Owner
 from bayplan.inspect.settings import Settings, load_settings, version_for, version_key
 from bayplan.inspect.trial import Trial
-from bayplan.plugins.gang_scheduling import members_of
 
 if TYPE_CHECKING:
     from bayplan.inspect.capacity import Capacity
@@ -165,7 +165,7 @@ class Cluster:
     def version_note(self) -> str:
         """Why it is decided as `settings.gates.version`; empty where that goes without saying."""
         told, decided = self.origin.version, self.settings.gates.version
-        if self.settings.told or "+bayplan" in told:
+        if self.settings.told:
             return ""
         if not version_key(told):
             return "the source tells no version; --emulated-version gives it"
@@ -276,6 +276,10 @@ class Cluster:
         elsewhere = [pod.key for pod in self.pods.values() if pod.name == name]
         if elsewhere:
             raise unknown("pod", f"{where}/{name}", elsewhere)
+        owners = [item for item in self.owners() if item.key == f"{where}/{name}"]
+        if owners:
+            kind = owners[0].KIND.lower()
+            raise UnknownObject(f'"{name}" is no pod but a {kind}: ask about {kind}/{name}')
         raise unknown("pod", name, here, f'namespace "{where}"')
 
     def node(self, name: str) -> Node:

@@ -9,10 +9,10 @@ BayplanError
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from bayplan.errors import BayplanError
+from bayplan.words import did_you_mean
 
 
 class InspectError(BayplanError):
@@ -45,6 +45,5 @@ def damaged(file: object, problem: object, remedy: str) -> SourceError:
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> UnknownObject:
     """An error that names what was asked for and the nearest that exist."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    hint = did_you_mean(name, known)
     return UnknownObject(f'{what} "{name}" is not in {where or "this cluster"}{hint}')

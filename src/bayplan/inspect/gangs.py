@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bayplan.api import Pod, PodGroup
+from bayplan.cluster.pod_groups import group_key, members_of, min_count
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.gangs import Gang
 from bayplan.engine.loop.group_cycle import Cycle
-from bayplan.engine.loop.group_preemption import make_room
+from bayplan.engine.loop.group_room import make_room
+from bayplan.engine.loop.placement_cycle import run_cycle, with_nodes
 from bayplan.engine.queue import QueuedPod
-from bayplan.plugins.gang_scheduling import NAME, group_key, members_of, min_count
+from bayplan.framework import CycleState, Placement, PodGroupInfo
+from bayplan.framework.runtime.placing import run_placement_generate
+from bayplan.plugins.gang_scheduling import NAME
 
 
 class GroupTry(NamedTuple):
@@ -52,6 +56,20 @@ def group_of(engine: Engine, pod: Pod) -> PodGroup | None:
     return engine.cache.objects.pod_groups.get(key)
 
 
+def placement_of(engine: Engine, pod: Pod) -> Placement | None:
+    """Where the running pods of a pod's group keep it, itself not among them; None for anywhere."""
+    group, gates = group_of(engine, pod), engine.handles[0].gates
+    if group is None or not gates["TopologyAwareWorkloadScheduling"]:
+        return None
+    others = [other for other in members_of(engine.cache.objects).placed(group_key(pod))
+              if other.uid != pod.uid]  # fmt: skip
+    info = PodGroupInfo(group, (pod,), tuple(with_nodes(engine, others)))
+    everywhere = Placement("", tuple(engine.searched()))
+    profile = engine.profiles[pod.spec.scheduler_name]
+    found, _ = run_placement_generate(profile, CycleState(), info, everywhere)
+    return found[0] if len(found) == 1 else None
+
+
 def try_group(engine: Engine, group: PodGroup, pods: Sequence[Pod], now: float) -> GroupTry:
     """Try the waiting pods of a group in one cycle, as the engine's version does."""
     modern = engine.handles[0].gates.since("1.37")
@@ -60,15 +78,14 @@ def try_group(engine: Engine, group: PodGroup, pods: Sequence[Pod], now: float) 
     items = [QueuedPod(pod, now) for pod in pods]
     placed = members_of(engine.cache.objects).placed(key)
     gang = Gang(group, items, placed, 1 if wanted is None else wanted)
-    cycle, victims = Cycle(engine, gang, now), list[Pod]()
+    victims: list[Pod] = []
     mismatch = gang.mismatch(modern=modern)
     if mismatch:
-        return GroupTry(cycle, mismatch, victims)
-    if modern:
-        cycle.run()
-        if not cycle.placed and cycle.error is None:
-            profile = engine.profiles[pods[0].spec.scheduler_name]
-            victims = make_room(cycle, engine, profile, now)
-    else:
-        cycle.run_each(lambda d: victims.extend(d.victims.pods if d.victims is not None else ()))
+        return GroupTry(Cycle(engine, gang, now), mismatch, victims)
+    cycle = run_cycle(
+        engine, gang, now, lambda d: victims.extend(d.victims.pods if d.victims is not None else ())
+    )
+    if not cycle.placed and cycle.error is None:
+        profile = engine.profiles[pods[0].spec.scheduler_name]
+        victims += make_room(cycle, engine, profile, now).victims
     return GroupTry(cycle, mismatch, victims)

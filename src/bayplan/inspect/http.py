@@ -57,7 +57,7 @@ class Questions:
             return _error(413, f"the body is longer than {MAX_BODY} bytes")
         try:
             question = _read(kind, path, query, body)
-        except msgspec.DecodeError as problem:
+        except (msgspec.DecodeError, RecursionError) as problem:
             return _error(400, f'the question "{path}": {problem}')
         async with self._lock:
             try:
@@ -65,7 +65,7 @@ class Questions:
                 found = await asyncio.to_thread(question.answer, cluster)
             except UnknownObject as problem:
                 return _error(404, str(problem))
-            except BayplanError as problem:
+            except (BayplanError, RecursionError) as problem:  # what is asked may be nested
                 return _error(400, str(problem))
         return 200, msgspec.json.encode(found)
 

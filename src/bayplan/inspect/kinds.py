@@ -15,7 +15,6 @@ from bayplan.client import Resource
 from bayplan.client import resources as r
 from bayplan.inspect import objects as o
 
-RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 
 
@@ -118,7 +117,7 @@ KINDS: tuple[Kind, ...] = (
         served_since="1.36",
         newer=r.POD_GROUPS_V1BETA1,
     ),
-    Kind(RESOURCE_QUOTAS, (o.ResourceQuota,), "quotas are not checked"),
+    Kind(r.RESOURCE_QUOTAS, (o.ResourceQuota,), "quotas are not checked"),
     Kind(LIMIT_RANGES, (o.LimitRange,), "default requests and bounds of new pods are not seen"),
     Kind(r.SERVICE_ACCOUNTS, (o.ServiceAccount,), "service accounts are not checked"),
     Kind(r.CORE_EVENTS, (o.Event,), "what your scheduler said in events is not compared"),

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from bayplan.errors import CannotListen
 from bayplan.inspect.http import Questions
 from bayplan.inspect.paths import MAX_BODY, PREFIX
+
+
+def _quiet_log() -> logging.Logger:
+    """Tell of errors that are ours; what is no HTTP request is its sender's affair."""
+    log = logging.getLogger(__name__)
+    log.addFilter(_ours)
+    return log
+
+
+def _ours(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 class InspectServer:
@@ -25,7 +39,7 @@ class InspectServer:
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_get(PREFIX + "{path:.*}", self._answer)
         app.router.add_post(PREFIX + "{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, logger=_quiet_log())
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
@@ -44,7 +58,10 @@ class InspectServer:
         token = token or request.query.get("token", "")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
             return web.json_response({"error": "give the token that was printed"}, status=401)
-        asked = await request.read() if request.method == "POST" else None
+        try:
+            asked = await request.read() if request.method == "POST" else None
+        except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as problem:
+            return web.json_response({"error": f"the body cannot be read: {problem}"}, status=400)
         path = request.match_info["path"]
         status, body = await self._questions.answer(path, dict(request.query), asked)
         return web.Response(status=status, body=body, content_type="application/json")

@@ -45,7 +45,8 @@ class Settings(msgspec.Struct, frozen=True):
     def own(self) -> bool:
         """Whether somebody who knows only the version would assume another scheduler."""
         outside = set(self.registry) - set(in_tree_registry())
-        return bool(self.extenders or outside) or self.config != default_config(self.gates)
+        given = self.extenders or outside or self.gates.changed
+        return bool(given) or self.config != default_config(self.gates)
 
     @property
     def title(self) -> str:
@@ -66,8 +67,7 @@ def version_key(text: str) -> tuple[int, ...]:
 def version_for(server: str) -> str:
     """The version to decide as, for a server that calls itself `v1.36.4`; unknown is the newest."""
     found = version_key(server)[:2]
-    # Bayplan's own server speaks one version's API, and its scheduler decides as the newest
-    if not found or "+bayplan" in server:
+    if not found:
         return NEWEST
     known = {version_key(version)[:2]: version for version in VERSIONS}
     at_most = [number for number in known if number <= found]

@@ -20,10 +20,10 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from bayplan.api import Node, Object, Pod
+from bayplan.cluster.pod_groups import members_of
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.framework import PodInfo
-from bayplan.plugins.gang_scheduling import members_of
 
 
 class Trial:
@@ -163,7 +163,9 @@ class Trial:
         if info is None:
             return
         pod, node = info.pod, info.node_name
+        places = cache.table.places_on(node)
         self.leave(pod)
+        self._back.append(lambda: cache.table.arrange(node, places))
         if cache.is_assumed(uid):
             cache.forget(pod)
             self._back.append(lambda: cache.assume(info, node))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from bayplan.api import Pod
 from bayplan.framework import CycleState, NodeInfo
 from bayplan.lessons import lesson1, lesson2, lesson3, lesson4, lesson5, lesson6, lesson7
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage, Surprise
 
 
@@ -112,7 +112,7 @@ async def backoff_grows(stage: Stage) -> None:
 class LostEvent(lesson7.Scheduler):
     """Lesson 7: the backoff queue is never flushed; an event during backoff loses the pod."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         super().__init__(cluster, rng)
         self.queue.flush = lambda: None  # type: ignore[method-assign]
 

@@ -14,7 +14,7 @@ from bayplan.framework import NodeInfo, NodeTable
 Say = Callable[[str], None]
 
 
-class Cluster:
+class LessonCluster:
     """The cluster as a lesson's scheduler sees it."""
 
     def __init__(self, client: Client, say: Say = lambda text: None) -> None:

@@ -7,14 +7,14 @@ down as a *binding*. Everything else is about choosing well. This one does not e
 import random
 
 from bayplan.api import Pod
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 
 
 class Scheduler:
     """Takes pods one by one, first come first served, and binds each to a random node."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.rng = rng
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 from bayplan.api import Pod
 from bayplan.framework import CycleState, NodeFilterPlugin, NodeInfo
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 from bayplan.plugins.node_unschedulable import NodeUnschedulable
 
@@ -18,7 +18,7 @@ from bayplan.plugins.node_unschedulable import NodeUnschedulable
 class Scheduler:
     """Filters, then chooses at random among the nodes that are left."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.rng = rng
         self.filters: list[NodeFilterPlugin[Pod, NodeInfo]] = [NodeUnschedulable()]

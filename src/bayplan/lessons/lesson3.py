@@ -14,7 +14,7 @@ from bayplan.framework import (
     NodeInfo,
     NodeScorePlugin,
 )
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 from bayplan.plugins.node_unschedulable import NodeUnschedulable
 
@@ -32,7 +32,7 @@ class NodeNumber:
 class Scheduler:
     """Filters, scores, takes the best."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.rng = rng
         self.filters: list[NodeFilterPlugin[Pod, NodeInfo]] = [NodeUnschedulable()]

@@ -9,7 +9,7 @@ import random
 
 from bayplan.api import Pod
 from bayplan.framework import BoolArray, CycleState, NodeInfo, Nodes, Status
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 from bayplan.plugins.node_unschedulable import NodeUnschedulable
 
@@ -39,7 +39,7 @@ class NodeNumber:
 class Scheduler:
     """As in lesson 3, with one fresh state for every attempt."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.rng = rng
         self.filters = [NodeUnschedulable()]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from bayplan.api import Pod
 from bayplan.framework import Code, CycleState, Status
 from bayplan.lessons import lesson4
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 
 TIMEOUT = 10.0
@@ -60,7 +60,7 @@ class NodeNumber(lesson4.NodeNumber):
 class Scheduler(lesson4.Scheduler):
     """Chooses as in lesson 4; binding waits for permits in tasks of its own."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         super().__init__(cluster, rng)
         self.waiting: dict[str, WaitingPod] = {}
         self.permits = [NodeNumber(self.allow)]

@@ -13,7 +13,7 @@ from collections import deque
 from bayplan.api import Pod
 from bayplan.framework import CycleState
 from bayplan.lessons import lesson5
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 10.0
@@ -85,7 +85,7 @@ class Queue:
 class Scheduler(lesson5.Scheduler):
     """Takes pods from the queue, and puts back those that fail."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         super().__init__(cluster, rng)
         self.queue = Queue()
         cluster.on_pod_added(lambda pod: self.queue.add(QueuedPod(pod)))

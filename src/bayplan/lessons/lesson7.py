@@ -11,7 +11,7 @@ import random
 from bayplan.api import Node
 from bayplan.framework import ActionType, ClusterEvent, Resource
 from bayplan.lessons import lesson6
-from bayplan.lessons.cluster import Cluster
+from bayplan.lessons.cluster import LessonCluster
 from bayplan.lessons.stage import Stage
 
 ACTIONS = {
@@ -24,7 +24,7 @@ ACTIONS = {
 class Scheduler(lesson6.Scheduler):
     """As lesson 6, with handlers for what happens to nodes."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: LessonCluster, rng: random.Random) -> None:
         super().__init__(cluster, rng)
         self.registered = {
             plugin.name: [entry.event for entry in plugin.events_to_register()]

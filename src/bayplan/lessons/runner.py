@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from bayplan.clock import run_virtual
-from bayplan.errors import ConfigError
-from bayplan.lessons.cluster import Cluster, Say
+from bayplan.errors import ConfigError, Importing
+from bayplan.lessons.cluster import LessonCluster, Say
 from bayplan.lessons.stage import Stage
 from bayplan.plugins import in_tree_registry
 from bayplan.sim.world import Settings, World, running
@@ -50,10 +50,8 @@ def module_at(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
+    with Importing(f"loading {path}"):
         spec.loader.exec_module(module)
-    except Exception as problem:  # the learner's code: say what it was
-        raise ConfigError(f"loading {path}: {type(problem).__name__}: {problem}") from problem
     return module
 
 
@@ -91,7 +89,7 @@ async def _run(module: Lesson, say: Say, seed: int, scenario: Scenario) -> Lesso
 
 
 async def _start(module: Lesson, world: World, say: Say, seed: int) -> list[asyncio.Task[None]]:
-    cluster = Cluster(world.new_client(), say)
+    cluster = LessonCluster(world.new_client(), say)
     scheduler = module.Scheduler(cluster, random.Random(seed))
     tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(cluster.watch())]
     await cluster.ready()

@@ -198,6 +198,12 @@ class SchedulerMetrics:
             ["plugin", "method"],
             registry=self.registry,
         )
+        self.extender_ahead = Counter(
+            "bayplan_extender_ahead",
+            "What came of asking extenders about pods ahead of their turn.",
+            ["result"],
+            registry=self.registry,
+        )
         self.handling_errors = Counter(
             "bayplan_handling_errors",
             "Changes of objects that could not be taken over.",

@@ -13,6 +13,7 @@ import numpy as np
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.pack.asked import Asked
 from bayplan.pack.model import PODS, AtMostOne, PodClass, Problem, Spread, members
+from bayplan.words import plural
 
 RUNNING = "running"
 TOGETHER = "together"
@@ -139,7 +140,8 @@ def _rule(asked: Asked, why: str) -> str:
     for rule in rules:
         if isinstance(rule, AtMostOne):
             pods = int(problem.count[list(rule.classes)].sum())
-            return f"{why}: {pods} pods, one a domain, {len(members(rule.domain))} domains"
+            domains = plural(len(members(rule.domain)), "domain")
+            return f"{why}: {plural(pods, 'pod')}, one a domain, {domains}"
         if isinstance(rule, Spread):
             return (
                 f"{why}: at most {rule.skew} more than in any other of {len(rule.present)} domains"

@@ -163,23 +163,21 @@ class Repack:
         """The table as it would be; afterwards it is as before, in order too."""
         table = self._handle.table
         names = {info.node_name for info in gone}
-        orders = {name: list(table.pods_of(name)) for name in names}
         placed: list[PodInfo] = []
-        try:
-            for info in gone:
-                table.remove_pod(info)
-            for info, name in there:
-                info.node_name = name
-                table.add_pod(info)
-                placed.append(info)
-            yield placed
-        finally:
-            for info in placed:
-                table.remove_pod(info)
-            for info in gone:
-                table.add_pod(info)
-            for name, order in orders.items():
-                table.pods_of(name)[:] = order
+        with table.order_kept(names):
+            try:
+                for info in gone:
+                    table.remove_pod(info)
+                for info, name in there:
+                    info.node_name = name
+                    table.add_pod(info)
+                    placed.append(info)
+                yield placed
+            finally:
+                for info in placed:
+                    table.remove_pod(info)
+                for info in gone:
+                    table.add_pod(info)
 
     # -- a group --------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ class Questions:
                 return problem(413, "too long a question")
         try:
             asked = msgspec.json.decode(body, type=Asked)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return problem(400, str(error))
         return packed(msgspec.json.encode(await self.what_if(asked)))
 

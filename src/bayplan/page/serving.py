@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -15,6 +16,7 @@ from bayplan.page.questions import Questions
 from bayplan.page.saving import Saving
 from bayplan.page.sources import Source
 from bayplan.page.stream import Stream
+from bayplan.supervised import end, supervised
 
 
 @asynccontextmanager
@@ -41,18 +43,15 @@ async def serving(
     await page.whole.body()  # ahead of the first who asks
     app = Guard(page.app, token, names, f"bayplan-{number}")
     server = Server(config(app, lifespan="off", timeout_graceful_shutdown=1, ws="none"))
-    tasks = [asyncio.create_task(server.serve(sockets=[listener]))]
-    if stream is not None:
-        tasks.append(asyncio.create_task(stream.run()))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    telling = None if stream is None else supervised("page", stream.run, Counter())
     try:
-        await server.answers(tasks[0])
+        await server.answers(serving)
         yield f"http://{shown}:{number}/?token={token}"
     finally:
         if stream is not None:
             stream.close()
         server.should_exit = True
-        await tasks[0]
-        for task in tasks[1:]:
-            task.cancel()
-        await asyncio.gather(*tasks[1:], return_exceptions=True)
+        await serving
+        await end(telling)
         listener.close()

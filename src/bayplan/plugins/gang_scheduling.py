@@ -2,22 +2,30 @@
 
 A pod with `spec.schedulingGroup` waits outside the queue until its PodGroup exists and at least
 `minCount` of its pods are known. Pods that have a node wait in Permit until `minCount` of the group
-have one, then all are let go; after five minutes they give their nodes back. `GroupMembers` keeps
-the pods of every group; whoever sees pods come and go feeds it. Trying a whole group in one go, so
-that a gang that cannot fit never holds nodes, is the engine's work (`Engine.place_all`).
+have one, then all are let go; after five minutes they give their nodes back. Trying a whole group
+in one go, so that a gang that cannot fit never holds nodes, is the engine's work.
 Off by default, as upstream: the gates are GangScheduling and GenericWorkload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from bayplan.api import Object, Pod, PodGroup
+from bayplan.api import CompositePodGroup, Object, Pod, PodGroup
+from bayplan.cluster.pod_groups import (
+    REASON_WAIT,
+    Group,
+    GroupForest,
+    are_composite,
+    group_key,
+    members_of,
+    min_count,
+    needed,
+)
 from bayplan.framework import (
     PODS_TO_ACTIVATE,
     ActionType,
     ClusterEventWithHint,
-    ClusterObjects,
     CycleState,
     Handle,
     QueueingHint,
@@ -31,112 +39,55 @@ from bayplan.framework.contract.status import Code
 NAME = "GangScheduling"
 PERMIT_SECONDS = 300.0
 REASON_MEMBERS = "waiting for minCount pods from a gang to appear in scheduling queue"
-REASON_WAIT = "waiting for minCount pods from a gang to be scheduled"
-
-
-def group_key(pod: Pod) -> str:
-    """Key of the pod's group, or an empty text."""
-    group = pod.spec.scheduling_group
-    if group is None or not group.pod_group_name:
-        return ""
-    return f"{pod.namespace}/{group.pod_group_name}"
-
-
-class GroupMembers:
-    """The pods of all groups, and which of them have a node; one per cluster."""
-
-    def __init__(self) -> None:
-        self._pods: dict[str, dict[str, Pod]] = {}
-        self._reserved: dict[str, str] = {}
-
-    def put(self, pod: Pod) -> None:
-        """A pod appeared or changed; pods without a group are ignored."""
-        if key := group_key(pod):
-            self._pods.setdefault(key, {})[pod.uid] = pod
-
-    def delete(self, pod: Pod) -> None:
-        """A pod is gone or has finished."""
-        key = group_key(pod)
-        members = self._pods.get(key)
-        if members is not None and members.pop(pod.uid, None) is not None and not members:
-            del self._pods[key]
-        self._reserved.pop(pod.uid, None)
-
-    def reserve(self, pod: Pod, node_name: str) -> None:
-        self.put(pod)
-        self._reserved[pod.uid] = node_name
-
-    def unreserve(self, pod: Pod) -> None:
-        self._reserved.pop(pod.uid, None)
-
-    def known(self, key: str) -> int:
-        """How many pods of a group there are."""
-        return len(self._pods.get(key, ()))
-
-    def scheduled(self, key: str) -> int:
-        """How many pods of a group have a node, assumed or real."""
-        members = self._pods.get(key, {}).values()
-        return sum(bool(pod.node_name) or pod.uid in self._reserved for pod in members)
-
-    def placed(self, key: str) -> list[Pod]:
-        """The pods of a group that have a node, assumed or real."""
-        members = self._pods.get(key, {}).values()
-        return [pod for pod in members if pod.node_name or pod.uid in self._reserved]
-
-    def unscheduled(self, key: str) -> list[Pod]:
-        """The pods of a group without a node, in the order in which they are to be tried."""
-        members = self._pods.get(key, {}).values()
-        found = [pod for pod in members if not pod.node_name and pod.uid not in self._reserved]
-        return sorted(found, key=lambda pod: (-pod.priority, pod.metadata.creation_timestamp))
-
-    def validate(self, pods: Iterable[Pod]) -> None:
-        """Raise unless exactly these pods (of those with a group) are known; for tests."""
-        wanted = {pod.uid for pod in pods if group_key(pod)}
-        found = {uid for members in self._pods.values() for uid in members}
-        assert wanted == found, f"members: {wanted ^ found} differ"
-        assert set(self._reserved) <= found, "a pod is reserved that is not known"
-
-
-def members_of(objects: ClusterObjects) -> GroupMembers:
-    """The group members of a cluster."""
-    return objects.shared(NAME, GroupMembers)
-
-
-def min_count(objects: ClusterObjects, key: str) -> int | None:
-    """How many pods a gang needs at once; None if the group is no gang or unknown."""
-    group = objects.pod_groups.get(key) if key else None
-    gang = group.spec.scheduling_policy.gang if group is not None else None
-    return None if gang is None else gang.min_count
 
 
 class GangScheduling:
     """PreEnqueue, Reserve and Permit: all or nothing."""
 
     name = NAME
+    rejects_groups = True
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._objects = handle.objects
         self._members = members_of(handle.objects)
+        self._composite = are_composite(handle.gates)
+        self._forest = GroupForest(handle.objects, composite=self._composite)
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         key = group_key(pod)
         if not key:
             return None
         self._members.put(pod)
-        if self._objects.pod_groups.get(key) is None:
+        group = self._objects.pod_groups.get(key)
+        if group is None:
             name = key.partition("/")[2]
             return unresolvable(
                 f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
             )
+        root = self._forest.root(group)
+        if root is None:
+            return unresolvable(
+                "failed to build hierarchy snapshot: a composite pod group is missing"
+            )
+        if isinstance(root, CompositePodGroup):
+            ready = self._ready(root, self._members.known)
+            return None if ready else unresolvable(_waits_for(root))
         wanted = min_count(self._objects, key)
         if wanted is not None and self._members.known(key) < wanted:
             return unresolvable(REASON_MEMBERS)
         return None
 
+    def _ready(self, group: Group, count: Callable[[str], int]) -> bool:
+        """Whether enough pods of a group, or of enough of its groups, are counted."""
+        if isinstance(group, PodGroup):
+            return count(group.key) >= needed(group)
+        below = self._forest.children(group)
+        return sum(self._ready(child, count) for child in below) >= needed(group)
+
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         if group_key(pod):
-            self._members.reserve(pod, node_name)
+            self._members.reserve(pod)
         return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -144,6 +95,10 @@ class GangScheduling:
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status | None, float]:
         key = group_key(pod)
+        if self._composite and key:
+            root = self._root_of(key)
+            if isinstance(root, CompositePodGroup):
+                return self._permit_below(state, root)
         wanted = min_count(self._objects, key)
         if wanted is None:
             return None, 0.0
@@ -157,21 +112,63 @@ class GangScheduling:
                 waiting.allow(NAME)
         return None, 0.0
 
+    def _permit_below(
+        self, state: CycleState, root: CompositePodGroup
+    ) -> tuple[Status | None, float]:
+        keys = {leaf.key for leaf in self._forest.leaves(root)}
+        if not self._ready(root, self._members.scheduled):
+            others = {pod.key: pod for key in keys for pod in self._members.unscheduled(key)}
+            if others:
+                state.write(PODS_TO_ACTIVATE, others)
+            return Status(Code.WAIT, _waits_for(root)), PERMIT_SECONDS
+        for waiting in self._handle.waiting:
+            if group_key(waiting.pod) in keys:
+                waiting.allow(NAME)
+        return None, 0.0
+
+    def _root_of(self, key: str) -> Group | None:
+        group = self._objects.pod_groups.get(key)
+        return None if group is None else self._forest.root(group)
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (
-            on(Resource.POD, ActionType.ADD, _member_added),
-            on(Resource.POD_GROUP, ActionType.ADD, _group_added),
-        )
+        events = [
+            on(Resource.POD, ActionType.ADD, self._member_added),
+            on(Resource.POD_GROUP, ActionType.ADD, self._group_added),
+            on(Resource.POD_GROUP, ActionType.UPDATE, self._group_changed),
+        ]
+        if self._composite:
+            events.append(on(Resource.COMPOSITE_POD_GROUP, ActionType.ADD, self._group_added))
+        return events
+
+    def _together(self, pod: Pod, key: str, group: Group | None) -> bool:
+        """Whether a pod is tried together with the pods of a group."""
+        own = group_key(pod)
+        if not own or not self._composite:
+            return own == key != "" and not isinstance(group, CompositePodGroup)
+        root, other = self._root_of(own), None if group is None else self._forest.root(group)
+        return root is not None and root == other
+
+    def _member_added(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
+        key = group_key(new) if isinstance(new, Pod) else ""
+        same = bool(key) and self._together(pod, key, self._objects.pod_groups.get(key))
+        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+
+    def _group_added(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
+        same = isinstance(new, PodGroup | CompositePodGroup) and self._together(pod, new.key, new)
+        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+
+    def _group_changed(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
+        """Whether the pod's group needs fewer pods than before, which only 1.37 allows."""
+        if not isinstance(old, PodGroup) or not isinstance(new, PodGroup):
+            return QueueingHint.QUEUE
+        before, after = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
+        fewer = before is not None and after is not None and after.min_count < before.min_count
+        same = fewer and self._together(pod, new.key, new)
+        return QueueingHint.QUEUE if same else QueueingHint.SKIP
 
 
-def _member_added(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
-    same = isinstance(new, Pod) and group_key(new) == group_key(pod) != ""
-    return QueueingHint.QUEUE if same else QueueingHint.SKIP
-
-
-def _group_added(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
-    same = isinstance(new, PodGroup) and new.key == group_key(pod)
-    return QueueingHint.QUEUE if same else QueueingHint.SKIP
+def _waits_for(root: CompositePodGroup) -> str:
+    return f'waiting for composite pod group "{root.metadata.name}" tree to meet quorum'
 
 
 def new(args: None, handle: Handle) -> GangScheduling:

@@ -19,6 +19,7 @@ from bayplan.api.node_selectors import (
     compile_node_selector,
     compile_preferred,
 )
+from bayplan.api.pod import PreferredSchedulingTerm
 from bayplan.cluster.selection import RequiredNodes, selector_mask, term_mask
 from bayplan.config import NodeAffinityArgs
 from bayplan.errors import ConfigError
@@ -116,26 +117,31 @@ class NodeAffinity:
     def pre_score(
         self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
     ) -> Status | None:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        preferred = affinity.preferred if affinity is not None else None
-        if preferred is None and not self._added_preferred:
+        if _preferred(pod) is None and not self._added_preferred:
             return SKIP
         try:
-            terms = compile_preferred(preferred or ())
+            state.write(_PREFERRED, self._preferred_terms(pod))
         except SelectorError as problem:
             return failed(problem)
-        state.write(_PREFERRED, self._added_preferred + terms)
         return None
 
+    def _preferred_terms(self, pod: Pod) -> Preferred:
+        return self._added_preferred + compile_preferred(_preferred(pod) or ())
+
+    def _scored(self, state: CycleState, pod: Pod) -> Preferred:
+        """The terms that PreScore left; worked out now if it is off."""
+        known: Preferred | None = state.get(_PREFERRED)
+        return self._preferred_terms(pod) if known is None else known
+
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        terms: Preferred = state.read(_PREFERRED)
+        terms = self._scored(state, pod)
         scores = np.zeros(nodes.count, dtype=np.int64)  # (N,)
         for weight, term in terms:
             scores += weight * term_mask(nodes, term)
         return scores
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        terms: Preferred = state.read(_PREFERRED)
+        terms = self._scored(state, pod)
         return sum(weight for weight, term in terms if term.matches(node.labels, node.name))
 
     def normalize(
@@ -171,6 +177,11 @@ def _required(pod: Pod) -> NodeSelector | None:
     if affinity is None or affinity.node_affinity is None:
         return None
     return affinity.node_affinity.required
+
+
+def _preferred(pod: Pod) -> Sequence[PreferredSchedulingTerm] | None:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    return None if affinity is None else affinity.preferred
 
 
 def _named_nodes(required: NodeSelector) -> frozenset[str] | None:

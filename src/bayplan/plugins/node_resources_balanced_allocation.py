@@ -73,16 +73,25 @@ class NodeResourcesBalancedAllocation:
     def pre_score(
         self, state: CycleState, pod: Pod, nodes: Nodes, feasible: BoolArray
     ) -> Status | None:
-        asked = self._asked(state, pod)
-        if not any(asked):
+        found = self._wanted_served(state, pod)
+        if found is None:
             return SKIP
-        pairs = zip(self._resources, asked, strict=True)
-        kept = tuple((n, amount) for (name, n), amount in pairs if amount or not is_scalar(name))
-        state.write(_WANTED, (kept, self._served(asked)))
+        state.write(_WANTED, found)
         return None
 
+    def _wanted_served(self, state: CycleState, pod: Pod) -> WantedServed | None:
+        """What is scored; None for a pod that asks for nothing."""
+        asked = self._asked(state, pod)
+        if not any(asked):
+            return None
+        pairs = zip(self._resources, asked, strict=True)
+        kept = tuple((n, amount) for (name, n), amount in pairs if amount or not is_scalar(name))
+        return kept, self._served(asked)
+
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        both: WantedServed = state.read(_WANTED)
+        both: WantedServed | None = state.get(_WANTED) or self._wanted_served(state, pod)
+        if both is None:  # PreScore, which would have skipped the pod, is off
+            return np.zeros(nodes.count, dtype=np.int64)
         wanted, served = both
         if served:
             each = (self.score_node(state, pod, nodes.info(row)) for row in range(nodes.count))
@@ -97,7 +106,9 @@ class NodeResourcesBalancedAllocation:
         return _change(used, asked, offered)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        both: WantedServed = state.read(_WANTED)
+        both: WantedServed | None = state.get(_WANTED) or self._wanted_served(state, pod)
+        if both is None:
+            return 0
         wanted, served = both
         if served:
             node = self._devices.on(node, served)

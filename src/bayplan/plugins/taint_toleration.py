@@ -43,6 +43,7 @@ class TaintToleration:
 
     name = NAME
     class_hint = True
+    score_needs = ("preScore", f'failed to read "PreScore{NAME}" from cycleState: not found')
 
     def __init__(self, comparisons: bool = False) -> None:
         self._comparisons = comparisons

@@ -7,7 +7,6 @@ lock, and the end of the block ends all parts in order.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,8 +23,9 @@ from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import CONTENT_TYPE, SchedulerMetrics
 from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.extenders import Extenders
-from bayplan.scheduler.inspecting import EXPLAIN, questions
+from bayplan.scheduler.inspecting import EXPLAIN, NAMES, questions
 from bayplan.scheduler.live import LiveScheduler
+from bayplan.supervised import end, supervised
 
 METRICS = "/bayplan/scheduler/metrics"
 """Where the API server of `bayplan up` shows the scheduler's metrics; its own are at /metrics."""
@@ -69,10 +69,14 @@ async def local_cluster(
         pages = served.server.pages
         pages[EXPLAIN] = Page(scheduler.explain)
         pages[METRICS] = Page(lambda rest: _metrics(scheduler, metrics), CONTENT_TYPE.encode())
+        pages[NAMES] = Page(
+            lambda rest: msgspec.json.encode(sorted(scheduler.core.engine.profiles))
+        )
         served.server.questions[INSPECT] = questions(scheduler, client)
+        failures = served.server.backend.background_failures
         tasks = [
-            asyncio.create_task(recorder.run()),
-            asyncio.create_task(scheduler.run_informers()),
+            supervised("event recorder", recorder.run, failures),
+            supervised("informers", scheduler.run_informers, failures),
         ]
         try:
             options = options_for(served.authority, served.signing_key, gates)
@@ -81,13 +85,11 @@ async def local_cluster(
             manager.attach(served.server.backend)
             async with manager.running():
                 await scheduler.wait_synced()
-                tasks.append(asyncio.create_task(scheduler.run()))
+                tasks.append(supervised("scheduling", scheduler.run, failures))
                 yield LocalCluster(served, client, scheduler, extenders)
                 await recorder.drain(1.0)
         finally:
-            for task in reversed(tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*reversed(tasks))
             extenders.close()
 
 

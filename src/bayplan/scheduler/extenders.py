@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bayplan.config import KubeSchedulerConfiguration
+from bayplan.framework.contract.extender import PROMISED
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.live import LiveScheduler
 
@@ -24,7 +25,9 @@ SWITCH_SECONDS = 0.0005
 class Extenders:
     """Makes the extenders of one configuration after another."""
 
-    def __init__(self, metrics: SchedulerMetrics) -> None:
+    def __init__(self, metrics: SchedulerMetrics, ahead: str = PROMISED) -> None:
+        """`ahead`: which extenders may be asked about pods ahead of their turn, one of AHEAD."""
+        self._ahead = ahead
         self._metrics = metrics
         self._live: LiveScheduler | None = None
         self._shared: tuple[Caller, TextCache, ExtenderMetrics] | None = None
@@ -37,7 +40,7 @@ class Extenders:
 
         if self._shared is None:
             self._shared = self._share()
-        return [HttpExtender(entry, *self._shared) for entry in config.extenders]
+        return [HttpExtender(entry, *self._shared, ahead=self._ahead) for entry in config.extenders]
 
     def _share(self) -> tuple[Caller, TextCache, ExtenderMetrics]:
         from bayplan.extender.client import ExtenderMetrics, TextCache

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bayplan.errors import ConfigError, with_place
+from bayplan.errors import ConfigError, Importing
 from bayplan.framework import Registry, from_entry_points, from_modules, merge
 from bayplan.plugins import in_tree_registry
 
@@ -38,10 +38,8 @@ def _reload(name: str) -> None:
     module = sys.modules.get(name)
     if module is None:
         return
-    try:
+    with Importing(f'reloading plugin module "{name}"'):  # if it fails, the old ones stay in use
         importlib.reload(module)
-    except (Exception, SystemExit) as problem:  # any code may run; the old plugins stay in use
-        raise ConfigError(f'reloading plugin module "{name}": {with_place(problem)}') from problem
 
 
 def _from_file(path: Path) -> Registry:
@@ -51,10 +49,8 @@ def _from_file(path: Path) -> Registry:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    try:
+    with Importing(f'loading plugin file "{path}"'):
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as problem:  # any code may run at import
-        raise ConfigError(f'loading plugin file "{path}": {with_place(problem)}') from problem
     plugins = getattr(module, "PLUGINS", None)
     if not isinstance(plugins, Mapping) or not all(callable(item) for item in plugins.values()):
         raise ConfigError(

@@ -54,6 +54,9 @@ GANG: tuple[tuple[Resource, type[Object]], ...] = (
     (r.WORKLOADS_V1BETA1, api.Workload),
     (r.POD_GROUPS_V1BETA1, api.PodGroup),
 )
+COMPOSITE: tuple[tuple[Resource, type[Object]], ...] = (
+    (r.COMPOSITE_POD_GROUPS, api.CompositePodGroup),
+)
 GANG_1_36: tuple[tuple[Resource, type[Object]], ...] = (
     (r.WORKLOADS, api.Workload),
     (r.POD_GROUPS, api.PodGroup),
@@ -69,7 +72,8 @@ def _optional(gates: FeatureGates) -> tuple[tuple[Resource, type[Object]], ...]:
     modern = gates.since("1.37")
     rules = (RULES if modern else RULES_1_36) if gates["DRADeviceTaintRules"] else ()
     gang = (GANG if modern else GANG_1_36) if gates["GenericWorkload"] else ()
-    return (*OPTIONAL, *rules, *gang)
+    composite = COMPOSITE if modern and gates["CompositePodGroup"] else ()
+    return (*OPTIONAL, *rules, *gang, *composite)
 
 
 class Feed:

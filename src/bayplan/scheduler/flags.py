@@ -37,6 +37,11 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("master", help="address of the API server; overrides the kubeconfig's"),
         Flag("write-config-to", help="write the complete configuration to a file and exit"),
         Flag("plugins", "list", help="modules or files with further plugins"),
+        Flag(
+            "extender-calls-ahead",
+            default="promised",
+            help="which extenders are asked about several pods at once: never, promised, always",
+        ),
     ),
     "secure serving": (
         Flag("bind-address", default="0.0.0.0", help="address to serve on"),

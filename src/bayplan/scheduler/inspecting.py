@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 EXPLAIN = "/bayplan/explain/"
 """Path below which pods are explained, by a scheduler and by the API server of `bayplan up`."""
+NAMES = "/bayplan/scheduler/names"
+"""Path at which the API server of `bayplan up` tells whose pods its scheduler takes, as JSON."""
 
 Answer = Callable[[str, Mapping[str, str], bytes | None], Awaitable[tuple[int, bytes]]]
 """Path below the prefix, query, body of a POST; returns status and JSON."""

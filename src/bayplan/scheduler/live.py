@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -87,6 +88,7 @@ class LiveScheduler:
         self.metrics = metrics or SchedulerMetrics(process=False)
         self._wall = wall
         self._wake = asyncio.Event()
+        self._sleeps_until = -math.inf
         self.core = Scheduler(
             config,
             registry,
@@ -193,6 +195,9 @@ class LiveScheduler:
         for served in core.engine.profiles.values():
             for labels, total in list(served.problems.items()):
                 metrics.raise_to(metrics.plugin_errors, labels, total)
+        if core.engine.ahead is not None:
+            for result, total in list(core.engine.ahead.counts.items()):
+                metrics.raise_to(metrics.extender_ahead, (result,), total)
         for asked, total in core.timing.evaluations().items():
             metrics.raise_to(metrics.plugin_evaluation, asked, total)
         events = core.queue.in_flight_events()
@@ -254,7 +259,8 @@ class LiveScheduler:
             await asyncio.sleep(0)
             return
         self._wake.clear()
-        delay = min(max(self.core.next_wake() - self._wall(), 0.0), LONGEST_SLEEP)
+        self._sleeps_until = self.core.next_wake()
+        delay = min(max(self._sleeps_until - self._wall(), 0.0), LONGEST_SLEEP)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._wake.wait()
@@ -273,7 +279,9 @@ class LiveScheduler:
             except Exception:  # one odd object must not hide the changes that come with it
                 self.metrics.handling_errors.inc()
                 log.exception("change not taken over", kind=new.KIND, object=new.key)
-        self._wake.set()
+        # Most changes, such as a pod that runs now, leave nothing to decide; who polls is asked.
+        if core.ready or core.bindings.polls or core.next_wake() < self._sleeps_until:
+            self._wake.set()
 
     def _report(self, result: Input) -> None:
         if self._aside:

@@ -19,14 +19,24 @@ import signal
 import socket
 import ssl
 import uuid
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 
-from bayplan.client import Client, Connection, LeaderElector, connect, load_kubeconfig
+from bayplan import eventloop
+from bayplan.client import (
+    ApiError,
+    Client,
+    Connection,
+    LeaderElector,
+    TransportError,
+    connect,
+    load_kubeconfig,
+)
 from bayplan.config import to_data
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.observe.metrics import SchedulerMetrics
@@ -35,9 +45,11 @@ from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.extenders import Extenders
 from bayplan.scheduler.extensions import load_registry
 from bayplan.scheduler.filewatch import FileWatch
+from bayplan.scheduler.inspecting import NAMES
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.options import Options
 from bayplan.scheduler.resources import resources_page
+from bayplan.supervised import end, supervised
 
 if TYPE_CHECKING:
     from bayplan.observe.spans import Spans
@@ -47,21 +59,13 @@ log = structlog.get_logger(__name__)
 
 USER_AGENT = "bayplan/scheduler"
 EVENT_DRAIN = 5.0
+RIVAL_SECONDS = 5.0
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
 def run(options: Options) -> int:
     """Run a scheduler until it is told to stop; return the exit code."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(SchedulerProcess(options).run())
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    return eventloop.run(SchedulerProcess(options).run())
 
 
 def _spans() -> Spans | None:
@@ -90,13 +94,14 @@ class SchedulerProcess:
             log.warning("note", text=text)
         connection = options.connection()
         client = self._connect(connection)
+        await self._refuse_rival(connection, client)
         recorder = EventRecorder(
             self._connect(connection),
             hostname=socket.gethostname(),
             binding_busy=lambda: live.binding_busy,
             count=lambda outcome: self._metrics.events.labels(outcome).inc(),
         )
-        self._extenders = Extenders(self._metrics)
+        self._extenders = Extenders(self._metrics, options.values.text("extender-calls-ahead"))
         spans = _spans()
         live = LiveScheduler(
             extenders=self._extenders.of(options.config),
@@ -136,11 +141,30 @@ class SchedulerProcess:
         self._clients.append(client)
         return client
 
+    async def _refuse_rival(self, connection: Connection, client: Client) -> None:
+        """Raise where the API server is that of a `bayplan up` which takes the same pods.
+
+        It holds no Lease, so nothing else would keep the two from binding each other's pods.
+        """
+        try:
+            async with asyncio.timeout(RIVAL_SECONDS):
+                body = await client.request("GET", NAMES)
+            theirs = msgspec.json.decode(body, type=set[str])
+        except (ApiError, TransportError, TimeoutError, msgspec.DecodeError):
+            return  # another API server, or none yet
+        ours = {profile.scheduler_name for profile in self._options.config.profiles}
+        if same := sorted(theirs & ours):
+            raise ConfigError(
+                f'`bayplan up` at {connection.server} schedules pods of "{same[0]}" itself, and '
+                "two schedulers of one name fight; give this one another schedulerName in "
+                "--config, or give --config and --plugins to `bayplan up`"
+            )
+
     # -- life
 
     async def _supervise(self, live: LiveScheduler, recorder: EventRecorder, client: Client) -> int:
         """Run until a signal (0) or until the lease is lost or a part fails (1)."""
-        recording = asyncio.create_task(recorder.run())
+        recording = supervised("event recorder", recorder.run, Counter())
         tasks = {
             asyncio.create_task(self._lead(live, client), name="lead"),
             asyncio.create_task(self._stop.wait(), name="stop"),
@@ -159,8 +183,7 @@ class SchedulerProcess:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await recorder.drain(EVENT_DRAIN)
-            recording.cancel()
-            await asyncio.gather(recording, return_exceptions=True)
+            await end(recording)
 
     async def _lead(self, live: LiveScheduler, client: Client) -> None:
         """Schedule while the lease is ours; returning means that it was lost."""

@@ -276,6 +276,10 @@ def workload(at: Located) -> Workload:
     if "rate" in at and "for" not in at and "count" not in at:
         raise at.error('needs "for" or "count", otherwise it never ends')
     shape = {name: value for name, value in pod_shape(_without(at)).items() if name != "lifetime"}
+    trace = _trace(at["trace"]) if "trace" in at else ()
+    stay = "lifetime" not in at and all(item.lifetime is None for item in trace)
+    if "leave" in at and stay:
+        raise at["leave"].error('needs "lifetime": without one pods stay')
     return Workload(
         name=at["name"].text(),
         shape=shape,
@@ -285,7 +289,7 @@ def workload(at: Located) -> Workload:
         poisson=at["arrivals"].choice(("poisson", "even"), "poisson") == "poisson",
         lifetime=_lifetime(at["lifetime"]) if "lifetime" in at else None,
         succeed=at["leave"].choice(("delete", "succeed"), "delete") == "succeed",
-        trace=_trace(at["trace"]) if "trace" in at else (),
+        trace=trace,
     )
 
 

@@ -28,6 +28,7 @@ from bayplan.sim.expect import Expect
 from bayplan.sim.faults import Faults
 from bayplan.sim.objects import Object
 from bayplan.sim.tracker import Tracker
+from bayplan.words import plural
 
 AT_ONCE = 32
 NAMESPACE = "default"
@@ -254,7 +255,7 @@ class ScenarioClient:
                     continue
             if self.elapsed() >= deadline:
                 raise ScenarioError(
-                    f"drain of node {name}: {len(left)} pods left after {timeout:g} s"
+                    f"drain of node {name}: {plural(len(left), 'pod')} left after {timeout:g} s"
                     + (f": {refusal}" if refusal else "")
                 )
             await asyncio.sleep(retry)

@@ -26,6 +26,7 @@ from bayplan.sim.run import Result, run_scenario
 from bayplan.sim.script import Script
 from bayplan.sim.tracker import PodLife
 from bayplan.sim.world import EPOCH
+from bayplan.words import plural
 
 LOOKED_INTO = 50
 """For how many pods the reason is looked for."""
@@ -41,7 +42,7 @@ def compare(script: Script, a: Settings, b: Settings) -> Diff:
     reasons = _reasons(two, differ, a, b)
     changed = [_changed(key, one, two, reasons.get(key)) for key in sorted(differ)]
     only = len(one.placements.keys() ^ two.placements.keys())
-    notes = [f"{only} pods were made in one of the runs only"] if only else []
+    notes = [f"of one of the runs only: {plural(only, 'pod')}"] if only else []
     if len(differ) > LOOKED_INTO:
         notes.append(f"the reason was looked for in the first {LOOKED_INTO} pods")
     return Diff(

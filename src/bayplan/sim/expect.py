@@ -16,6 +16,7 @@ from bayplan.api import labels as label_lib
 from bayplan.sim.errors import ExpectationFailed
 from bayplan.sim.objects import HOSTNAME, ZONE
 from bayplan.sim.tracker import PodLife, Seen, Tracker
+from bayplan.words import plural
 
 WITHIN = 10.0
 
@@ -251,8 +252,10 @@ class Expect:
 
         def check() -> str:
             counts = self._counts(pods, by, namespace)
+            if not counts:
+                return "there are no nodes" if by == "node" else f"no node has a label for {by}"
             wrong = (
-                (exactly is not None and {k: v for k, v in counts.items() if v} != dict(exactly))
+                (exactly is not None and counts != dict.fromkeys(counts, 0) | dict(exactly))
                 or (most is not None and max(counts.values(), default=0) > most)
                 or (least is not None and min(counts.values(), default=0) < least)
                 or (skew is not None and _skew(counts) > skew)
@@ -329,7 +332,7 @@ class Expect:
                 pods is not None and len(here) != pods
             )
             state = "ready" if life.ready else "not ready"
-            return f"{state}, {len(here)} pods: {', '.join(here)}" if wrong else ""
+            return f"{state}, {plural(len(here), 'pod')}: {', '.join(here)}" if wrong else ""
 
         def existed() -> str:
             known = exists or any(life.name == name for life in tracker.every_node())
@@ -337,7 +340,7 @@ class Expect:
 
         facts = [] if exists else ["gone"]
         facts += [] if ready is None else ["ready" if ready else "not ready"]
-        facts += [] if pods is None else [f"{pods} pods"]
+        facts += [] if pods is None else [plural(pods, "pod")]
         text = f"node {name} {', '.join(facts) or 'there'}"
         return await self.judge(_expectation(text, check, terms, existed=existed))
 
@@ -356,7 +359,7 @@ class Expect:
         def check() -> str:
             lives = self._lives(pods, namespace)
             number = sum(not (life.node or life.reasons) for life in lives)
-            return f"{number} pods not tried yet" if number else ""
+            return f"{plural(number, 'pod')} not tried yet" if number else ""
 
         return check
 

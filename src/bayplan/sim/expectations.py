@@ -109,6 +109,8 @@ def _spread(at: Located, pods: str, terms: Terms, name: str) -> Run:
 
 
 def _node(at: Located) -> Run:
+    if "namespace" in at:
+        raise at["namespace"].error("nodes have none")
     at.fields(("node", "ready", "exists", "pods", *TIMES))
     name, terms = at["node"].text(), _terms(at)
     ready = at["ready"].flag() if "ready" in at else None
@@ -130,6 +132,8 @@ def _object(at: Located) -> Run:
     spec = at["object"].fields(("kind", "name", "apiVersion"), required=("kind", "name"))
     kind, name, version = spec["kind"].text(), spec["name"].text(), spec["apiVersion"].text("")
     wanted, terms = at["fields"].map(), _terms(at)
+    if not wanted:
+        raise at["fields"].error("names no field; without one nothing is expected")
     namespace = terms.get("namespace", "default")
     rule = ", ".join(f"{path} = {value}" for path, value in wanted.items())
     text = f"{kind} {namespace}/{name} with {rule}"

@@ -75,11 +75,14 @@ class SimulatedExtender:
         return ExtenderFilterResult(fits, {name: why for name, why in verdicts.items() if why})
 
     def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Callable[[], Mapping[str, int]]:
-        self._wait("prioritize")
         score = self._score
         assert score is not None
-        scores = {node.metadata.name: score(pod, node) for node in nodes}
-        return lambda: scores
+
+        def scores() -> Mapping[str, int]:
+            self._wait("prioritize")
+            return {node.metadata.name: score(pod, node) for node in nodes}
+
+        return scores
 
     def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         return victims

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from bayplan.errors import Importing
 from bayplan.sim.errors import ScenarioError
+from bayplan.sim.library import names
 from bayplan.sim.recording import Replay, load_recording
 from bayplan.sim.run import LIMIT
 from bayplan.sim.script import Script, load_script
 from bayplan.sim.world import Settings
+from bayplan.words import did_you_mean
 
 # Recorded pods bring their own ends; their controllers were left behind.
 REPLAY_LIMIT = 52 * LIMIT
@@ -20,6 +23,7 @@ def load_scenario(path: Path) -> Script:
     if not path.is_file():
         raise ScenarioError(
             f"scenario {path} does not exist; give a file or a name of `bayplan scenario list`"
+            + did_you_mean(str(path), names())
         )
     if path.suffix == ".jsonl":
         replay = Replay(load_recording(path))
@@ -34,10 +38,8 @@ def _from_python(path: Path) -> Script:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    try:
+    with Importing(f"loading scenario {path}", ScenarioError):
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as problem:  # any code may run at import
-        raise ScenarioError(f"loading scenario {path}: {problem}") from problem
     scenario = getattr(module, "scenario", None)
     if not callable(scenario):
         raise ScenarioError(

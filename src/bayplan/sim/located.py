@@ -153,7 +153,7 @@ def load(path: Path) -> list[Located]:
     try:
         text = path.read_text()
     except OSError as problem:
-        raise ScenarioError(f"reading scenario {path}: {problem.strerror}") from problem
+        raise ScenarioError(f"reading {path}: {problem.strerror}") from problem
     except UnicodeDecodeError as problem:
         raise ScenarioSyntaxError(f"{path}: not UTF-8 text: {problem.reason}") from problem
     return parse(text, str(path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from bayplan.config import DEFAULT_GATES
 from bayplan.sim.errors import ScenarioError
 
 Object = dict[str, object]
@@ -78,7 +79,7 @@ def node(
             "containerRuntimeVersion": "simulated://1",
             "kernelVersion": "simulated",
             "kubeProxyVersion": "",
-            "kubeletVersion": "v1.36.4",
+            "kubeletVersion": DEFAULT_GATES.release,
             "machineID": name,
             "operatingSystem": "linux",
             "osImage": "simulated",

@@ -34,6 +34,7 @@ from bayplan.sim.against import following
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.errors import ScenarioError, ScenarioSyntaxError
 from bayplan.sim.objects import SIMULATED
+from bayplan.words import plural
 
 Json = dict[str, Any]  # API objects as they came
 
@@ -187,7 +188,7 @@ class Replay:
 
     def _tell(self, client: ScenarioClient) -> None:
         for reason, number in self.skipped.most_common():
-            client.log(f"replay: {number} lines left out: {reason}")
+            client.log(f"replay: {plural(number, 'line')} left out: {reason}")
         now = {life.key: life.node for life in client.tracker.every_pod()}
         both = [key for key in self.recorded if now.get(key)]
         same = sum(now[key] == self.recorded[key] for key in both)

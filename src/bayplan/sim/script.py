@@ -52,6 +52,8 @@ API_VERSION = "bayplan.dev/v1alpha1"
 TOP = ("apiVersion", "kind", "metadata", "description", "seed", "limit", "config", "plugins",
        "featureGates", "emulatedVersion", "controllers", "options", "schedulers", "elect",
        "extenders", "faithful", "steps")  # fmt: skip
+MOST_STEPS = 100_000
+"""Of a repetition; more of the same is a workload."""
 STEP = ("at", "after", "name", *ACTIONS, "workload", "repeat", "expect", "done")
 CONTROLLER_OPTIONS = {
     "kubelet": ("start-seconds", "stop-seconds", "lease-seconds", "all-nodes"),
@@ -97,6 +99,7 @@ class Script(msgspec.Struct):
         *,
         seed: int | None = None,
         config: KubeSchedulerConfiguration | None = None,
+        registry: Registry | None = None,
         faithful: bool = False,
         real_time: bool = False,
         limit: float | None = None,
@@ -104,15 +107,20 @@ class Script(msgspec.Struct):
     ) -> Result:
         """Run it in a world of its own; arguments override what the file says.
 
-        It runs in the fast lane unless it, or the caller, wants the faithful one.
+        Plugins of `registry` come to those that the file names. It runs in the fast lane unless
+        it, or the caller, wants the faithful one.
         """
+        settings = self.settings
+        if registry is not None:
+            plugins = {**(settings.registry or {}), **registry}
+            settings = msgspec.structs.replace(settings, registry=plugins)
         return run_scenario(
             self.player,
             seed=seed,
             config=config,
-            settings=self.settings,
+            settings=settings,
             limit=self.limit if limit is None else limit,
-            faithful=faithful or bool(self.settings.faithful),
+            faithful=faithful or bool(settings.faithful),
             real_time=real_time,
             name=self.name,
             echo=echo,
@@ -267,13 +275,17 @@ def _repeated(item: Located) -> list[Step]:
     every = repeat["every"].duration(0.0)
     variable = "{" + repeat["as"].text("n") + "}"
     steps: list[Step] = []
-    for number in range(repeat["times"].integer(least=1)):
+    times = repeat["times"].integer(least=1)
+    for number in range(times):
         body = Located(
             _filled(repeat["steps"].value, variable, str(number)),
             repeat.source,
             (*repeat.path, "steps"),
         )
         turn = _turn(body)
+        if len(turn) * times > MOST_STEPS:
+            many = f"{len(turn) * times:,} steps; a scenario has at most {MOST_STEPS:,}"
+            raise repeat["times"].error(f"makes {many}")
         if turn and number == 0:
             turn[0].at = item["at"].duration() if "at" in item else turn[0].at
             turn[0].before += item["after"].duration(0.0)

@@ -18,6 +18,7 @@ from bayplan.sim.objects import ZONE
 Refresh = Callable[[], Awaitable[float]]
 """Looks at what the tracker does not see; returns the seconds until the next look."""
 INSTANT = 1e-6  # shorter waits are rounding
+TOLD = ("DisruptionTarget", "PodScheduled")  # conditions that are looked at
 AFTERWARDS = (0.5, 1.0, 2.0, 8.0)  # seconds between measurements
 
 
@@ -340,7 +341,8 @@ class Tracker:
             self.bound += 1
             self.note(time, f"pod {key} bound to {life.node}", "bound", key)
         for item in status.conditions or ():
-            self._condition(time, life, item)
+            if item.type in TOLD:
+                self._condition(time, life, item)
         if status.nominated_node_name != life.nominated:
             life.nominated = status.nominated_node_name
             if life.nominated and not life.node:

@@ -18,6 +18,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -120,11 +121,18 @@ async def _arrive(client: ScenarioClient, name: str, work: Workload, arrival: Ar
 
 class _Leaving:
     """The pods of a workload that will leave: each is deleted when it has been bound for its
-    lifetime; those that end by themselves (None) are only waited for."""
+    lifetime; those that end by themselves (None) are only waited for.
+
+    One timer rings for the next of them: thousands in the loop would cost each other time.
+    """
 
     def __init__(self, client: ScenarioClient) -> None:
         self._client = client
         self._lifetimes: dict[str, float | None] = {}
+        self._plans: list[tuple[float, int, str]] = []
+        """When pods are to leave, and which: the next one first, equals in the order they came."""
+        self._planned = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._problem: BaseException | None = None
         self._empty = asyncio.Event()
@@ -149,6 +157,8 @@ class _Leaving:
 
     def close(self) -> None:
         self._client.tracker.unlisten(self._seen)
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
 
@@ -161,14 +171,30 @@ class _Leaving:
             self._empty.set()
         elif lifetime is not None and life.node:
             self._lifetimes[life.key] = None
+            self._planned += 1
             due = asyncio.get_running_loop().time() + lifetime
-            asyncio.get_running_loop().call_at(due, self._end, life.key)
+            heappush(self._plans, (due, self._planned, life.key))
+            self._set_timer()
 
-    def _end(self, key: str) -> None:
-        if key in self._lifetimes:
-            task = asyncio.ensure_future(self._delete(key))
-            self._tasks.add(task)
-            task.add_done_callback(self._deleted)
+    def _set_timer(self) -> None:
+        due = self._plans[0][0]
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._plans and self._plans[0][0] <= now:
+            key = heappop(self._plans)[2]
+            if key in self._lifetimes:
+                task = asyncio.ensure_future(self._delete(key))
+                self._tasks.add(task)
+                task.add_done_callback(self._deleted)
+        if self._plans:
+            self._set_timer()
 
     async def _delete(self, key: str) -> None:
         namespace, _, name = key.partition("/")

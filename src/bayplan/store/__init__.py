@@ -13,6 +13,7 @@ from bayplan.store.errors import (
     NotFound,
     RevisionError,
     StoreError,
+    TooLarge,
     Unavailable,
 )
 from bayplan.store.memory import MemoryStore
@@ -21,6 +22,7 @@ from bayplan.store.protocol import (
     Delete,
     Event,
     FastReads,
+    Interest,
     KeyValue,
     Op,
     Put,
@@ -40,6 +42,7 @@ __all__ = [
     "FastReads",
     "Full",
     "FutureRevision",
+    "Interest",
     "KeyValue",
     "Locked",
     "MemoryStore",
@@ -51,6 +54,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StoreError",
+    "TooLarge",
     "Unavailable",
     "Watcher",
 ]

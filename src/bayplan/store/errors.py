@@ -9,6 +9,7 @@ BayplanError
     │   └── FutureRevision the revision asked for is not there yet
     ├── Unavailable        the back end cannot be reached; the outcome of a write is unknown
     ├── Full               the disk is full: nothing new can be written
+    ├── TooLarge           the back end takes no value of that size
     ├── Locked             another process has the data directory open
     └── Closed             the store was closed
 """
@@ -93,6 +94,10 @@ class Unavailable(StoreError):
 
 class Full(StoreError):
     """The disk is full: nothing new can be written, but objects can be deleted."""
+
+
+class TooLarge(StoreError):
+    """The back end takes no value of that size."""
 
 
 class Locked(StoreError):

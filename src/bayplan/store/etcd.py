@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -36,6 +37,7 @@ from bayplan.store.etcd_wire import (
 from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History, HistoryWatcher
 from bayplan.store.protocol import Delete, KeyValue, Op, Put, RangeResult, Store
 from bayplan.store.sortedkeys import prefix_end
+from bayplan.supervised import supervised
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +60,7 @@ class EtcdStore:
         self._batcher = Batcher(client, self._keys)
         self._closed = False
         self._tasks: list[asyncio.Task[None]] = []
+        self.failures = history.failures
 
     @classmethod
     async def open(
@@ -174,11 +177,14 @@ class EtcdStore:
         newest = await self._touch()
         first = max(1, newest - BACKLOG)
         self._history.compacted = self._history.revision = last_place(first - 1)
-        self._tasks.append(asyncio.create_task(self._follow(), name="etcd watch"))
+        self._begin("etcd watch", self._follow)
         await self.wait_for(last_place(newest))
-        self._tasks.append(asyncio.create_task(self._beat(silence_seconds / 3)))
+        self._begin("etcd heartbeat", partial(self._beat, silence_seconds / 3))
         if compact_seconds:
-            self._tasks.append(asyncio.create_task(self._compact_forever(compact_seconds)))
+            self._begin("etcd compaction", partial(self._compact_forever, compact_seconds))
+
+    def _begin(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        self._tasks.append(supervised(name, work, self.failures))
 
     async def _touch(self) -> int:
         """Write the sync key; returns etcd's revision."""

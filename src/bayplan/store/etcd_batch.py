@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bayplan.store.errors import StoreError, Unavailable
+from bayplan.store.errors import Full, StoreError, TooLarge, Unavailable
 from bayplan.store.etcd_client import EtcdClient
 from bayplan.store.etcd_wire import LAST_PLACE, Keys, TxnAnswer, check_ops, has_delete
 from bayplan.store.protocol import KeyValue, Op, Put
@@ -120,8 +120,8 @@ class Batcher:
 
 def _copy(error: BaseException) -> BaseException:
     """Give each caller an exception of its own: raising one changes it."""
-    if isinstance(error, Unavailable):
-        return Unavailable(str(error))
+    if isinstance(error, Unavailable | Full | TooLarge):
+        return type(error)(str(error))
     return StoreError(f"writing to etcd: {error}")
 
 

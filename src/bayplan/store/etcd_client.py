@@ -17,8 +17,8 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from bayplan.errors import ConfigError
-from bayplan.store.errors import StoreError, Unavailable
+from bayplan.errors import ConfigError, reason
+from bayplan.store.errors import Full, StoreError, TooLarge, Unavailable
 from bayplan.store.etcd_wire import ErrorAnswer, Json, WatchAnswer, WatchResult
 from bayplan.trust import trusting
 
@@ -107,9 +107,17 @@ class EtcdClient:
                 problem = error
             self._at += 1
             if loop.time() + pause > until:
-                raise Unavailable(f"calling etcd: {problem}") from problem
+                raise Unavailable(self._silence(problem)) from problem
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE)
+
+    def _silence(self, problem: Exception) -> str:
+        """Why no etcd answers, and what to look at."""
+        if not isinstance(problem, aiohttp.ClientConnectorError):
+            return f"calling etcd: {problem}"
+        where = ", ".join(self._endpoints)
+        why = reason(problem.os_error)
+        return f"calling etcd at {where}: {why}; is it running? --etcd-servers says where"
 
     async def watch(self, body: Json) -> AsyncIterator[WatchResult]:
         """Open one watch stream and yield what it says until it breaks."""
@@ -156,6 +164,10 @@ class EtcdClient:
         if response.status == 200:
             return data
         text = _message(data) or f"HTTP {response.status}"
+        if "database space exceeded" in text:
+            raise Full(f"etcd answered: {text}")
+        if "too large" in text or "larger than max" in text:
+            raise TooLarge(f"etcd answered: {text}")
         if response.status >= 500 or any(word in text for word in _TRANSIENT):
             raise Unavailable(f"etcd answered: {text}")
         raise Refused(f"etcd answered: {text}")

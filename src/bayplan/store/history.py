@@ -6,6 +6,8 @@ bounded in events and in bytes; what falls off the old end counts as compacted.
 Watchers of the same prefix form a group with one log and a cursor each, so that a thousand
 watchers of all pods cost one append a change. The log is cut at the slowest cursor, or at its
 bound: a cursor left behind the cut gets `Compacted` at its next read. Nobody waits for a reader.
+Who sleeps has read everything that concerns it, so a sleeper is never behind (`sleepers`); one that
+named its interest is woken only by events that show it.
 
 An event finds its groups by the directory part of its key, memoised, because nearly all prefixes
 end in a slash; other prefixes are compared one by one.
@@ -17,10 +19,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from bayplan.store.errors import Closed, Compacted
-from bayplan.store.protocol import Event, KeyValue
+from bayplan.store.protocol import Direct, Event, Interest, KeyValue
+from bayplan.store.sleepers import SLICE, Errand, Rousing, Sleepers
 
 MAX_EVENTS = 50_000
 MAX_BYTES = 64 << 20
@@ -36,36 +40,92 @@ def _revision_of(event: Event) -> int:
 class _Group:
     """The watchers of one prefix and the events that not all of them have read."""
 
-    __slots__ = ("base", "bytes", "log", "max_lag", "prefix", "trim_at", "waiting", "watchers")
+    __slots__ = (
+        "base",
+        "bytes",
+        "errands",
+        "failures",
+        "listeners",
+        "log",
+        "max_lag",
+        "prefix",
+        "sleepers",
+        "trim_at",
+        "watchers",
+    )
 
-    def __init__(self, prefix: str, max_lag: int) -> None:
+    def __init__(self, prefix: str, max_lag: int, failures: Counter[str]) -> None:
         self.prefix = prefix
+        self.failures = failures
         self.max_lag = max_lag
         self.trim_at = max_lag // 4 + 1
         self.log: list[Event] = []
         self.bytes = 0
         self.base = 0  # absolute position of log[0]
         self.watchers: set[HistoryWatcher] = set()
-        self.waiting: list[asyncio.Future[None]] = []
+        self.sleepers = Sleepers()
+        self.listeners = Sleepers()  # those with `direct`
+        self.errands: deque[Errand] = deque()
 
-    def wake(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+    @property
+    def end(self) -> int:
+        """The position behind the newest event."""
+        return self.base + len(self.log)
 
     def append(self, event: Event) -> None:
+        if self.sleepers:
+            for crowd in self.sleepers.concerned(event):
+                rousing = Rousing(self.end, crowd, self.cut, self.failures)
+                if len(crowd) > SLICE:
+                    self._send(rousing)
+                else:
+                    rousing.run(SLICE)
+        if self.listeners:
+            for crowd in self.listeners.concerned(event):
+                self._send(Errand(self.end, crowd, self.cut, self.failures))
         self.log.append(event)
         self.bytes += len(event.kv.value)
-        if self.waiting:
-            self.wake()
         if len(self.log) >= self.trim_at or self.bytes > MAX_LAG_BYTES:
             self.trim()
 
+    def _send(self, errand: Errand) -> None:
+        self.errands.append(errand)
+        if len(self.errands) == 1:
+            asyncio.get_running_loop().call_soon(self._run_errands)
+
+    def _run_errands(self) -> None:
+        """Hand events to some of those who were asleep; the others have their turn later."""
+        left = SLICE
+        while self.errands and left > 0:
+            errand = self.errands[0]
+            left -= errand.run(left)
+            if not errand.waiting:
+                self.errands.popleft()
+                self._settle(errand)
+        if self.errands:
+            asyncio.get_running_loop().call_soon(self._run_errands)
+
+    def _settle(self, errand: Errand) -> None:
+        """Let those who have a batch sleep again, or have what came meanwhile."""
+        if not errand.reached:
+            return
+        if errand.end == self.end:
+            self.listeners.add(next(iter(errand.reached)).interest, errand.reached)
+        else:
+            self.errands.append(Errand(errand.end, errand.reached, self.cut, self.failures))
+
+    def cut(self, at: int, limit: int) -> list[Event]:
+        """Return a batch that begins at a position; nothing if that is gone."""
+        if at < self.base:
+            return []
+        start = at - self.base
+        return self.log[start : _fitting(self.log, start, limit)]
+
     def trim(self) -> None:
         """Drop what all have read; when that is not enough, what the slowest have not."""
-        end = self.base + len(self.log)
-        slowest = min((w.cursor for w in self.watchers), default=end)
+        end = self.end
+        awake = (watcher.cursor for watcher in self.watchers if not watcher.asleep)
+        slowest = min(min(awake, default=end), min((e.at for e in self.errands), default=end))
         self._drop(max(slowest, end - self.max_lag) - self.base)
         if self.bytes > MAX_LAG_BYTES:
             size, count = self.bytes, 0
@@ -106,9 +166,24 @@ class HistoryWatcher:
         self._after = after
         self._progress = after
         self._gone: int | None = None
-        self._closed = False
+        self._closed = self._roused = False
+        self._future: asyncio.Future[None] | None = None
         self.batch_bytes = 0
-        self.cursor = group.base + len(group.log)
+        self.interest: Interest | None = None
+        self.direct: Direct | None = None
+        self.cursor = group.end
+
+    @property
+    def asleep(self) -> bool:
+        """Whether this waits for an event that concerns it: all before are as good as read."""
+        return self._future is not None
+
+    def wake(self, at: int, future: asyncio.Future[None]) -> None:
+        """Go on reading at a position."""
+        self.cursor = at
+        self._future = None
+        if not future.done():
+            future.set_result(None)
 
     @property
     def progress(self) -> int:
@@ -138,23 +213,26 @@ class HistoryWatcher:
 
     def _idle(self) -> bool:
         group = self._group
-        at_end = self.cursor == group.base + len(group.log) and not self._backlog
+        at_end = self.cursor == group.end and not self._backlog
         return at_end and self._gone is None and not self._closed
 
     @property
     def behind(self) -> bool:
         """Whether there is more to be taken at once."""
         group = self._group
-        return bool(self._backlog) or self.cursor < group.base + len(group.log)
+        return bool(self._backlog) or self.cursor < group.end
 
     def _cut(self) -> list[Event]:
         batch: list[Event] = []
+        log, start = self._group.log, self.cursor - self._group.base
+        if start + 1 == len(log) and not self._backlog:  # nearly always
+            self.cursor += 1
+            return log[start:]
         if self._backlog:
             end = _fitting(self._backlog, 0, self.batch_bytes)
             batch, self._backlog = self._backlog[:end], self._backlog[end:]
             if self.batch_bytes:
                 return batch
-        log, start = self._group.log, self.cursor - self._group.base
         end = _fitting(log, start, self.batch_bytes)
         self.cursor += end - start
         return batch + log[start:end] if batch else log[start:end]
@@ -168,28 +246,51 @@ class HistoryWatcher:
                 return batch
             if self._closed:
                 raise StopAsyncIteration
+            if self._roused:
+                self._roused = False
+                return batch
             if self.behind:
                 continue
-            future = asyncio.get_running_loop().create_future()
-            self._group.waiting.append(future)
+            self._future = future = asyncio.get_running_loop().create_future()
+            # One that was opened ahead of the store must leave out what comes first.
+            ahead = self._history.revision < self._after
+            group = self._group
+            place = group.sleepers if self.direct is None or ahead else group.listeners
+            place.add(self.interest, {self: future})
             try:
                 await future
             except asyncio.CancelledError:
-                if future in self._group.waiting:
-                    self._group.waiting.remove(future)
+                self._rise()
                 raise
+
+    def _rise(self) -> None:
+        """Wake up although no event came."""
+        if self._future is None:
+            return
+        for errand in self._group.errands:
+            if (at := errand.leave(self)) is not None:
+                break
+        else:
+            at = self._group.end
+            self._group.sleepers.remove(self)
+            self._group.listeners.remove(self)
+        self.wake(at, self._future)
+
+    def rouse(self) -> None:
+        self._roused = True
+        self._rise()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._history.forget(self, self._group)
-            self._group.wake()
+            self._rise()
 
     def invalidate(self, compacted: int) -> None:
         """End this watcher with `Compacted`."""
         self._gone = compacted
         self._history.forget(self, self._group)
-        self._group.wake()
+        self._rise()
 
 
 class History:
@@ -206,6 +307,7 @@ class History:
     ) -> None:
         self.revision = revision
         self.compacted = compacted
+        self.failures: Counter[str] = Counter()  # of what is done for watchers, by name
         self._events: list[Event] = []
         self._bytes = 0
         self._max_events = max_events
@@ -256,7 +358,7 @@ class History:
         backlog = [event for event in self.since(after) if event.kv.key.startswith(prefix)]
         group = self._groups.get(prefix)
         if group is None:
-            group = self._groups[prefix] = _Group(prefix, self._max_lag)
+            group = self._groups[prefix] = _Group(prefix, self._max_lag, self.failures)
             self._memo.clear()
             if not prefix.endswith("/"):
                 self._loose.append(group)

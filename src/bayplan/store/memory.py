@@ -32,6 +32,7 @@ class MemoryStore:
         self._table = Table(self._history)
         self._closed = False
         self.get_now = self._table.get
+        self.failures = self._history.failures
 
     @property
     def revision(self) -> int:

@@ -11,8 +11,9 @@ them and takes that field from `mod_revision` when it reads.
 It does not know namespaces, selectors, encodings or leases.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -84,8 +85,23 @@ class Check(msgspec.Struct, frozen=True):
 Op: TypeAlias = Put | Delete | Check
 
 
+class Interest(NamedTuple):
+    """The events that concern a watcher: those of which `read` gives its value."""
+
+    by: Hashable  # equal where `read` gives the same
+    value: str
+    read: Callable[[Event], Iterable[str]]
+
+
+Direct: TypeAlias = Callable[[list[Event], dict[str, object]], bool]
+"""Takes a batch without waiting, or returns False. What is handed with it is shared by all who are
+handed the same batch, for what they can make of it together."""
+
+
 class Watcher(Protocol):
-    """The changes under a prefix, as an async iterator of non-empty batches in revision order.
+    """The changes under a prefix, as an async iterator of batches in revision order.
+
+    A batch is empty only after `rouse`.
 
     Iteration raises `Compacted` once this reader has fallen further behind than the store keeps
     events, and ends when the watcher or the store is closed.
@@ -93,6 +109,11 @@ class Watcher(Protocol):
 
     batch_bytes: int
     """How many bytes of values are taken at once, at least one event; 0: all there is."""
+    interest: Interest | None
+    """Where set, others' events need not wake this reader; it may still be handed some."""
+    direct: Direct | None
+    """Where set, what comes while `__anext__` waits is offered here first, in a step of the loop
+    soon after; what is not taken is what `__anext__` returns."""
 
     @property
     def progress(self) -> int:
@@ -104,6 +125,9 @@ class Watcher(Protocol):
     def __aiter__(self) -> "Watcher": ...
 
     async def __anext__(self) -> list[Event]: ...
+
+    def rouse(self) -> None:
+        """End the wait of `__anext__`, or its next one, with what there is: perhaps nothing."""
 
     def close(self) -> None:
         """Stop watching and end a waiting `__anext__`. May be called twice."""
@@ -119,6 +143,10 @@ class Store(Protocol):
     @property
     def compacted(self) -> int:
         """History up to and including this revision is gone (0: nothing is)."""
+
+    @property
+    def failures(self) -> Counter[str]:
+        """How often work that nobody waits for has failed, by its name."""
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         """Read one key, now or as of a past revision. Linearizable when `revision` is 0."""

@@ -52,6 +52,7 @@ class SqliteStore:
         self._idle: asyncio.Future[None] | None = None
         self._writer = writer(file, self._loop, self._finish)
         self.get_now = self._table.get
+        self.failures = history.failures
 
     @classmethod
     async def open(

@@ -20,6 +20,7 @@ Everything here blocks and belongs to one thread at a time. It knows no futures 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -38,6 +39,7 @@ from bayplan.store.protocol import Event, KeyValue
 FILE_NAME = "bayplan.db"
 LOCK_NAME = "lock"
 RESERVE_NAME, RESERVE_BYTES = "reserve", 8 << 20
+SPARE_BYTES = 1 << 20
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x42415950  # "BAYP"
 SEQUENCE_BITS = 20  # an event's id is its revision and its place in the transaction
@@ -111,6 +113,11 @@ class Reserve:
         finally:
             os.close(descriptor)
         return self._there
+
+    def spare(self) -> bool:
+        """Say whether there is room besides, so that objects can be created."""
+        found = os.statvfs(self._path.parent)
+        return found.f_bavail * found.f_frsize >= SPARE_BYTES
 
     def give_up(self) -> bool:
         """Free the room; say whether there was any."""
@@ -216,23 +223,38 @@ class SqliteFile:
         """Write the events of one or more transactions, all or none, and sync them to disk.
 
         On a full disk a reserve is given up for changes and deletions; nothing new is created
-        until there is room for the reserve again.
+        until there is room for the reserve again. The log gives back what it can first.
         """
         creates = any(event.prev is None for event in events)
         if creates and not self._reserve.restore():
-            raise sqlite3.OperationalError("database or disk is full (in reserve)")
+            self._shorten_log()
+            if not self._reserve.restore():
+                raise sqlite3.OperationalError("database or disk is full (in reserve)")
         try:
             self._write(events)
         except sqlite3.OperationalError as error:
-            if creates or "disk is full" not in str(error) or not self._reserve.give_up():
+            if "disk is full" not in str(error):
                 raise
+            if not creates:
+                self._reserve.give_up()
+            self._shorten_log()
             self._write(events)
 
     def probe(self) -> None:
-        """Write something that changes nothing. Raises sqlite3.Error."""
+        """Write something that changes nothing, and look for room. Raises sqlite3.Error."""
         self._db.execute("UPDATE meta SET value = value WHERE name = 'compacted'")
-        if not self._reserve.restore():
-            raise sqlite3.OperationalError("database or disk is full (in reserve)")
+        if not self._has_room():
+            self._shorten_log()
+            if not self._has_room():
+                raise sqlite3.OperationalError("database or disk is full")
+
+    def _has_room(self) -> bool:
+        return self._reserve.restore() and self._reserve.spare()
+
+    def _shorten_log(self) -> None:
+        """Move what the log holds into the database, whose free pages take it, and cut it."""
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _write(self, events: Sequence[Event]) -> None:
         latest = {event.kv.key: event for event in events}

@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from bayplan.store.errors import StoreError
 from bayplan.store.protocol import Event, KeyValue
 from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS, SqliteFile
@@ -65,7 +67,18 @@ def _rows(damaged: sqlite3.Connection, low: int, high: int) -> Iterator[KeyValue
         yield from _rows(damaged, low, middle)
         yield from _rows(damaged, middle, high)
         return
-    yield from (KeyValue(*row) for row in found)
+    yield from (kv if _is_whole(kv.value) else None for kv in (KeyValue(*row) for row in found))
+
+
+def _is_whole(value: bytes) -> bool:
+    """Tell whether what begins as JSON is JSON: the pages of a long value have no checksum."""
+    if not value.startswith(b"{"):
+        return True
+    try:
+        msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _last_row(damaged: sqlite3.Connection) -> int:

@@ -92,7 +92,7 @@ class Process:
                 raise ServerFailed(f"{self.command[0]} is not ready: {self.last_words()}")
             time.sleep(0.05)
 
-    def stop(self, timeout: float = 10.0) -> int:
+    def stop(self, timeout: float = START_TIMEOUT) -> int:
         """End the program, politely at first; return its exit code."""
         if self.running:
             self.popen.terminate()
@@ -103,7 +103,7 @@ class Process:
         self.popen.kill()
         self.popen.wait()
 
-    def wait(self, timeout: float = 10.0) -> int:
+    def wait(self, timeout: float = START_TIMEOUT) -> int:
         """Wait for the end of the program (kill it when that takes too long)."""
         try:
             return self.popen.wait(timeout)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from bayplan.api.schema import custom_resource, type_for
 from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_apply, track_update
 from bayplan.apiserver.apply.fieldset import difference, intersection, paths, union
-from bayplan.apiserver.apply.walk import compare, field_set, merge
+from bayplan.apiserver.apply.managed import UPDATE, Identity, Owner, cap_updaters
+from bayplan.apiserver.apply.walk import check, compare, everything, field_set, merge
 
 CONFIG_MAP = type_for("v1", "ConfigMap")
 DEPLOYMENT = type_for("apps/v1", "Deployment")
@@ -317,3 +318,34 @@ def test_field_sets_obey_the_laws_of_sets(first, second):
     assert a | b == set(paths(union(left, right)))
     assert a & b == set(paths(intersection(left, right)))
     assert a - b == set(paths(difference(left, right)))
+
+
+def test_a_list_that_is_new_is_owned_to_the_last_field():
+    containers = POD.fields["spec"].type.fields["containers"].type
+    one = {"name": "a", "image": "x"}
+
+    whole = {".": {}, "f:name": {}, "f:image": {}}
+    assert {".": {}, 'k:{"name":"a"}': whole} == everything([one], containers)
+    twice = everything([one, one], containers)
+    assert {".": {}, 'k:{"name":"a"}': {}} == twice, "of two with one name only the name is owned"
+
+
+def test_every_field_that_is_not_declared_is_told():
+    assert [".odd: field not declared in schema", ".more: field not declared in schema"] == check(
+        {"odd": 1, "data": {}, "more": 2}, CONFIG_MAP
+    )
+
+
+def test_of_too_many_updates_the_oldest_become_one():
+    """By their times, whatever their managers are called."""
+    owners = {
+        Identity(f"m{11 - n:02}", UPDATE, "v1", ""): Owner({f"f:{n}": {}}, "v1", f"2026-01-{n:02}")
+        for n in range(1, 12)
+    }
+
+    kept = cap_updaters(owners)
+    merged = [owner.fields for who, owner in kept.items() if who.manager == "ancient-changes"]
+    assert [{"f:1": {}, "f:2": {}}] == merged
+    assert {f"m{11 - n:02}" for n in range(3, 12)} == {who.manager for who in kept} - {
+        "ancient-changes"
+    }

@@ -281,6 +281,30 @@ def test_rules_are_judged_where_they_apply():
     ]
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "self.spec.low <= self.spec.high",
+        "has(self.spec) && has(self.spec.low) && self.spec.low < 9",
+        "oldSelf.spec.low == self.spec.low",
+        "self.metadata.name.startsWith('a')",
+    ],
+)
+def test_a_rule_of_the_whole_object_sees_the_objects_in_it(rule):
+    """What types are called must not hide the fields."""
+    number = {"type": "integer"}
+    spec = {"type": "object", "properties": {"low": number, "high": number}}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    rules = Rules({**schema, "x-kubernetes-validations": [{"rule": rule}]})
+    value = {"metadata": {"name": "a"}, "spec": {"low": 1, "high": 2}}
+    other = {"metadata": {"name": "b"}, "spec": {"low": 10, "high": 2}}
+
+    assert [] == rules.validate(value, value)
+    assert [f"Invalid value: failed rule: {rule}"] == [
+        cause.message for cause in rules.validate(other, value)
+    ]
+
+
 def test_a_stored_rule_that_does_not_compile_refuses_every_object():
     rules = Rules({"type": "object", "x-kubernetes-validations": [{"rule": "self.beyondUs()"}]})
 

@@ -233,3 +233,53 @@ def test_rows_hold_as_much_of_the_object_as_was_asked_for(include, shown):
 
     row = table["rows"][0]["object"]
     assert row is None if shown is None else shown in row
+
+
+def _resource(name, target, current=None):
+    spec = {"type": "Resource", "resource": {"name": name, "target": target}}
+    return spec, {"type": "Resource", "resource": {"name": name, "current": current or {}}}
+
+
+def _other(type_, place, target, current=None):
+    found = {"type": type_, place: {"current": current}} if current else {"type": type_}
+    return {"type": type_, place: {"target": target}}, found
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        pytest.param([], "<none>", id="none"),
+        pytest.param([_resource("cpu", {"averageUtilization": 50}, {"averageUtilization": 70, "averageValue": "7m"})], "cpu: 70%/50%", id="share"),
+        pytest.param([_resource("cpu", {"averageUtilization": 50})], "cpu: <unknown>/50%", id="not measured yet"),
+        pytest.param([_resource("memory", {"averageValue": "1Gi"}, {"averageValue": "2Gi"})], "memory: 2Gi/1Gi", id="amount"),
+        pytest.param([_resource("cpu", {})], "cpu: <unknown>/<auto>", id="nothing wanted"),
+        pytest.param([_other("Pods", "pods", {"averageValue": "5"}, {"averageValue": "3"})], "3/5", id="of pods"),
+        pytest.param([_other("Object", "object", {"value": "5"})], "<unknown>/5", id="of an object"),
+        pytest.param([_other("External", "external", {"averageValue": "5"}, {"averageValue": "4"})], "4/5 (avg)", id="from outside"),
+        pytest.param([_resource("cpu", {"averageUtilization": 50})] * 4, "cpu: <unknown>/50%, cpu: <unknown>/50% + 2 more...", id="many"),
+    ],
+)  # fmt: skip
+def test_autoscalers_show_what_is_measured_and_wanted(metrics, text):
+    target = {"kind": "Deployment", "name": "web"}
+    spec = {
+        "scaleTargetRef": target,
+        "minReplicas": 2,
+        "maxReplicas": 9,
+        "metrics": [m[0] for m in metrics],
+    }
+    status = {"currentReplicas": 3, "currentMetrics": [m[1] for m in metrics]}
+    shown = cells("autoscaling", "HorizontalPodAutoscaler", obj(spec=spec, status=status))
+
+    assert ["x", "Deployment/web", text, "2", 9, 3, "5m"] == shown
+
+
+def test_autoscalers_of_v1_show_their_cpu():
+    spec = {
+        "scaleTargetRef": {"kind": "D", "name": "w"},
+        "maxReplicas": 9,
+        "targetCPUUtilizationPercentage": 80,
+    }
+    status = {"currentReplicas": 3, "currentCPUUtilizationPercentage": 40}
+    shown = cells("autoscaling", "HorizontalPodAutoscaler", obj(spec=spec, status=status))
+
+    assert ["x", "D/w", "cpu: 40%/80%", "<unset>", 9, 3, "5m"] == shown

@@ -32,8 +32,8 @@ Normalisation forgives what differs between two runs of one correct server, and 
   Status                 status, code, reason, details (name, group, kind, causes as sorted field + reason);
                          the message only where the step says so, for the wording of parsers differs.
                          "all" compares the texts of causes instead of a message that strings them together, for
-                         Go walks maps in any order; an object in a text is `<object>`: the real server prints
-                         its internal struct.
+                         Go walks maps in any order; an object in a text, also as a string, is `<object>`: the
+                         real server prints its internal struct, or the whole object behind a patch.
   Table                  columns as name, type, priority; cells except Age and dates; the row's object.
   watch                  events in order. Plain bookmarks come when the server likes: only whether any came is
                          compared, and only if the step allows them; the one that ends initial events is an event.
@@ -59,9 +59,10 @@ from typing import Any
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-OBJECT_VALUE = re.compile(r"(Invalid|Duplicate|Unsupported) value: (?=[\[{]|null\b)")
+OBJECT_VALUE = re.compile(r"(Invalid|Duplicate|Unsupported) value: (?=[\[{\"]|null\b)")
 GO_FIELD = re.compile(r"(json: cannot unmarshal .*? into Go struct field).*")
 GENERATED = re.compile(r"\b(gen-|Gen_)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+VERSION = re.compile(r"(ResourceVersion in [a-z ]+[(:] ?)\d+")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 DROPPED_KEYS = {"managedFields", "selfLink", "storageVersionHash"}
 DROPPED_FINALIZERS = {"kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"}
@@ -250,6 +251,7 @@ class Normaliser:
 
 def told_text(text):
     text = GENERATED.sub(r"\1<rand>", UUID.sub("<uid>", text))
+    text = VERSION.sub(r"\1<rv>", text)
     return GO_FIELD.sub(r"\1 <field>", text)
 
 
@@ -260,8 +262,10 @@ def cause_text(text):
     if found is None:
         return text
     try:
-        _, end = json.JSONDecoder().raw_decode(text, found.end())
+        value, end = json.JSONDecoder().raw_decode(text, found.end())
     except ValueError:
+        return text
+    if isinstance(value, str) and not value.startswith(('{"', "map[")):
         return text
     return f"{text[: found.end()]}<object>{text[end:]}"
 

@@ -12,8 +12,9 @@ A session
     files          {name: text, or {text, executable}} written into the directory before the first step
     steps          id, note; args (after `kubectl`); stdin; env (e.g. KUBE_EDITOR)
                    seconds      end the command after so long; its exit code is then "ended"
-                   background   NAME: start and go on; a later step {collect: NAME, lines: N, seconds: S} waits until
-                                it has printed N lines or S seconds have passed, ends it, and compares what it printed
+                   background   NAME: start, go on when its watch is open; a later step {collect: NAME, lines: N,
+                                seconds: S} waits until it has printed what was recorded (when recording: N lines,
+                                or S seconds), ends it, and compares what it printed
     compare        keep: only lines that match this expression, with runs of spaces made one
                    explain: only names and types of `kubectl explain` (descriptions are the server's own words)
                    sorted: lines in any order (kubectl prints from parallel workers)
@@ -50,6 +51,11 @@ TEMPORARY = re.compile(r"/\S*?/(kubectl-edit-\d+\.yaml|(?:LIVE|MERGED)-\d+)")
 ADDRESS = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?|\b127\.0\.0\.1:\d+\b")
 LONG_AGE = re.compile(r"\b\d+y\d+d\b")
 AGE_COLUMNS = {"AGE", "Age", "LAST SEEN", "FIRST SEEN"}
+PATIENCE = 120.0  # seconds; the machine may be busy with other things
+WATCHES = re.compile(
+    r"^apiserver_longrunning_requests\{(?=[^}]*scope=\"namespace\")(?=[^}]*verb=\"WATCH\")[^}]*\} (\d+)",
+    re.MULTILINE,
+)
 EXPLAINED = re.compile(r"^(KIND|GROUP|VERSION|FIELD|RESOURCE):|^\s+\S+\t<")
 
 
@@ -146,19 +152,33 @@ class Session:
 
     def _start(self, step):
         path = pathlib.Path(self.directory, f"output-of-{step['background']}")
+        before, deadline = self._watches(), time.monotonic() + PATIENCE
         with path.open("w") as file:
             self.running[step["background"]] = (
                 self._process(step, stdout=file, stderr=subprocess.STDOUT),
                 path,
             )
-        time.sleep(1)  # the watch must be open before the next command acts
+        while self._watches() <= before:  # it must be open before the next command acts
+            assert time.monotonic() < deadline, f"no watch was opened: {path.read_text()}"
+            time.sleep(0.1)
         return {}
+
+    def _watches(self):
+        """How many watches of single namespaces the server has open."""
+        shown = self._process({"args": ["get", "--raw", "/metrics"]}, stdout=subprocess.PIPE)
+        return sum(int(count) for count in WATCHES.findall(shown.communicate()[0]))
 
     def _collect(self, step):
         process, path = self.running.pop(step["collect"])
-        deadline = time.monotonic() + step.get("seconds", 10)
+        want = step.get("want")
+        deadline = time.monotonic() + (PATIENCE if want else step.get("seconds", 10))
         while time.monotonic() < deadline and process.poll() is None:
-            if len(path.read_text().splitlines()) >= step["lines"]:
+            text = path.read_text()
+            if (
+                want == self._answer(step, None, text, "")
+                if want
+                else len(text.splitlines()) >= step["lines"]
+            ):
                 break
             time.sleep(0.1)
         time.sleep(0.5)  # surplus lines count too

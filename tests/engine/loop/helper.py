@@ -46,6 +46,8 @@ class World:
         """Errors for the next binds; an empty text lets one pass."""
         self.silent = False
         """Whether binds are carried out but not shown yet."""
+        self.limit = 1
+        """How many pods a step of `run` may try."""
         self.show(*objects)
 
     # --- objects ---
@@ -97,7 +99,7 @@ class World:
     def run(self, steps: int = 200) -> None:
         """Step and carry out until nothing is left to do right now."""
         for _ in range(steps):
-            actions = self.step()
+            actions = self.step(self.limit)
             self.carry_out(actions)
             if not actions and not self.scheduler.ready:
                 return

@@ -213,6 +213,19 @@ def test_pre_bind_is_called_and_awaited():
     assert world.node_of("p") == "a"
 
 
+def test_pre_bind_that_only_waits_is_looked_at_a_second_later():
+    plugin = Preparer()
+    plugin.pre_bind = lambda state, pod, node_name: Effects((), lambda: plugin.status, 0.0)
+    world = world_with(plugin, make_pod("p"))
+
+    assert kinds(world.step(), Bind) == []
+    assert world.scheduler.next_wake() == world.now + 1
+    plugin.status = Status(Code.SUCCESS)
+    world.wait(1)
+
+    assert world.node_of("p") == "a"
+
+
 def test_pre_bind_goes_on_when_an_object_changes():
     plugin = Preparer()
     world = world_with(plugin, make_pod("p"))

@@ -2,8 +2,10 @@
 
 import msgspec
 
-from bayplan.testing import make_node, make_pod
-from tests.engine.loop.helper import World
+from bayplan.config import FeatureGates, from_data
+from bayplan.testing import make_node, make_pod, make_pod_group
+from tests.engine.clusters import plugin_config
+from tests.engine.loop.helper import HEAD, World
 
 
 def node(name):
@@ -48,6 +50,19 @@ def test_placed_pod_shows_its_scores():
     assert best.total > told.attempt.scores[1].total
 
 
+def test_nodes_with_a_negative_total_are_shown_and_rejected_ones_are_not():
+    scorers = {"disabled": [{"name": "*"}], "enabled": [{"name": "TaintToleration", "weight": -3}]}
+    config = from_data(plugin_config(score=scorers))
+    taken = node("a").taint("x")
+    world = World(taken, node("b"), node("c"), make_pod("p"), config=config)
+    world.run()
+
+    scores = world.scheduler.explain("default/p", world.now).attempt.scores
+
+    assert {"b", "c"} == {score.node for score in scores}
+    assert {-300} == {score.total for score in scores}
+
+
 def test_what_changed_since_the_last_attempt():
     world = World(node("a").taint("x"), node("b"), make_pod("p").req(cpu="3"))
     world.run()
@@ -74,3 +89,35 @@ def test_explanation_is_data_and_unknown_pods_have_none():
     assert told.place == "gated by SchedulingGates"
     assert msgspec.json.encode(told)
     assert world.scheduler.explain("default/none", world.now) is None
+
+
+ZONE = "topology.kubernetes.io/zone"
+GATES = FeatureGates({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}, "1.37")
+
+
+def zoned_world(cpu):
+    """Two pods of a group that stays in one of three zones, and one attempt."""
+    nodes = [node(name).label({ZONE: name[0]}) for name in ("a1", "a2", "b1", "b2", "c1", "c2")]
+    group = make_pod_group("g", 2).with_spec(schedulingConstraints={"topology": [{"key": ZONE}]})
+    pods = [make_pod(name).group("g").req(cpu=cpu) for name in ("p", "q")]
+    world = World(*nodes, group, *pods, gates=GATES, config=from_data(HEAD, GATES))
+    world.run()
+    return world
+
+
+def test_a_group_that_was_tried_on_several_zones_made_one_attempt():
+    world = zoned_world("1")
+
+    told = world.scheduler.explain("default/p", world.now)
+
+    assert 1 == told.attempts
+    assert told.node == told.attempt.node != ""
+
+
+def test_a_group_that_does_not_fit_backs_off_without_an_error():
+    world = zoned_world("9")
+
+    told = world.scheduler.explain("default/p", world.now)
+
+    assert ("backoff", 1) == (told.place, told.attempts)
+    assert "failed, now backoff" == told.history[-1].what

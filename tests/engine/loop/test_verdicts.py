@@ -50,6 +50,50 @@ def test_a_pod_with_a_nomination_is_judged_for_itself():
     assert world.scheduler.verdicts.passed_on == 1
 
 
+def test_a_pod_that_is_being_deleted_is_skipped_among_pods_alike():
+    pods = [make_pod(f"p{i}").req(cpu="3") for i in range(6)]
+    world = World(node("a"), *pods[:3])
+    going = pods[3].build()
+    meta = msgspec.structs.replace(going.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    world.show(msgspec.structs.replace(going, metadata=meta), *pods[4:])
+
+    world.carry_out(world.step(limit=10))
+
+    said = {event.pod.name: event.note for event in world.events}
+    assert said.pop("p3") == "skip schedule deleting pod: default/p3"
+    assert len(said) == 5
+    assert len(set(said.values())) == 1
+
+
+def test_a_nomination_that_goes_with_an_attempt_ends_the_row():
+    world = World(node("a"), *(make_pod(f"p{i}").req(cpu="3") for i in range(4)))
+    world.step()
+    nominator = world.scheduler.cache.nominator
+    nominator.add(world.scheduler.cache.infos.make(world.pod("p2")), "a")
+
+    world.step(limit=10)
+
+    assert not len(nominator)
+    assert {item.attempts for item in world.scheduler.queue} == {1}
+    assert world.scheduler.verdicts.passed_on == 1
+
+
+def test_plugins_are_asked_for_their_revisions_once_a_step(monkeypatch):
+    world = World(node("a"), *(make_pod(f"p{i}").req(cpu="3") for i in range(20)))
+    world.step(limit=2)
+    engine, asked = world.scheduler.verdicts.engine, []
+    revisions = engine.revisions
+    monkeypatch.setattr(
+        engine, "revisions", lambda decision: [asked.append(1), revisions(decision)][1]
+    )
+
+    world.step(limit=9)
+    world.step(limit=9)
+
+    assert world.scheduler.verdicts.passed_on == 19
+    assert len(asked) == 2
+
+
 class Moody:
     """A filter that counts how often it is asked, and does not say what its answers hang on."""
 
@@ -125,9 +169,10 @@ def some_pod(rng, name):
     return pod
 
 
-def some_life(seed, limit):
+def some_life(seed, limit, at_once=1):
     rng = random.Random(seed)
     world = World(node("n-a"), node("n-b"))
+    world.limit = at_once
     world.scheduler.verdicts.limit = limit
     for i in range(12):
         match rng.randrange(7):
@@ -152,9 +197,10 @@ def some_life(seed, limit):
     return world
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 64])
 @pytest.mark.parametrize("seed", range(25))
-def test_lives_go_the_same_way_with_and_without(seed):
-    assert told(some_life(seed, 0)) == told(some_life(seed, 256))
+def test_lives_go_the_same_way_with_and_without(seed, at_once):
+    assert told(some_life(seed, 0, at_once)) == told(some_life(seed, 256, at_once))
 
 
 def test_lives_share_verdicts_at_all():

@@ -85,3 +85,17 @@ def test_a_pod_of_a_spread_app_wakes_those_that_count_it():
 
     assert world.scheduler.queue.hint_calls - before < 5
     assert "s5" not in waiting(world)
+
+
+@pytest.mark.parametrize("pool", ["x7", "none"])
+def test_a_node_label_wakes_who_selects_it_and_asks_each_at_most_once(pool):
+    world = world_of_waiting(
+        lambda number: make_pod(f"p{number}").node_selector({"pool": f"x{number}"})
+    )
+    before = world.scheduler.queue.hint_calls
+
+    world.show(node("a").label(pool=pool))
+
+    woken = {f"p{number}" for number in range(APPS)} - set(waiting(world))
+    assert ({"p7"} if pool == "x7" else set()) == woken
+    assert world.scheduler.queue.hint_calls - before <= APPS

@@ -6,6 +6,7 @@ from bayplan.api import Pod
 from bayplan.engine.queue import HintIndex, SchedulingQueue
 from bayplan.framework.contract.events import ActionType, QueueingHint, Resource, on
 from bayplan.framework.contract.status import unresolvable
+from bayplan.plugins.priority_sort import priority_key
 
 NODE_ADD_ONLY = "NodeWatcher"
 POD_DELETE = "PodWatcher"
@@ -70,5 +71,5 @@ def make_queue(**options) -> SchedulingQueue:
         HintIndex({"default-scheduler": EVENTS}),
         FakeNominations(),
         gates={"default-scheduler": [(GATES, gate)]},
-        **options,
+        **{"sort_key": priority_key, **options},
     )

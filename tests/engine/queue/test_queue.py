@@ -7,6 +7,7 @@ import pytest
 from bayplan.engine.queue import AlreadyQueuedError, Place, QueuedPod
 from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from bayplan.framework.contract.events import ActionType, ClusterEvent, Resource
+from bayplan.plugins.priority_sort import priority_key
 from bayplan.testing import make_node, make_pod
 from tests.engine.queue.helper import BROKEN, GATES, NODE_ADD_ONLY, PICKY, POD_DELETE, make_queue
 
@@ -387,7 +388,8 @@ def test_reconfigured_queue_keeps_every_pod():
     for n in range(5):
         fail(queue, queue.pop(), 100, *((NODE_ADD_ONLY,) if n % 2 else ()))
 
-    queue.reconfigure(queue._requeuing.hints, {}, initial_backoff=2, max_backoff=20)
+    hints = queue._requeuing.hints
+    queue.reconfigure(hints, {}, sort_key=priority_key, initial_backoff=2, max_backoff=20)
     queue.validate()
 
     assert len(queue) == 20
@@ -414,7 +416,7 @@ def test_pods_alike_are_ruled_out_by_one_hint():
 
     events = {"NodeResourcesFit": (on(Resource.NODE, ActionType.ADD, roomy),)}
     hints = HintIndex({"default-scheduler": events}, class_hints={"NodeResourcesFit"})
-    queue = SchedulingQueue(hints, FakeNominations())
+    queue = SchedulingQueue(hints, FakeNominations(), sort_key=priority_key)
     for i in range(100):
         queue.add(make_pod(f"p{i}").build(), 0)
         item = queue.pop()

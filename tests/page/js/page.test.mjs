@@ -469,9 +469,13 @@ test("sites are nodes, groups of allocations pods, and what is free is the sched
 });
 
 test("the form is a request as the API takes it", () => {
-  const body = requestOf({ name: "web", flavor: "a, b", count: 2, replicas: 3, strategy: "discrete", regions: ["r1"] });
+  const form = { name: "web", flavor: "a, b", count: 2, storage: "", addresses: false, replicas: 3, strategy: "discrete", regions: "r1", priority: 0, preempt: false };
+  const body = requestOf(form);
   assert.deepEqual(body, { allocation: {
     resource_group: { name: "web", resources: [{ name: "web", flavors: [{ flavor_id: "a" }, { flavor_id: "b" }], count: 2 }] },
     selector: { regions: [{ region: "r1" }], strategy: { location_strategy: "discrete" } }, replicas: 3,
   } });
+  const more = requestOf({ ...form, storage: "SAS 40, fast disk=7, none", addresses: true, priority: -5, preempt: true }).allocation;
+  assert.deepEqual(more.resource_group.resources[0].storage, { SAS: 40, "fast disk": 7, none: "" });
+  assert.deepEqual([more.resource_group.resources[0].need_eip, more.priority, more.preempt], [true, -5, true]);
 });

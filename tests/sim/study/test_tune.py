@@ -96,6 +96,22 @@ def test_a_wrong_space_says_what_is_wrong(path, knobs, said):
     assert said in str(problem.value)
 
 
+@pytest.mark.parametrize(
+    ("objectives", "said"),
+    [
+        ("[]", "tune.objectives: must name what counts"),
+        ("[cpu, {cpu: max}]", 'tune.objectives: "cpu" is there twice'),
+    ],
+)
+def test_a_search_needs_objectives_that_differ(path, objectives, said):
+    path.write_text(PLAN.replace("[nodes, pending]", objectives) + KNOBS)
+
+    with pytest.raises(BayplanError) as problem:
+        read(load_plan(path))
+
+    assert said in str(problem.value)
+
+
 def test_objectives_are_measures(path):
     path.write_text(PLAN.replace("[nodes, pending]", "[{cpu: max}, beauty]") + KNOBS)
     plan = load_plan(path)

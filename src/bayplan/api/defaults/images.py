@@ -6,8 +6,9 @@ case. A reference that does not parse has no tag, and then the policy is IfNotPr
 
 from __future__ import annotations
 
-import functools
 import re
+
+from bayplan.api.remembered import remembered
 
 _DOMAIN_LABEL = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _DOMAIN = rf"(?:{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -21,7 +22,7 @@ _REFERENCE = re.compile(
 _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 
 
-@functools.lru_cache(maxsize=8192)
+@remembered(8192)
 def default_pull_policy(image: str) -> str:
     """Return `Always` for the tag latest (given or implied), else `IfNotPresent`."""
     match = None if _IDENTIFIER.fullmatch(image) else _REFERENCE.fullmatch(image)

@@ -87,6 +87,12 @@ def default_device_taint_rule(obj: Object) -> None:
         _default_taint(taint)
 
 
+def default_certificate_request(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.get("maxExpirationSeconds") is None:
+        spec["maxExpirationSeconds"] = 24 * 3600
+
+
 def _default_taint(taint: Object) -> None:
     if taint.get("timeAdded") is None:
         taint["timeAdded"] = now_text()
@@ -99,7 +105,7 @@ def now_text() -> str:
 
 def default_pod_group(obj: Object) -> None:
     """How its pods may be disrupted, and, in 1.37, whether it may preempt."""
-    modern = obj.get("apiVersion") == "scheduling.k8s.io/v1beta1"
+    modern = obj.get("apiVersion") != "scheduling.k8s.io/v1alpha2"
     spec = obj.setdefault("spec", {})
     if spec.get("disruptionMode") is None:
         spec["disruptionMode"] = {"single": {}} if modern else "Pod"

@@ -6,15 +6,14 @@ canonical form. Texts that are no quantities stay as they are: the schema refuse
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.remembered import remembered
 
 _MILLI_NANOS = 10**6
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def rounded(value: str | int | float) -> str:
     """Return a quantity in canonical form, rounded up to milli units."""
     try:

@@ -35,6 +35,7 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("storage.k8s.io", "csidrivers"): other_groups.default_csi_driver,
     (_RBAC, "rolebindings"): other_groups.default_role_binding,
     (_RBAC, "clusterrolebindings"): other_groups.default_role_binding,
+    ("scheduling.k8s.io", "compositepodgroups"): other_groups.default_pod_group,
     ("scheduling.k8s.io", "podgroups"): other_groups.default_pod_group,
     (_DRA, "devicetaintrules"): other_groups.default_device_taint_rule,
     (_DRA, "resourceclaims"): other_groups.default_resource_claim,
@@ -43,6 +44,7 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("networking.k8s.io", "networkpolicies"): other_groups.default_network_policy,
     ("networking.k8s.io", "ingressclasses"): other_groups.default_ingress_class,
     ("node.k8s.io", "runtimeclasses"): other_groups.default_runtime_class,
+    ("certificates.k8s.io", "podcertificaterequests"): other_groups.default_certificate_request,
     ("discovery.k8s.io", "endpointslices"): other_groups.default_endpoint_slice,
     **control.DEFAULTS,
 }

@@ -10,6 +10,7 @@ make the real one answer 500 (a list item without its merge key, an unknown `$pa
 are a 422 here.
 """
 
+from bayplan.api.json import go_name
 from bayplan.errors import DecodeError
 
 
@@ -35,3 +36,10 @@ class PatchTooLarge(PatchError):
     """The patch has too many operations."""
 
     status = 413
+
+
+def not_a_map(patch: object, prefix: str = "") -> BadPatch:
+    return BadPatch(
+        f"{prefix}json: cannot unmarshal {go_name(patch)} into Go value of type "
+        "map[string]interface {}"
+    )

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.patch.errors import BadPatch
+from bayplan.api.patch.errors import BadPatch, not_a_map
 
 
 def apply_merge_patch(doc: dict[str, Any], patch: Any) -> dict[str, Any]:
     """Return the object with the patch merged in; a patch that is not an object is refused."""
+    if patch is None:
+        raise BadPatch("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        raise BadPatch(
-            "error decoding patch: json: cannot unmarshal into Go value of type "
-            "map[string]interface {}"
-        )
+        raise not_a_map(patch, "error decoding patch: ")
     return _merge(doc, patch)
 
 

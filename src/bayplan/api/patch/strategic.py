@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any
 
-from bayplan.api.patch.errors import BadPatch, PatchNotApplicable
+from bayplan.api.patch.errors import BadPatch, PatchNotApplicable, not_a_map
 from bayplan.api.patch.values import clone, identity, same
 from bayplan.api.schema import Field, Type
 
@@ -36,7 +36,7 @@ Items = list[Any]
 def apply_strategic_merge(doc: Map, patch: Any, schema_type: Type) -> Map:
     """Return the object with the patch applied; neither argument is changed."""
     if not isinstance(patch, dict):
-        raise BadPatch("json: cannot unmarshal into Go value of type map[string]interface {}")
+        raise not_a_map(patch)
     return _merge_map(clone(doc), clone(patch), schema_type)
 
 

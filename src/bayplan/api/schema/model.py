@@ -11,7 +11,9 @@ field is `[type, protobuf number, flags, extras]`, with types in a short grammar
 Flags: r required, e omitempty, z omitzero, p pointer. Extras: list kind, map keys, merge key, patch
 strategy, map kind, enum, default, rules (upstream's declared validation, where it is used here).
 
-`by_version.json` adds the kinds that only one version of Kubernetes serves, or only behind a gate.
+`by_version.json` adds the kinds that only one version of Kubernetes serves, or only behind a gate,
+and fields that came with a version; a server that emulates an older one drops what is sent in them
+(`apiserver.version_kinds`).
 
 Types are built on first use and then shared: a `Type` may be compared by identity. Custom
 resources get their types from `from_openapi`. Nothing here looks at objects; `decode.py` does.
@@ -143,6 +145,7 @@ class Catalog(msgspec.Struct):
     packages: dict[str, str]
     kinds: dict[str, str]
     types: dict[str, dict[str, Any]]
+    fields: dict[str, dict[str, Any]] = {}  # further ones of types that are known already
 
 
 EXTENSIONS = {"core.v1.PodSpec": {"virtualMachine": ["J", 0, "ex"]}}
@@ -160,7 +163,7 @@ def catalog() -> Catalog:
     found.packages |= more.packages
     found.kinds |= more.kinds
     found.types |= more.types
-    for name, fields in EXTENSIONS.items():
+    for name, fields in (EXTENSIONS | more.fields).items():
         found.types[name]["f"] |= fields
     return found
 

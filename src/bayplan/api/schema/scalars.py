@@ -11,9 +11,9 @@ from __future__ import annotations
 import binascii
 import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 from bayplan.api import quantity
+from bayplan.api.remembered import remembered
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)")
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
@@ -27,7 +27,7 @@ def canonical_quantity(text: str) -> str:
         raise ValueError(problem.reason) from problem
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def canonical_time(text: str) -> str:
     """RFC 3339 in UTC, without fractions of a second."""
     if len(text) == 20 and text[19] == "Z" and _TIME.fullmatch(text):

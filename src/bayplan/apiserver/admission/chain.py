@@ -39,7 +39,6 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "RuntimeClass": (pods.runtime_class, pods.check_overhead),
     "PodSecurity": (None, podsecurity.check_pod_security),
     "ResourceQuota": (None, quota.check_quota),
-    "ServiceAddresses": (refuse_taken, ServiceAddresses().assign),
 }
 
 # Plugins that live elsewhere, and upstream's whose work other parts do or that have none here.
@@ -65,14 +64,13 @@ ACCEPTED = (
     "PodTolerationRestriction",
     "TaintNodesByCondition",
 )
-_INTERNAL = ("ServiceAddresses",)
 OPTIONAL = ("ServiceAccount",)  # switched on by name only
 
 
 def disabled_plugins(enabled: Iterable[str], disabled: Iterable[str]) -> list[str]:
     """Which plugins to leave out; raises ConfigError for a name that nobody knows."""
     given, off = list(enabled), list(disabled)
-    known = {*CHAIN, *OPTIONAL, *DYNAMIC, *ACCEPTED} - set(_INTERNAL)
+    known = {*CHAIN, *OPTIONAL, *DYNAMIC, *ACCEPTED}
     for flag, names in (("enable", given), ("disable", off)):
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -100,7 +98,11 @@ class Chain:
         self, disabled: Iterable[str] = OPTIONAL, suffix: Callable[[], str] = lambda: "00000"
     ) -> None:
         off = frozenset(disabled)
-        every = {**CHAIN, "ServiceAccount": (ServiceAccounts(suffix).mount, None)}
+        every = {
+            **CHAIN,
+            "ServiceAddresses": (refuse_taken, ServiceAddresses().assign),
+            "ServiceAccount": (ServiceAccounts(suffix).mount, None),
+        }
         steps = {name: step for name, step in every.items() if name not in off}
         self._mutate = [mutate for mutate, _ in steps.values() if mutate is not None]
         self._check = [c for name, (_, c) in steps.items() if c is not None and name not in _LAST]

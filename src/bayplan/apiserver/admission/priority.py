@@ -12,6 +12,8 @@ from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader
 
 GROUP = "scheduling.k8s.io"
 _PREEMPT = "PreemptLowerPriority"
+_GROUPS = {"podgroups": "pod group", "compositepodgroups": "composite pod group"}
+"""Kinds of groups that have a priority, as messages call them."""
 _SYSTEM: dict[str, int] = {
     "system-node-critical": 2000001000,
     "system-cluster-critical": 2000000000,
@@ -20,7 +22,7 @@ _SYSTEM: dict[str, int] = {
 
 def set_priority(attrs: Attributes, reader: Reader) -> None:
     """Write priority and preemptionPolicy into a new pod; keep them on update."""
-    if attrs.resource == "podgroups":
+    if attrs.resource in _GROUPS:
         _set_group_priority(attrs, reader)
     if attrs.resource != "pods" or attrs.group or attrs.subresource:
         return
@@ -64,8 +66,8 @@ def _set_group_priority(attrs: Attributes, reader: Reader) -> None:
     if given is not None and given != value:
         raise forbidden(
             attrs,
-            f"priority set in the pod group ({given}) must match the priority computed ({value}) "
-            "based on the priority class set in the spec",
+            f"priority set in the {_GROUPS[attrs.resource]} ({given}) must match the priority "
+            f"computed ({value}) based on the priority class set in the spec",
         )
     spec["priority"] = value
     if name:

@@ -55,7 +55,7 @@ def kind_counted(name: str) -> tuple[str, str]:
 
 def check_quota(attrs: Attributes, reader: Reader) -> None:
     """Refuse a create or a change that would exceed a quota of its namespace."""
-    if not attrs.namespace or not _counts(attrs):
+    if not attrs.namespace or not may_grow(attrs):
         return
     quotas = list(reader.list("", "resourcequotas", attrs.namespace))
     if not quotas:
@@ -80,7 +80,8 @@ def check_quota(attrs: Attributes, reader: Reader) -> None:
 _GROWING = (("persistentvolumeclaims", ""), ("services", ""), ("pods", "resize"))
 
 
-def _counts(attrs: Attributes) -> bool:
+def may_grow(attrs: Attributes) -> bool:
+    """Say whether a write may use more of a quota than before."""
     if attrs.operation == CREATE:
         return not attrs.subresource
     changed = (attrs.resource, attrs.subresource)

@@ -1,14 +1,13 @@
 """ServiceAddresses: hands out cluster IPs and node ports, and refuses those that others have.
 
 Upstream does this in the storage of services; here it is a step of the chain because it must read
-the other services. Addresses that were just handed out are remembered, so that two creates that
-run at the same time do not get the same one before the first is stored.
+the other services. Who calls it holds the turn (`turns`), so that two writes at the same time do
+not get the same one before the first is stored.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,7 +25,6 @@ _RANGE = ipaddress.ip_network("10.96.0.0/16")
 _FIRST_HOST = 10  # the first addresses stay free for well-known services
 _PORTS = range(30000, 32768)
 _SHOWN = f"{_PORTS[0]}-{_PORTS[-1]}"
-_MEMORY = 4096
 
 
 class ServiceAddresses:
@@ -35,8 +33,6 @@ class ServiceAddresses:
     def __init__(self) -> None:
         self._next_host = _FIRST_HOST
         self._next_port = 0
-        self._recent: deque[str] = deque(maxlen=_MEMORY)
-        self._recent_ports: deque[int] = deque(maxlen=_MEMORY)
 
     def assign(self, attrs: Attributes, reader: Reader) -> None:
         """Complete a valid service with the addresses it needs."""
@@ -47,10 +43,9 @@ class ServiceAddresses:
         spec: dict[str, Any] = attrs.obj["spec"]
         if spec.get("type") == "ExternalName":
             return
-        if attrs.operation == UPDATE:
-            _check_asked(attrs, reader, spec)
+        _check_asked(attrs, reader, spec)
         if not spec.get("clusterIP"):
-            used = self._used_addresses(reader)
+            used = {ip for service in _specs(reader) for ip in _addresses(service)}
             spec["clusterIP"] = self._free_address(used)
             spec["clusterIPs"] = [spec["clusterIP"]]
         elif not spec.get("clusterIPs"):
@@ -66,12 +61,6 @@ class ServiceAddresses:
         if needs_node_ports(spec):
             self._assign_ports(attrs, reader, spec)
 
-    def _used_addresses(self, reader: Reader) -> set[str]:
-        used = set(self._recent)
-        for service in _specs(reader):
-            used.update(service.get("clusterIPs") or ())
-        return used
-
     def _free_address(self, used: set[str]) -> str:
         size = _RANGE.num_addresses - 1
         for _ in range(size):
@@ -80,7 +69,6 @@ class ServiceAddresses:
             if self._next_host >= size:
                 self._next_host = _FIRST_HOST
             if address not in used:
-                self._recent.append(address)
                 return address
         raise AdmissionError(
             "Internal error occurred: failed to allocate a serviceIP: range is full",
@@ -92,21 +80,19 @@ class ServiceAddresses:
         missing = [port for port in spec.get("ports") or () if not port.get("nodePort")]
         if not missing:
             return
-        own = {port.get("nodePort") for port in spec.get("ports") or ()}
-        used = own | set(self._recent_ports)
+        used = _ports(spec)
         for service in _specs(reader):
-            used.update(port.get("nodePort") for port in service.get("ports") or ())
+            used |= _ports(service)
         for port in missing:
             port["nodePort"] = self._free_port(used)
             used.add(port["nodePort"])
 
-    def _free_port(self, used: set[Any]) -> int:
+    def _free_port(self, used: set[int]) -> int:
         for _ in _PORTS:
             number = _PORTS[self._next_port % len(_PORTS)]
             # A step that shares no factor with the range visits every port once.
             self._next_port += 1009
             if number not in used:
-                self._recent_ports.append(number)
                 return number
         raise AdmissionError(
             "Internal error occurred: failed to allocate a nodePort: range is full",

@@ -318,7 +318,6 @@ def _woven(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, int | None
     """The keys of a merged list in order; with the index of the old item where only that is."""
     mine, wanted = set(ours), set(theirs)
     shared = [key for key in theirs if key in mine]
-    done: set[str] = set()
     at_old = at_new = turn = 0
     while at_old < len(ours) or at_new < len(theirs):
         key = ours[at_old] if at_old < len(ours) else None
@@ -329,15 +328,12 @@ def _woven(ours: list[str], theirs: list[str]) -> Iterator[tuple[str, int | None
             at_old += 1  # merged already
         elif key == theirs[at_new]:
             yield theirs[at_new], None
-            done.add(theirs[at_new])
             at_old, at_new, turn = at_old + 1, at_new + 1, turn + 1
         elif key is not None and turn < len(shared) and shared[turn] != key:
             at_old += 1  # its turn comes later
         else:
-            at_old += key in done
             turn += turn < len(shared) and shared[turn] == theirs[at_new]
             yield theirs[at_new], None
-            done.add(theirs[at_new])
             at_new += 1
 
 

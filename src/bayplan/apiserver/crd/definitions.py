@@ -12,7 +12,6 @@ from typing import Any
 
 from bayplan.apiserver.crd.custom_kind import Object
 from bayplan.apiserver.crd.structural import validate_schema
-from bayplan.apiserver.tables import compile_path
 from bayplan.apiserver.validation.callers import validate_client_config
 from bayplan.apiserver.validation.causes import (
     Cause,
@@ -28,6 +27,7 @@ from bayplan.apiserver.validation.formats import (
     dns1035_label,
     dns1123_subdomain,
 )
+from bayplan.apiserver.validation.repeats import repeated
 
 SCOPES = ("Cluster", "Namespaced")
 WEBHOOK = "Webhook"
@@ -247,8 +247,9 @@ def _validate_review_versions(field: str, versions: list[str]) -> list[Cause]:
     if not versions:
         return [required(field)]
     causes: list[Cause] = []
+    again = repeated(versions)
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in again:
             causes.append(invalid(f"{field}[{index}]", version, "duplicate version"))
         else:
             causes += check(f"{field}[{index}]", version, dns1035_label)
@@ -304,7 +305,7 @@ def _validate_version(version: Mapping[str, Any], places: Mapping[str, str]) -> 
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         where = f"{places['own']}.schema.openAPIV3Schema"
-        causes.append(required(where, "schemas are required"))
+        causes.append(required(where, ""))
     else:
         causes += validate_schema(schema, places["schema"])
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
@@ -339,6 +340,8 @@ def _validate_column(column: Mapping[str, Any], path: str) -> list[Cause]:
     json_path = column.get("jsonPath", "")
     if not json_path:
         return [*causes, required(f"{path}.JSONPath")]
+    from bayplan.apiserver.tables import compile_path
+
     try:
         compile_path(json_path)
     except ValueError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, not_supported, required
+from bayplan.apiserver.validation.repeats import repeated
 
 Schema = Mapping[str, Any]
 LIST_TYPES = ("atomic", "set", "map")
@@ -97,6 +98,7 @@ def _validate_keys(schema: Schema, items: Schema, keys: list[str], path: str) ->
         text = "must be object if parent array's x-kubernetes-list-type is map"
         return [*causes, invalid(f"{path}.items.type", items.get("type") or "", text)]
     properties = items.get("properties") or {}
+    again = repeated(keys)
     for index, key in enumerate(keys):
         place = f"{path}.items.properties[{key}]"
         if key not in properties:
@@ -105,15 +107,16 @@ def _validate_keys(schema: Schema, items: Schema, keys: list[str], path: str) ->
         elif properties[key].get("type") in ("array", "object"):
             text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             causes.append(invalid(f"{place}.type", items["type"], text))
-        if key in keys[:index]:
+        if index in again:
             causes.append(invalid(f"{path}.{KEYS}", keys, "must not contain duplicate entries"))
+    needed = set(items.get("required") or ())
     for key in keys:
         one = properties.get(key)
         if one is None:
             continue
         place = f"{path}.items.properties[{key}]"
         reason = f"this property is in {KEYS}, so it"
-        if key not in (items.get("required") or ()) and one.get("default") is None:
+        if key not in needed and one.get("default") is None:
             text = f"{reason} must have a default or be a required property"
             causes.append(required(f"{place}.default", text))
         if one.get("nullable"):

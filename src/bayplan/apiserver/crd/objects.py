@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api.patch import clone
-from bayplan.api.schema import duplicate_fields
+from bayplan.api.schema import FieldTypeError, duplicate_fields
 from bayplan.apiserver.crd.custom_kind import CustomKind, Object, custom
 from bayplan.apiserver.crd.defaults import fill
 from bayplan.apiserver.crd.pruning import prune_root
@@ -26,7 +26,12 @@ def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str
     """
     schema = custom(kind).schema
     found: list[str] = []
-    result = prune_root(obj, schema, "", found)
+    try:
+        result = prune_root(obj, schema, "", found)
+    except FieldTypeError as error:  # which knows only the metadata
+        version = kind.api_version.rpartition("/")[2]
+        why = f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: '
+        raise FieldTypeError(why + str(error).partition(": ")[2]) from error
     duplicates = duplicate_fields(body, obj) if body is not None else []
     texts = [f'unknown field "{path}"' for path in sorted(found)]
     return result, texts + [f'duplicate field "{path}"' for path in dict.fromkeys(duplicates)]
@@ -121,14 +126,18 @@ def _validate_scale(kind: CustomKind, obj: Object) -> list[Cause]:
     if not path:
         return []
     value: Any = obj
+    wanted = "int64"
     for key in path.strip(".").split("."):
-        value = value.get(key) if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            wanted = "map[string]interface{}"
+            break
+        value = value.get(key)
     if value is None:
         return []
-    if isinstance(value, bool) or not isinstance(value, int):
+    if wanted != "int64" or isinstance(value, bool) or not isinstance(value, int):
         kinds = {str: "string", bool: "bool", float: "float64", list: "[]interface {}"}
         name = kinds.get(type(value), "map[string]interface {}")
-        text = f"{path} accessor error: {value} is of the type {name}, expected int64"
+        text = f"{path} accessor error: {value} is of the type {name}, expected {wanted}"
         return [invalid(path, 0, text)]
     if value < 0:
         return [invalid(path, value, "should be a non-negative integer")]

@@ -111,7 +111,7 @@ class Rules:
 
     @cached_property
     def _root(self) -> Node | None:
-        return _node(self._schema, "self", root=True)
+        return _node(self._schema, "selfType", root=True)
 
     def validate(self, value: Any, old: Any, path: str = "") -> list[Cause]:
         """All rules of a value and of everything in it that do not hold; `old` None on create."""

@@ -23,12 +23,13 @@ from bayplan.apiserver.codec import Object
 from bayplan.apiserver.crd import type_of
 from bayplan.apiserver.dynamic.matching import EXEMPT, GROUP
 from bayplan.apiserver.errors import timed_out
+from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
 
 if TYPE_CHECKING:
     from bayplan.apiserver.backend import Backend
     from bayplan.apiserver.dynamic.policies import Binding, Policy, Write
-    from bayplan.apiserver.dynamic.webhooks import Accept, Webhook
+    from bayplan.apiserver.dynamic.webhooks import Webhook
 
 Pairs = list[tuple["Policy", list["Binding"]]]
 Default = Callable[[Object], None]
@@ -106,11 +107,12 @@ class DynamicAdmission:
         self._refresh()
         return bool(self._validating or self._policies) and not _exempt(attrs)
 
-    def _write(self, attrs: Attributes, request: Request) -> Write:
+    def _write(self, attrs: Attributes, request: Request, kind: Kind) -> Write:
         from bayplan.apiserver.dynamic.policies import Write
 
         backend = self._backend
-        return Write(attrs, request, backend.reader, self._authorizer(), backend.registry)
+        kinds = backend.registry.forms(kind)
+        return Write(attrs, request, backend.reader, self._authorizer(), backend.registry, kinds)
 
     def _authorizer(self) -> Authorizer:
         return OnLoop(self._backend.authorizer)
@@ -138,16 +140,14 @@ class DynamicAdmission:
     async def _mutate(
         self, attrs: Attributes, request: Request, default: Default, again: Again
     ) -> None:
-        from bayplan.apiserver.dynamic import webhooks
-
         changed = await self._run_policies(attrs, request, default, first=True)
         invoked: list[Webhook] = []
         again_for: list[Webhook] = []
         for hook in self._mutating:
-            if not await self._wanted(hook, attrs, request):
+            shown = await self._shown(hook, attrs, request)
+            if shown is None:
                 continue
-            accept = self._accepting(request, default)
-            if await webhooks.mutate(self._backend.caller, [hook], attrs, request, accept):
+            if await self._change(hook, shown, attrs, request, default):
                 changed = True
                 again_for, invoked = [*again_for, *invoked], []
             if hook.reinvoked:
@@ -158,30 +158,63 @@ class DynamicAdmission:
             await self._run_policies(attrs, request, default, first=False)
             if attrs.obj != before:
                 again_for = [*again_for, *invoked]
-            wanted = [
-                each
-                for each in self._mutating
-                if each in again_for and await self._wanted(each, attrs, request)
-            ]
-            accept = self._accepting(request, default)
-            await webhooks.mutate(self._backend.caller, wanted, attrs, request, accept)
+            for hook in self._mutating:
+                if hook in again_for and (shown := await self._shown(hook, attrs, request)):
+                    await self._change(hook, shown, attrs, request, default)
 
-    async def _wanted(self, hook: Webhook, attrs: Attributes, request: Request) -> bool:
-        if not hook.constraints.matches(attrs, self._backend.reader):
-            return False
-        if not hook.conditions:
-            return True
-        return await beside(hook.wanted, attrs, request, self._authorizer())
+    async def _shown(self, hook: Webhook, attrs: Attributes, request: Request) -> Attributes | None:
+        """Return a write as a webhook is shown it; None if it is not asked."""
+        from bayplan.apiserver.dynamic import forms
 
-    def _accepting(self, request: Request, default: Default) -> Accept:
-        def accept(given: Object) -> Object:
-            if request.subresource in ("binding", "eviction"):
-                return given
-            made = canonical(request, request.kind, given, None, None)
+        kind = hook.constraints.form(attrs, self._backend.reader, self._forms(request))
+        if kind is None:
+            return None
+        shown = await forms.shown(self._backend, kind, attrs, request)
+        if hook.conditions:
+            wanted = await beside(hook.wanted, shown, request, self._authorizer())
+            return shown if wanted else None
+        return shown
+
+    def _forms(self, request: Request) -> list[Kind]:
+        return self._backend.registry.forms(request.kind)
+
+    async def _change(
+        self,
+        hook: Webhook,
+        shown: Attributes,
+        attrs: Attributes,
+        request: Request,
+        default: Default,
+    ) -> bool:
+        """Let a webhook change the object; return whether it did."""
+        from bayplan.apiserver.dynamic import webhooks
+
+        made = await webhooks.mutate(self._backend.caller, hook, shown, request)
+        return made is not None and await self._take(made, shown, attrs, request, default)
+
+    async def _take(
+        self,
+        made: Object,
+        shown: Attributes,
+        attrs: Attributes,
+        request: Request,
+        default: Default,
+    ) -> bool:
+        """Make an object that was made from what was shown the written one, if it differs."""
+        from bayplan.apiserver.dynamic import forms
+
+        if request.subresource not in ("binding", "eviction"):
+            if shown is not attrs and shown.subresource in forms.SAME_KIND:
+                registry = self._backend.registry
+                kind = registry.get(shown.group, shown.version, shown.resource)
+                assert kind is not None
+                made = await forms.converted(self._backend, kind, request.kind, made)
+            made = canonical(request, request.kind, made, None, None)
             default(made)
-            return made
-
-        return accept
+        if made == attrs.obj:
+            return False
+        attrs.obj = made
+        return True
 
     async def _run_policies(
         self, attrs: Attributes, request: Request, default: Default, *, first: bool
@@ -190,33 +223,51 @@ class DynamicAdmission:
             return False
         from bayplan.apiserver.dynamic import policies
 
-        kind = request.kind
-        type_ = type_of(kind) if kind.custom else type_for(kind.api_version, kind.kind)
         before = attrs.obj
         for policy, bindings in self._mutations:
             if not first and not policy.reinvoked:
                 continue
-            write = self._write(attrs, request)
-            questions = write.asked(policy, bindings)
-            if not questions:
-                continue
-            made = await beside(policies.mutate, questions, write, type_)
-            if made is not attrs.obj and made != attrs.obj:
-                attrs.obj = self._accepting(request, default)(made)
+            for kind, shown, pairs in await self._by_form([(policy, bindings)], attrs, request):
+                write = self._write(shown, request, kind)
+                questions = write.asked(*pairs[0])
+                if not questions:
+                    continue
+                type_ = type_of(kind) if kind.custom else type_for(kind.api_version, kind.kind)
+                made = await beside(policies.mutate, questions, write, type_)
+                if made is not shown.obj and made != shown.obj:
+                    await self._take(made, shown, attrs, request, default)
         return attrs.obj is not before
+
+    async def _by_form(
+        self, pairs: Pairs, attrs: Attributes, request: Request
+    ) -> list[tuple[Kind, Attributes, Pairs]]:
+        """Return the policies that are about a write, by the kind as which it is shown to them."""
+        from bayplan.apiserver.dynamic import forms
+
+        found: dict[str, tuple[Kind, Pairs]] = {}
+        kinds = self._forms(request)
+        for policy, bindings in pairs:
+            kind = policy.constraints.form(attrs, self._backend.reader, kinds)
+            if kind is not None:
+                found.setdefault(kind.key, (kind, []))[1].append((policy, bindings))
+        return [
+            (kind, await forms.shown(self._backend, kind, attrs, request), own)
+            for kind, own in found.values()
+        ]
 
     async def validate(self, attrs: Attributes, request: Request) -> None:
         """Let policies and webhooks refuse; raises the first refusal."""
         from bayplan.apiserver.dynamic import policies, webhooks
 
-        if self._policies:
-            write = self._write(attrs, request)
-            questions = [each for pair in self._policies for each in write.asked(*pair)]
+        for kind, shown, pairs in await self._by_form(self._policies, attrs, request):
+            write = self._write(shown, request, kind)
+            questions = [each for pair in pairs for each in write.asked(*pair)]
             if questions:
                 await beside(policies.validate, questions, write)
-        wanted = [each for each in self._validating if await self._wanted(each, attrs, request)]
+        asked = [(each, await self._shown(each, attrs, request)) for each in self._validating]
+        wanted = [(hook, shown) for hook, shown in asked if shown is not None]
         if wanted:
-            await webhooks.validate(self._backend.caller, wanted, attrs, request)
+            await webhooks.validate(self._backend.caller, wanted, request)
 
 
 def _exempt(attrs: Attributes) -> bool:

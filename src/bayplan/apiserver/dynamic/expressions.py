@@ -168,14 +168,14 @@ def activation(
 def describe(attrs: Attributes, request: Request) -> Object:
     """A write as AdmissionRequest tells it, without its objects."""
     kind = request.kind
-    name = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    resource = {"group": kind.group, "version": kind.version, "resource": kind.resource}
+    shown = {"group": attrs.group, "version": attrs.version}
+    given = {"group": kind.group, "version": kind.version}
     return {
-        "kind": name,
-        "resource": resource,
+        "kind": {**shown, "kind": kind.kind},
+        "resource": {**shown, "resource": attrs.resource},
         "subResource": attrs.subresource,
-        "requestKind": name,
-        "requestResource": resource,
+        "requestKind": {**given, "kind": kind.kind},
+        "requestResource": {**given, "resource": kind.resource},
         "requestSubResource": attrs.subresource,
         "name": attrs.name,
         "namespace": attrs.namespace,

@@ -11,6 +11,7 @@ from bayplan.api.labels import Selector, compile_selector
 from bayplan.api.meta import LabelSelector
 from bayplan.apiserver.admission import Attributes, Reader
 from bayplan.apiserver.codec import Object
+from bayplan.apiserver.kinds import Kind
 
 GROUP = "admissionregistration.k8s.io"
 # Nobody can lock himself out: these are never subject to webhooks and policies.
@@ -36,28 +37,31 @@ class Constraints:
         self.namespaces = _selector(given.get("namespaceSelector"))
         self.objects = _selector(given.get("objectSelector"))
 
-    def matches(self, attrs: Attributes, reader: Reader) -> bool:
-        """Whether a write is meant."""
+    def form(self, attrs: Attributes, reader: Reader, kinds: Sequence[Kind]) -> Kind | None:
+        """Return the kind as which a write is meant, if it is.
+
+        `kinds` are the forms of what is written, its own first; with `matchPolicy: Equivalent` the
+        first rule that names one of the others decides.
+        """
         if not self.objects.empty and not any(
             _fits(self.objects, each) for each in (attrs.obj, attrs.old) if each
         ):
-            return False
-        if not any(self._about(rule, attrs) for rule in self.rules):
-            return False
-        if any(self._about(rule, attrs) for rule in self.excluded):
-            return False
-        return self._namespace_fits(attrs, reader)
+            return None
+        found = self._named(self.rules, attrs, kinds)
+        if found is None or self._named(self.excluded, attrs, kinds) is not None:
+            return None
+        return found if self._namespace_fits(attrs, reader) else None
 
-    def _about(self, rule: Object, attrs: Attributes) -> bool:
-        names = rule.get("resourceNames")
-        return (
-            _in(rule.get("operations"), attrs.operation)
-            and _in(rule.get("apiGroups"), attrs.group)
-            and (self.equivalent or _in(rule.get("apiVersions"), attrs.version))
-            and _in_scope(rule.get("scope") or "*", attrs)
-            and any(_resource_fits(each, attrs) for each in rule.get("resources") or ())
-            and (not names or attrs.name in names)
-        )
+    def _named(
+        self, rules: Sequence[Object], attrs: Attributes, kinds: Sequence[Kind]
+    ) -> Kind | None:
+        own, *others = kinds
+        if any(_about(rule, attrs, own) for rule in rules):
+            return own
+        if not self.equivalent or not others:
+            return None
+        about = (kind for rule in rules for kind in others if _about(rule, attrs, kind))
+        return next(about, None)
 
     def _namespace_fits(self, attrs: Attributes, reader: Reader) -> bool:
         if self.namespaces.empty:
@@ -68,6 +72,18 @@ class Constraints:
             return True  # cluster-scoped objects are never left out by it
         found = reader.get("", "namespaces", "", attrs.namespace)
         return found is not None and _fits(self.namespaces, found)
+
+
+def _about(rule: Object, attrs: Attributes, kind: Kind) -> bool:
+    names, sub = rule.get("resourceNames"), attrs.subresource
+    return (
+        _in(rule.get("operations"), attrs.operation)
+        and _in(rule.get("apiGroups"), kind.group)
+        and _in(rule.get("apiVersions"), kind.version)
+        and _in_scope(rule.get("scope") or "*", attrs)
+        and any(_resource_fits(each, kind.resource, sub) for each in rule.get("resources") or ())
+        and (not names or attrs.name in names)
+    )
 
 
 def _selector(given: Any) -> Selector:
@@ -89,10 +105,8 @@ def _in_scope(scope: str, attrs: Attributes) -> bool:
     return namespaced if scope == "Namespaced" else not namespaced
 
 
-def _resource_fits(pattern: str, attrs: Attributes) -> bool:
-    resource, slash, subresource = pattern.partition("/")
-    if resource not in ("*", attrs.resource):
+def _resource_fits(pattern: str, resource: str, subresource: str) -> bool:
+    wanted, slash, below = pattern.partition("/")
+    if wanted not in ("*", resource):
         return False
-    if not slash:
-        return not attrs.subresource
-    return subresource == "*" or subresource == attrs.subresource
+    return below in ("*", subresource) if slash else not subresource

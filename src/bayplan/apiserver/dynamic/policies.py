@@ -8,7 +8,7 @@ that reads the store; expressions are evaluated beside it, so nobody waits for a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +24,7 @@ from bayplan.apiserver.codec import Object
 from bayplan.apiserver.dynamic.expressions import Budget, activation, environment
 from bayplan.apiserver.dynamic.matching import Constraints
 from bayplan.apiserver.errors import ApiError, forbidden
-from bayplan.apiserver.kinds import Registry
+from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.request import Request
 from bayplan.cel import types as t
 from bayplan.cel.cost import BUDGET, PER_CALL_LIMIT
@@ -171,9 +171,11 @@ class Write:
         reader: Reader,
         authorizer: Authorizer,
         registry: Registry,
+        kinds: Sequence[Kind],
     ) -> None:
+        """`kinds` are the forms of what is written, that of `attrs` first."""
         self.attrs, self.request, self.reader = attrs, request, reader
-        self.authorizer, self.registry = authorizer, registry
+        self.authorizer, self.registry, self.kinds = authorizer, registry, kinds
         of_namespace = attrs.resource == "namespaces" and not attrs.group
         self._namespace: Object | None = None
         if attrs.namespace and not of_namespace:
@@ -181,13 +183,16 @@ class Write:
 
     def asked(self, policy: Policy, bindings: Iterable[Binding]) -> list[Question]:
         """Return the bindings of a policy that are about this write, with their parameters."""
-        if not policy.constraints.matches(self.attrs, self.reader):
+        if self._form(policy.constraints) is None:
             return []
         return [
             Question(policy, binding, self._params_or_problem(policy, binding))
             for binding in bindings
-            if binding.constraints.matches(self.attrs, self.reader)
+            if self._form(binding.constraints) is not None
         ]
+
+    def _form(self, constraints: Constraints) -> Kind | None:
+        return constraints.form(self.attrs, self.reader, self.kinds)
 
     def _params_or_problem(self, policy: Policy, binding: Binding) -> Params:
         try:

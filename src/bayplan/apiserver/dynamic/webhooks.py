@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -33,8 +32,6 @@ from bayplan.cel.errors import CelError, EvaluationError
 from bayplan.errors import DecodeError
 
 log = structlog.get_logger(__name__)
-Accept = Callable[[Object], Object]
-"""Brings a patched object into the form that the pipeline works on."""
 
 
 class Webhook:
@@ -139,8 +136,8 @@ async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request
         "request": {
             "uid": uid,
             **describe(attrs, request),
-            "object": _named(attrs.obj, request),
-            "oldObject": _named(attrs.old, request),
+            "object": _named(attrs.obj, attrs, request),
+            "oldObject": _named(attrs.old, attrs, request),
         },
     }
     try:
@@ -154,12 +151,12 @@ async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request
     return response
 
 
-def _named(obj: Object | None, request: Request) -> Object | None:
+def _named(obj: Object | None, attrs: Attributes, request: Request) -> Object | None:
     """An object with its type; a subresource's body brings its own."""
     if not obj:
         return None
-    kind = request.kind
-    return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+    version = f"{attrs.group}/{attrs.version}" if attrs.group else attrs.version
+    return {"kind": request.kind.kind, "apiVersion": version, **obj}
 
 
 def _verified(answer: Object, uid: str, version: str) -> Response:
@@ -193,30 +190,22 @@ def _denied(name: str, status: _Status) -> ApiError:
 
 
 async def mutate(
-    caller: Caller,
-    hooks: list[Webhook],
-    attrs: Attributes,
-    request: Request,
-    accept: Accept,
-) -> bool:
-    """Ask mutating webhooks that are wanted, in turn; return whether one changed the object."""
-    changed = False
-    for hook in hooks:
-        before = attrs.obj
-        try:
-            response = await ask(caller, hook, attrs, request)
-            await _patch(hook, attrs, request, response, accept)
-        except _Refusal as refusal:
-            raise refusal.error from refusal
-        except CallError as error:
-            _failed(hook, error)
-        changed = changed or attrs.obj is not before
-    return changed
+    caller: Caller, hook: Webhook, attrs: Attributes, request: Request
+) -> Object | None:
+    """Ask a mutating webhook that is wanted; return the object as it wants it, if it says so."""
+    try:
+        response = await ask(caller, hook, attrs, request)
+        return await _patch(hook, attrs, request, response)
+    except _Refusal as refusal:
+        raise refusal.error from refusal
+    except CallError as error:
+        _failed(hook, error)
+    return None
 
 
 async def _patch(
-    hook: Webhook, attrs: Attributes, request: Request, response: Response, accept: Accept
-) -> None:
+    hook: Webhook, attrs: Attributes, request: Request, response: Response
+) -> Object | None:
     words = "received invalid webhook response"
     patch, kind = response.patch, response.patch_type
     if patch and kind is None:
@@ -224,7 +213,7 @@ async def _patch(
     if kind is not None and not patch:
         raise CallError(f"{words}: webhook returned response.patchType but not response.patch")
     if not patch:
-        return
+        return None
     if kind != "JSONPatch":
         raise CallError(f'unsupported patch type "{kind}"')
     try:
@@ -232,12 +221,7 @@ async def _patch(
     except ValueError as error:
         raise CallError(f"received undecodable patch in webhook response: {error}") from error
     size = len(text) + len(request.body) + request.stored
-    result = await aside_of(size, _patched, hook.name, _named(attrs.obj, request), text)
-    if result is None:
-        return
-    made = accept(result)
-    if made != attrs.obj:
-        attrs.obj = made
+    return await aside_of(size, _patched, hook.name, _named(attrs.obj, attrs, request), text)
 
 
 def _patched(name: str, obj: Object | None, text: bytes) -> Object | None:
@@ -268,11 +252,11 @@ def _failed(hook: Webhook, error: CallError) -> None:
 
 
 async def validate(
-    caller: Caller, hooks: list[Webhook], attrs: Attributes, request: Request
+    caller: Caller, asked: list[tuple[Webhook, Attributes]], request: Request
 ) -> None:
     """Ask validating webhooks that are wanted, all at once; raises the first refusal."""
 
-    async def one(hook: Webhook) -> ApiError | None:
+    async def one(hook: Webhook, attrs: Attributes) -> ApiError | None:
         try:
             response = await ask(caller, hook, attrs, request)
             if response.patch or response.patch_type:
@@ -288,6 +272,6 @@ async def validate(
                 return refused
         return None
 
-    for refused in await asyncio.gather(*map(one, hooks)):
+    for refused in await asyncio.gather(*(one(*each) for each in asked)):
         if refused is not None:
             raise refused

@@ -39,7 +39,7 @@ def decode(body: bytes) -> dict[str, Any]:
     """Return the object of a protobuf body as a dict."""
     if not body.startswith(MAGIC):
         raise ProtobufError(
-            "provided data does not appear to be a protobuf message, expected prefix k8s"
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
         )
     api_version = kind = ""
     raw: Message = b""

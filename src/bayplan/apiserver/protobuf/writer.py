@@ -16,11 +16,12 @@ import base64
 import struct as binary
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import msgspec
 
+from bayplan.api.remembered import remembered
 from bayplan.api.schema import Field, Type, struct, type_for
 from bayplan.apiserver.protobuf.reader import MAGIC, paths
 
@@ -72,7 +73,7 @@ def _text(value: str) -> bytes:
     return value.encode()
 
 
-@lru_cache(4096)  # the times of an object, and of those made with it, are mostly the same
+@remembered(4096)  # the times of an object, and of those made with it, are mostly the same
 def _moment(value: str) -> bytes:
     moment = datetime.fromisoformat(value)
     since = moment - _EPOCH

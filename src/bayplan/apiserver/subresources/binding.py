@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from bayplan.apiserver import capacity, pipeline
+from bayplan.apiserver import pipeline
 from bayplan.apiserver.admission import CREATE
+from bayplan.apiserver.aside import aside_of, decoded
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_as
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, bad_request, conflict, not_found
+from bayplan.apiserver.errors import (
+    ApiError,
+    bad_request,
+    conflict,
+    not_found,
+    precondition_failed,
+)
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer, success
 from bayplan.apiserver.subresources.conditions import set_condition
@@ -36,7 +43,6 @@ async def bind(backend: Backend, request: Request) -> Answer:
     attrs = pipeline.attributes(request, CREATE, binding, None, name)
     await pipeline.admit(backend, request, attrs)
     await pipeline.admit_valid(backend, request, attrs)
-    pipeline.settle(backend, attrs)
     codec = backend.codec_of("", "pods")
     assert codec is not None
     for _ in range(ATTEMPTS):
@@ -68,7 +74,7 @@ def _validate(binding: Object) -> None:
 async def _assign(
     backend: Backend, request: Request, codec: Codec, kv: KeyValue, binding: Object
 ) -> None:
-    pod = codec.decode(kv)
+    pod = await decoded(codec, kv)
     metadata = binding["metadata"]
     _check_preconditions(pod, metadata)
     _check_pod(pod)
@@ -76,9 +82,12 @@ async def _assign(
     _write(pod, node, metadata, backend.now())
     async with _turn(backend, node):
         if backend.check_capacity:
+            from bayplan.apiserver import capacity
+
             capacity.check(backend, pod, node)
         if not request.dry_run:
-            await backend.store.put(kv.key, codec.encode(pod), expect=kv.mod_revision)
+            value = await aside_of(len(kv.value), codec.encode, pod)
+            await backend.store.put(kv.key, value, expect=kv.mod_revision)
 
 
 def _turn(backend: Backend, node: str) -> AbstractAsyncContextManager[None]:
@@ -90,11 +99,7 @@ def _check_preconditions(pod: Object, wanted: Object) -> None:
     found = pod["metadata"]
     for key, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(key) and wanted[key] != found[key]:
-            why = (
-                f"Precondition failed: {label} in precondition: {wanted[key]}, "
-                f"{label} in object meta: {found[key]}"
-            )
-            raise conflict("", "pods", found["name"], why)
+            raise precondition_failed("", "pods", found, label, wanted[key])
 
 
 def _check_pod(pod: Object) -> None:

@@ -14,6 +14,7 @@ from bayplan.api.labels import SelectorError, compile_selector
 from bayplan.api.meta import LabelSelector
 from bayplan.apiserver import pipeline
 from bayplan.apiserver.admission import CREATE
+from bayplan.apiserver.aside import aside_of, decoded
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_as
 from bayplan.apiserver.codec import Codec, Object
@@ -43,9 +44,8 @@ async def evict(backend: Backend, request: Request) -> Answer:
     attrs = pipeline.attributes(request, CREATE, eviction, None, request.name)
     await pipeline.admit(backend, request, attrs)
     await pipeline.admit_valid(backend, request, attrs)
-    pipeline.settle(backend, attrs)
     codec = backend.codec(request.kind)
-    pod = codec.decode(await backend.must_get(codec, request.namespace, request.name))
+    pod = await decoded(codec, await backend.must_get(codec, request.namespace, request.name))
     insist = False
     budget = ""
     if not _free_to_go(pod):
@@ -236,10 +236,10 @@ async def _mark(
     }
     for _ in range(ATTEMPTS):
         kv = await backend.must_get(codec, request.namespace, request.name)
-        pod = codec.decode(kv)
+        pod = await decoded(codec, kv)
         check_preconditions(request.kind, pod, options)
         set_condition(pod, condition, backend.now())
-        value = codec.encode(pod)
+        value = await aside_of(len(kv.value), codec.encode, pod)
         if value == kv.value:
             return options
         try:

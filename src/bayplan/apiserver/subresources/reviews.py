@@ -83,7 +83,7 @@ class Reviews:
         attributes = review["spec"].get("resourceAttributes") or {}
         where = attributes.get("namespace", "")
         if where != request.namespace:
-            text = f"must match metadata.namespace: {request.namespace}"
+            text = "must match metadata.namespace"
             raise _refused(request, "spec.resourceAttributes.namespace", where, text)
         return self._may_they(request, review)
 
@@ -110,6 +110,7 @@ class Reviews:
         if not namespace:
             raise bad_request("no namespace on request")
         rules = self._authorizer.rules(request.user, namespace)
+        review["spec"] = {}  # kube-apiserver answers with a new review
         return {
             "resourceRules": [rule for rule in rules if not rule.get("nonResourceURLs")],
             "nonResourceRules": [

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from bayplan.api.patch import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_merge
 from bayplan.api.schema import FieldTypeError, decode, type_for
-from bayplan.apiserver import crd, tables
+from bayplan.apiserver import crd
+from bayplan.apiserver.aside import aside_of, decoded
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import identify, parse, parse_body, read_as
 from bayplan.apiserver.codec import Object
@@ -23,7 +24,6 @@ from bayplan.apiserver.negotiate import (
     JSON_PATCH,
     MERGE_PATCH,
     TABLE,
-    YAML,
     patch_type,
 )
 from bayplan.apiserver.request import Request
@@ -32,7 +32,7 @@ from bayplan.apiserver.validation.causes import invalid as invalid_value
 from bayplan.apiserver.verbs.update import rewrite
 
 API_VERSION = "autoscaling/v1"
-TABLE_KIND = kind_of("autoscaling", "v1", "scales", "Scale", True)
+SCALE = kind_of("autoscaling", "v1", "scales", "Scale", True)
 
 
 class Paths(NamedTuple):
@@ -56,7 +56,7 @@ async def scale(backend: Backend, request: Request) -> Answer:
     paths = paths_of(request.kind)
     kv = await backend.must_get(codec, request.namespace, request.name)
     if request.verb == "get":
-        return _shown(request, scale_of(codec.decode(kv), paths))
+        return _answer(request, scale_of(await decoded(codec, kv), paths))
     change = _change_of(request)
 
     def compute(old: Object) -> Object:
@@ -70,25 +70,18 @@ async def scale(backend: Backend, request: Request) -> Answer:
     request.output = type(inner)()
     answer = await rewrite(backend, request, compute)
     request.output = inner
-    return _answer(request, scale_of(parse(JSON, answer.body), paths))
-
-
-_SCALE = kind_of("autoscaling", "v1", "scale", "Scale", True)
+    obj = await aside_of(len(answer.body), parse, JSON, answer.body)
+    return _answer(request, scale_of(obj, paths))
 
 
 def _answer(request: Request, shown: Object) -> Answer:
-    if request.output.form == TABLE:
-        metadata = {"resourceVersion": shown["metadata"]["resourceVersion"]}
-        shown = tables.render(_SCALE, [shown], metadata, version=request.output.version)
-    return plain_answer(request, shown)
-
-
-def _shown(request: Request, found: Object) -> Answer:
     """Answer with a Scale, as a table if one was asked for."""
-    if request.output.form != TABLE:
-        return plain_answer(request, found)
-    version = {"resourceVersion": found["metadata"].get("resourceVersion", "")}
-    return plain_answer(request, tables.render(TABLE_KIND, [found], version))
+    if request.output.form == TABLE:
+        from bayplan.apiserver import tables
+
+        metadata = {"resourceVersion": shown["metadata"]["resourceVersion"]}
+        shown = tables.render(SCALE, [shown], metadata, version=request.output.version)
+    return plain_answer(request, shown)
 
 
 def _change_of(request: Request) -> Callable[[Object], Object]:
@@ -97,7 +90,7 @@ def _change_of(request: Request) -> Callable[[Object], Object]:
         given = read_as(request, API_VERSION, "Scale")
         return lambda before: given
     media = patch_type(request.content_type, strategic=True)
-    body = parse_body(request, YAML if media == APPLY_PATCH else JSON)
+    body = parse_body(request, APPLY_PATCH if media == APPLY_PATCH else JSON)
     type_ = type_for(API_VERSION, "Scale")
     assert type_ is not None
 

@@ -333,6 +333,11 @@ def pod_group(obj: Object, now: datetime) -> list[Any]:
     return [_name(obj), policy, workload, status, age(obj, now)]
 
 
+def composite_pod_group(obj: Object, now: datetime) -> list[Any]:
+    name, policy, workload, _, since_made = pod_group(obj, now)
+    return [name, policy, workload, since_made]
+
+
 def resource_claim(obj: Object, now: datetime) -> list[Any]:
     gone, status = obj["metadata"].get("deletionTimestamp"), _status(obj)
     states = ["deleted"] if gone else []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from bayplan.apiserver.tables import cluster, pods, workloads
+from bayplan.apiserver.tables import autoscaling, cluster, pods, workloads
 
 Row = Callable[[Mapping[str, Any], datetime], list[Any]]
 Column = dict[str, Any]
@@ -115,9 +115,17 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         "Name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age",
         workloads.pod_disruption_budget,
     ),
+    ("autoscaling", "HorizontalPodAutoscaler"): (
+        "Name | Reference | Targets | MinPods | MaxPods | Replicas | Age",
+        autoscaling.horizontal_pod_autoscaler,
+    ),
     ("autoscaling", "Scale"): (
         "Name | Desired:integer | Available:integer | Age",
         workloads.scale,
+    ),
+    ("scheduling.k8s.io", "CompositePodGroup"): (
+        "Name | Policy | Workload | Age",
+        cluster.composite_pod_group,
     ),
     ("scheduling.k8s.io", "PodGroup"): (
         "Name | Policy | Workload | Status | Age",

@@ -20,7 +20,7 @@ by `bayplan.apiserver.crd`.
 
 from __future__ import annotations
 
-from bayplan.apiserver.validation.causes import Cause, invalid_message
+from bayplan.apiserver.validation.causes import Cause, invalid_message, quoting
 from bayplan.apiserver.validation.registry import (
     canonicalize,
     create_on_update,
@@ -40,6 +40,7 @@ __all__ = [
     "invalid_message",
     "prepare_for_create",
     "prepare_for_update",
+    "quoting",
     "unconditional_update",
     "validate_create",
     "validate_update",

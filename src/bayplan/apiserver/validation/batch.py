@@ -22,6 +22,7 @@ from bayplan.apiserver.validation.causes import (
 from bayplan.apiserver.validation.cron import cron_problem
 from bayplan.apiserver.validation.formats import check, dns1123_label, qualified_name
 from bayplan.apiserver.validation.labels import selector_matches, validate_label_selector
+from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.templates import (
     template_labels,
     validate_counts,
@@ -217,10 +218,11 @@ def _validate_exit_codes(field: str, codes: Object, names: set[str | None]) -> C
         causes.append(invalid(path, values, "at least one value is required"))
     elif len(values) > 255:
         causes.append(too_many(path, len(values), 255))
+    again = repeated(values)
     for i, value in enumerate(values):
         if codes.get("operator") == "In" and value == 0:
             causes.append(invalid(f"{path}[{i}]", value, "must not be 0 for the In operator"))
-        if value in values[:i]:
+        if i in again:
             causes.append(duplicate(f"{path}[{i}]", value))
     if values != sorted(values):
         causes.append(invalid(path, values, "must be ordered"))

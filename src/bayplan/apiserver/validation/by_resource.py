@@ -229,8 +229,17 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         generation=True,
         update_generation=False,
     ),
-    ("scheduling.k8s.io", "podgroups"): Strategy(
+    ("scheduling.k8s.io", "compositepodgroups"): Strategy(
         validate=validate_declared,
+        update=validate_declared,
+        revalidate=False,
+        new_status={},
+        prepare_status=s.keep_metadata,
+        status=groups.validate_pod_group_status,
+        canonicalize=show_absent,
+    ),
+    ("scheduling.k8s.io", "podgroups"): Strategy(
+        validate=groups.validate_pod_group,
         update=validate_declared,
         revalidate=False,
         new_status={},
@@ -260,6 +269,8 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
         namespaced=False,
         validate=storage.validate_csi_node,
         update=storage.validate_csi_node_update,
+        new_status={},
+        prepare_status=s.keep_metadata,
         revalidate_meta=True,
         meta_update=False,
         unconditional=False,

@@ -7,7 +7,9 @@ collects them in a list. Nothing here decides what is valid.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 
@@ -30,9 +32,37 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 POSITIVE = "must be greater than zero"
 
 
+MAX_QUOTED = 8 << 20  # characters of one object's causes
+_left: ContextVar[int] = ContextVar("_left")
+
+
+@contextmanager
+def quoting() -> Iterator[None]:
+    """While an object is judged: a list that is quoted for each of its elements ends somewhere."""
+    token = _left.set(MAX_QUOTED)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
 def quote(value: object) -> str:
     """Write a value as upstream's messages do: JSON without spaces, keys of maps sorted."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return bounded(
+        lambda: json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True), '"…"'
+    )
+
+
+def bounded(write: Callable[[], str], instead: str = "…") -> str:
+    """Write a text that may hold a whole list, while there is room for such."""
+    left = _left.get(None)
+    if left is None:
+        return write()
+    if left <= 0:
+        return instead
+    text = write()
+    _left.set(left - len(text))
+    return text
 
 
 def required(field: str, detail: str = "") -> Cause:

@@ -18,6 +18,7 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
+from bayplan.apiserver.validation.repeats import repeated
 
 FEWEST_SECONDS = 600
 REQUEST, CERTIFICATE = "-----BEGIN CERTIFICATE REQUEST-----", "-----BEGIN CERTIFICATE-----"
@@ -37,10 +38,11 @@ def validate_certificate_request(obj: Object) -> Causes:
     usages = spec.get("usages") or []
     if not usages:
         causes.append(required("spec.usages"))
+    again = repeated(usages)
     for i, usage in enumerate(usages):
         if usage not in USAGES:
             causes.append(not_supported(f"spec.usages[{i}]", usage, USAGES))
-        elif usage in usages[:i]:
+        elif i in again:
             causes.append(duplicate(f"spec.usages[{i}]", usage))
     signer = spec.get("signerName", "")
     if not signer:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from ipaddress import ip_address as parse_ip
 from ipaddress import ip_network
+from typing import Any
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.callers import validate_client_config
@@ -15,18 +18,11 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
-from bayplan.apiserver.validation.certificates import (
-    keep_certificate,
-    keep_request,
-    request_is_immutable,
-    validate_certificate_request,
-    validate_signing,
-)
 from bayplan.apiserver.validation.expressions import (
     validate_conditions,
     validate_policy_expressions,
 )
-from bayplan.apiserver.validation.strategy import Strategy
+from bayplan.apiserver.validation.strategy import Strategy, keep_metadata
 
 METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 
@@ -180,6 +176,16 @@ def validate_mutating_binding(obj: Object) -> Causes:
     return [] if named else [required("spec.policyName")]
 
 
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """A check of a kind that few clusters have: its module is loaded when it is first needed."""
+
+    def check(*given: Object) -> Any:
+        found = import_module(f"bayplan.apiserver.validation.{module}")
+        return getattr(found, name)(*given)
+
+    return check
+
+
 _ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
 _NETWORK = "networking.k8s.io"
 
@@ -189,13 +195,39 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ),
     ("certificates.k8s.io", "certificatesigningrequests"): Strategy(
         namespaced=False,
-        validate=validate_certificate_request,
-        update=request_is_immutable,
+        validate=_later("certificates", "validate_certificate_request"),
+        update=_later("certificates", "request_is_immutable"),
         revalidate=False,
         new_status={},
-        prepare_update=keep_request,
-        prepare_approval=keep_certificate,
-        status=validate_signing,
+        prepare_update=_later("certificates", "keep_request"),
+        prepare_approval=_later("certificates", "keep_certificate"),
+        status=_later("certificates", "validate_signing"),
+    ),
+    ("certificates.k8s.io", "clustertrustbundles"): Strategy(
+        name=None,
+        namespaced=False,
+        validate=_later("trust", "validate_new_bundle"),
+        update=_later("trust", "validate_changed_bundle"),
+        revalidate=False,
+        unconditional=False,
+    ),
+    ("certificates.k8s.io", "podcertificaterequests"): Strategy(
+        validate=_later("trust", "validate_pod_certificate_request"),
+        update=_later("trust", "request_spec_is_immutable"),
+        revalidate=False,
+        new_status={},
+        prepare_status=keep_metadata,
+        status=_later("trust", "validate_ended"),
+        unconditional=False,
+    ),
+    ("storagemigration.k8s.io", "storageversionmigrations"): Strategy(
+        namespaced=False,
+        validate=_later("migrations", "validate_migration"),
+        update=_later("migrations", "migration_is_immutable"),
+        new_status={},
+        prepare_status=keep_metadata,
+        status=_later("migrations", "validate_progress"),
+        unconditional=False,
     ),
     (_NETWORK, "servicecidrs"): Strategy(
         namespaced=False,

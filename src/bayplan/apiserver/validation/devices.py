@@ -30,6 +30,7 @@ from bayplan.apiserver.validation.formats import (
     label_value,
 )
 from bayplan.apiserver.validation.labels import validate_label_name
+from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.scheduling import validate_node_selector
 from bayplan.apiserver.validation.volumes import csi_driver_name
 
@@ -97,6 +98,7 @@ def _validate_devices(field: str, devices: Object) -> Causes:
 
 def _validate_names(field: str, used: list[str], names: dict[str, set[str]]) -> Causes:
     causes: Causes = []
+    again = repeated(used)
     for i, name in enumerate(used):
         path = f"{field}[{i}]"
         main, slash, sub = name.partition("/")
@@ -104,7 +106,7 @@ def _validate_names(field: str, used: list[str], names: dict[str, set[str]]) -> 
             causes += check(path, part, dns1123_label)
         if main not in names or (slash and sub not in names[main]):
             causes.append(invalid(path, name, _NAME_TEXT))
-        if name in used[:i]:
+        if i in again:
             causes.append(duplicate(path, name))
     return causes
 

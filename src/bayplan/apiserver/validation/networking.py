@@ -34,6 +34,7 @@ from bayplan.apiserver.validation.formats import (
 )
 from bayplan.apiserver.validation.labels import validate_label_selector, validate_labels
 from bayplan.apiserver.validation.meta import validate_meta
+from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.resources import validate_requirements
 from bayplan.apiserver.validation.scheduling import validate_tolerations
 from bayplan.apiserver.validation.services import validate_endpoint_ip
@@ -365,9 +366,8 @@ def validate_runtime_class(obj: Object) -> Causes:
     tolerations = scheduling.get("tolerations") or []
     causes += validate_tolerations("scheduling.tolerations", tolerations)
     bare = [{k: v for k, v in t.items() if k != "tolerationSeconds"} for t in tolerations]
-    for i, toleration in enumerate(bare):
-        if toleration in bare[:i]:
-            causes.append(duplicate(f"scheduling.tolerations[{i}]", tolerations[i]))
+    for i in sorted(repeated(bare)):
+        causes.append(duplicate(f"scheduling.tolerations[{i}]", tolerations[i]))
     return causes
 
 

@@ -18,6 +18,7 @@ from bayplan.apiserver.validation.causes import (
 )
 from bayplan.apiserver.validation.formats import label_value
 from bayplan.apiserver.validation.labels import validate_label_name
+from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.resources import validate_amount
 from bayplan.apiserver.validation.scheduling import EFFECTS
 
@@ -100,9 +101,8 @@ def validate_node_update(node: Object, old: Object) -> Causes:
     causes = _validate_resources(status)
     causes += _validate_features(status.get("declaredFeatures") or [])
     addresses = status.get("addresses") or []
-    for i, address in enumerate(addresses):
-        if address in addresses[:i]:
-            causes.append(duplicate(f"status.addresses[{i}]", address))
+    for i in sorted(repeated(addresses)):
+        causes.append(duplicate(f"status.addresses[{i}]", addresses[i]))
     if before.get("podCIDRs") and before["podCIDRs"] != spec.get("podCIDRs"):
         text = 'node updates may not change podCIDR except from "" to valid'
         causes.append(forbidden("spec.podCIDRs", text))

@@ -5,6 +5,8 @@ All of it depends only on the pod itself (and, on update, on its older form).
 
 from __future__ import annotations
 
+from collections import deque
+
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
 
@@ -110,13 +112,13 @@ def prepare_pod_status(pod: Object, old: Object) -> None:
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and was.get(name):
             status[name] = was[name]
-    generations: dict[str, list[int]] = {}
+    generations: dict[str, deque[int]] = {}
     for condition in was.get("conditions") or ():
-        known = generations.setdefault(condition.get("type", ""), [])
+        known = generations.setdefault(condition.get("type", ""), deque())
         known.append(condition.get("observedGeneration") or 0)
     for condition in status.get("conditions") or ():
-        known = generations.get(condition.get("type", ""), [])
-        generation = known.pop(0) if known else 0
+        known = generations.get(condition.get("type", ""), deque())
+        generation = known.popleft() if known else 0
         if generation and not condition.get("observedGeneration"):
             condition["observedGeneration"] = generation
 

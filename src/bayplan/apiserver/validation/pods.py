@@ -17,12 +17,14 @@ from bayplan.apiserver.validation.formats import between, dns1123_subdomain
 from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
 from bayplan.apiserver.validation.pod_spec import validate_pod_spec
 from bayplan.apiserver.validation.pod_status import validate_pod_status
+from bayplan.apiserver.validation.repeats import identity
 from bayplan.apiserver.validation.scheduling import validate_tolerations
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _MAX_INT32 = 2**31 - 1
+MOST_COMPARED = 1000  # lines of a pod in the message that it may not change so
 _UPDATABLE = ",".join(
     (
         "`spec.containers[*].image`",
@@ -180,10 +182,10 @@ def _validate_added_tolerations(spec: Object, before: Object) -> Causes:
     if new == old:
         return []
 
-    def bare(toleration: Object) -> Object:
-        return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
+    def bare(toleration: Object) -> object:
+        return identity({k: v for k, v in toleration.items() if k != "tolerationSeconds"})
 
-    kept = [bare(toleration) for toleration in new]
+    kept = {bare(toleration) for toleration in new}
     if any(bare(toleration) not in kept for toleration in old):
         text = "existing toleration can not be modified except its tolerationSeconds"
         return [forbidden("spec.tolerations", text)]
@@ -286,9 +288,17 @@ def _only_additions(new: Object, old: Object) -> bool:
 
 
 def json_diff(old: object, new: object) -> str:
-    """Return a unified diff of two objects as indented JSON, without file names."""
+    """Return a unified diff of two objects as indented JSON, without file names.
+
+    Of long objects only the first lines that differ are compared: diffing takes the square.
+    """
     before = json.dumps(old, indent=1, sort_keys=True).splitlines(keepends=True)
     after = json.dumps(new, indent=1, sort_keys=True).splitlines(keepends=True)
+    if len(before) + len(after) > MOST_COMPARED:
+        pairs = enumerate(zip(before, after, strict=False))
+        same = next((i for i, (one, other) in pairs if one != other), 0)
+        shown = slice(max(same - 3, 0), same + MOST_COMPARED // 2)
+        before, after = before[shown], after[shown]
     return "".join(list(difflib.unified_diff(before, after))[2:])
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import lru_cache
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.remembered import remembered
 from bayplan.apiserver.validation.causes import (
     NOT_NEGATIVE,
     Cause,
     Causes,
+    bounded,
     duplicate,
     forbidden,
     invalid,
@@ -49,7 +50,7 @@ def is_native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def is_extended(name: str) -> bool:
     """Say whether a name is an extended resource (`vendor.example/chip`)."""
     if is_native(name) or name.startswith("requests."):
@@ -181,6 +182,7 @@ def _compare_with_limit(field: str, name: str, value: str, limit: str | None) ->
 def _validate_claims(field: str, claims: list[Object], known: Collection[str]) -> Causes:
     causes: Causes = []
     seen: set[str] = set()
+    parts: set[str] = set()  # claims of which some request is named
     for i, claim in enumerate(claims):
         path, name, request = f"{field}[{i}]", claim.get("name", ""), claim.get("request", "")
         if not name:
@@ -192,11 +194,16 @@ def _validate_claims(field: str, claims: list[Object], known: Collection[str]) -
         else:
             if request:
                 causes += check(f"{path}.request", request, dns1123_label)
-            elif any(other.startswith(f"{name}/") for other in seen):
+            elif name in parts:
                 causes.append(duplicate(path, name))
+            if request:
+                parts.add(name)
             seen.add(key)
         if name not in known:
-            listed = f": {', '.join(sorted(known))}" if known else " which is empty"
             text = f'Not found: "{name}": must be one of the names in pod.spec.resourceClaims'
-            causes.append(Cause("FieldValueNotFound", path, f"{text}{listed}"))
+            causes.append(Cause("FieldValueNotFound", path, text + bounded(lambda: _listed(known))))
     return causes
+
+
+def _listed(names: Collection[str]) -> str:
+    return f": {', '.join(sorted(names))}" if names else " which is empty"

@@ -20,6 +20,7 @@ from bayplan.apiserver.validation.formats import (
     qualified_name,
 )
 from bayplan.apiserver.validation.labels import validate_label_name, validate_label_selector
+from bayplan.apiserver.validation.repeats import repeated
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -162,16 +163,18 @@ def _validate_label_keys(
                 causes += validate_label_name(f"{field}.{name}[{i}]", key)
     if not match:
         return causes
+    first = {key: i for i, key in reversed(list(enumerate(match)))}
     if selector is not None:
         seen = set(selector.get("matchLabels") or ())
         for expression in selector.get("matchExpressions") or ():
             key = expression.get("key", "")
-            if key in match and key in seen:
+            if key in first and key in seen:
                 text = "exists in both matchLabelKeys and labelSelector"
-                causes.append(invalid(f"{field}[{match.index(key)}]", key, text))
+                causes.append(invalid(f"{field}[{first[key]}]", key, text))
             seen.add(key)
+    others = set(mismatch or ())
     for i, key in enumerate(match):
-        if mismatch and key in mismatch:
+        if key in others:
             text = "exists in both matchLabelKeys and mismatchLabelKeys"
             causes.append(invalid(f"{field}.matchLabelKeys[{i}]", key, text))
     return causes
@@ -181,6 +184,7 @@ def validate_spread(field: str, constraints: list[Object]) -> Causes:
     causes: Causes = []
     actions = ("DoNotSchedule", "ScheduleAnyway")
     kinds = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
+    later = {len(kinds) - 1 - i for i in repeated(reversed(kinds))}
     for i, constraint in enumerate(constraints):
         path = f"{field}[{i}]"
         key, action = kinds[i]
@@ -189,7 +193,7 @@ def validate_spread(field: str, constraints: list[Object]) -> Causes:
             causes.append(required(f"{path}.topologyKey", "can not be empty"))
         if action not in actions:
             causes.append(not_supported(f"{path}.whenUnsatisfiable", action, actions))
-        if kinds[i] in kinds[i + 1 :]:
+        if i in later:
             pair = f"{path}.{{topologyKey, whenUnsatisfiable}}"
             causes.append(duplicate(pair, f"{{{key}, {action}}}"))
         causes += _validate_min_domains(f"{path}.minDomains", constraint.get("minDomains"), action)

@@ -24,6 +24,7 @@ from bayplan.apiserver.validation.formats import (
     qualified_name,
 )
 from bayplan.apiserver.validation.labels import validate_labels
+from bayplan.apiserver.validation.repeats import repeated
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -141,10 +142,11 @@ def validate_addresses(obj: Object) -> Causes:
         text = "must be empty when `clusterIP` is not specified"
         causes.append(invalid("spec.clusterIPs", addresses, text))
     families = spec.get("ipFamilies") or []
+    again = repeated(families)
     for i, family in enumerate(families):
         if family not in _FAMILIES:
             causes.append(not_supported(f"spec.ipFamilies[{i}]", family, _FAMILIES))
-        if family in families[:i]:
+        if i in again:
             causes.append(duplicate(f"spec.ipFamilies[{i}]", family))
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in _FAMILY_POLICIES:

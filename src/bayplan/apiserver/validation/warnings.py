@@ -6,6 +6,8 @@ are not in canonical form.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.formats import dns1123_label, label_value
@@ -60,6 +62,8 @@ _NO_SELECTOR = "a null labelSelector results in matching no pod"
 _BYTES = ("memory", "ephemeral-storage")
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 Port = tuple[str, Object]
+_Placed = tuple[int, str, int, str]  # the how manieth, where, host port and host address
+MOST_PORTS = 200  # warnings of ports that meet; an answer has room for fewer
 
 
 def name_warning(name: str, used_in: str) -> list[str]:
@@ -220,15 +224,16 @@ def _env_warnings(path: str, variables: list[Object]) -> list[str]:
 
 def _port_warnings(ports: list[Port]) -> list[str]:
     warnings: list[str] = []
-    known: dict[tuple[int, str], list[Port]] = {}
+    known: dict[tuple[int, str], _Rivals] = {}
     names: dict[str, str] = {}
     for where, port in ports:
-        others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
-        for other_where, other in others:
-            word = _overlap(port, other)
-            if word:
-                warnings.append(f"{where}: {word} port definition with {other_where}")
-        others.append((where, port))
+        place = port.get("containerPort", 0), port.get("protocol", "")
+        rivals = known.setdefault(place, _Rivals())
+        for other_where, word in rivals.of(port):
+            warnings.append(f"{where}: {word} port definition with {other_where}")
+        rivals.add(where, port)
+        if len(warnings) > MOST_PORTS:
+            break
     for where, port in ports:
         name = port.get("name")
         if name and name in names:
@@ -240,16 +245,43 @@ def _port_warnings(ports: list[Port]) -> list[str]:
     return warnings
 
 
-def _overlap(port: Object, other: Object) -> str:
-    ips = port.get("hostIP", ""), other.get("hostIP", "")
-    numbers = port.get("hostPort", 0), other.get("hostPort", 0)
-    if ips[0] == ips[1] and numbers[0] == numbers[1]:
-        return "duplicate"
-    if 0 in numbers:
-        return "overlapping"
-    if numbers[0] == numbers[1] and (ips[0] == "") != (ips[1] == ""):
-        return "dangerously ambiguous"
-    return ""
+class _Rivals:
+    """Ports of one number and protocol in the pod, found by what they take on the host.
+
+    Whoever is looked at gives a warning, so that looking ends with the warnings.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[_Placed] = []
+        self._by_number: dict[int, list[_Placed]] = {}
+        self._by_both: dict[tuple[int, str], list[_Placed]] = {}
+
+    def add(self, where: str, port: Object) -> None:
+        number, ip = port.get("hostPort", 0), port.get("hostIP", "")
+        placed = len(self._all), where, number, ip
+        self._all.append(placed)
+        self._by_number.setdefault(number, []).append(placed)
+        self._by_both.setdefault((number, ip), []).append(placed)
+
+    def of(self, port: Object) -> Iterator[tuple[str, str]]:
+        """Yield where the others are, and how they meet this port."""
+        number, ip = port.get("hostPort", 0), port.get("hostIP", "")
+        for _, where, other_number, other_ip in self._met(number, ip):
+            if (number, ip) == (other_number, other_ip):
+                yield where, "duplicate"
+            elif 0 in (number, other_number):
+                yield where, "overlapping"
+            else:
+                yield where, "dangerously ambiguous"
+
+    def _met(self, number: int, ip: str) -> list[_Placed]:
+        if not number:
+            return self._all
+        anywhere = self._by_number.get(0, [])
+        if not ip:
+            return sorted(anywhere + self._by_number.get(number, []))
+        same, every = self._by_both.get((number, ip), []), self._by_both.get((number, ""), [])
+        return sorted(anywhere + same + every)
 
 
 def claim_warnings(path: str, spec: Object) -> list[str]:

@@ -7,11 +7,11 @@ from bayplan.apiserver import ownership, pipeline
 from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_apply
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.bodies import canonical, identify, parse_body
+from bayplan.apiserver.bodies import canonical, identify_applied, parse_body
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid, not_found
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.negotiate import YAML
+from bayplan.apiserver.negotiate import APPLY_PATCH
 from bayplan.apiserver.permission import demand
 from bayplan.apiserver.request import Request, flag
 from bayplan.apiserver.responses import Answer
@@ -38,7 +38,10 @@ async def apply(backend: Backend, request: Request) -> Answer:
         if request.subresource:
             raise not_found(request.kind.group, request.kind.resource, request.name)
         if not named:
-            raise bad_request("name must be provided")
+            raise bad_request(
+                f"the name of the object ({request.name} based on URL) was undeterminable: "
+                "name must be provided"
+            )
         demand(backend.authorizer, request, "create")
         obj = await aside(request, merged, None)
         pipeline.check_identity(request, obj)
@@ -56,8 +59,7 @@ def _built_in(kind: Kind) -> Type:
 def _read(request: Request) -> tuple[Object, bool]:
     """Return the configuration, and whether it names the object itself."""
     kind = request.kind
-    obj = parse_body(request, YAML)
-    obj = identify(obj, kind.api_version, kind.kind, defaulted=False)
+    obj = identify_applied(parse_body(request, APPLY_PATCH), kind)
     metadata = obj.setdefault("metadata", {})
     if metadata is None:
         metadata = obj["metadata"] = {}

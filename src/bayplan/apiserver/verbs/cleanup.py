@@ -42,14 +42,16 @@ async def _delete_all(backend: Backend, kind: Kind) -> bool:
 
 
 async def _release(backend: Backend, codec: Codec, kv: KeyValue) -> bool:
+    """Take our finalizer away; return whether that was the last one and the definition went."""
     obj = codec.decode(kv)
-    left = [name for name in obj["metadata"].get("finalizers") or () if name != CLEANUP]
+    held = obj["metadata"].get("finalizers") or []
+    left = [name for name in held if name != CLEANUP]
     try:
-        if left:
+        if not left:
+            await backend.store.delete(kv.key, expect=kv.mod_revision)
+        elif left != held:  # a write each time would be heard, and lead to the next one
             obj["metadata"]["finalizers"] = left
             await backend.store.put(kv.key, codec.encode(obj), expect=kv.mod_revision)
-        else:
-            await backend.store.delete(kv.key, expect=kv.mod_revision)
     except (Conflict, NotFound):
         return False  # changed meanwhile: the next round sees it
-    return True
+    return not left

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from bayplan.api.patch import clone
 from bayplan.apiserver import ownership, pipeline
-from bayplan.apiserver.admission import CREATE
+from bayplan.apiserver.admission import CREATE, Attributes
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, already_exists, bad_request
+from bayplan.apiserver.errors import ApiError, already_exists, bad_request, not_unique
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, object_answer, value_answer
-from bayplan.store import Conflict, KeyValue
+from bayplan.store import Conflict, KeyValue, Op
 
 GENERATED_NAME_ATTEMPTS = 8
+CLAIM_ATTEMPTS = 64
 
 
 async def create(backend: Backend, request: Request) -> Answer:
@@ -21,7 +25,7 @@ async def create(backend: Backend, request: Request) -> Answer:
     obj = await aside(request, read_object, request, request.kind)
     obj.setdefault("metadata", {})
     pipeline.check_identity(request, obj)
-    pipeline.default(request.kind, obj)
+    await aside(request, pipeline.default, request.kind, obj)
     return await create_object(backend, request, obj)
 
 
@@ -43,21 +47,34 @@ async def create_object(
         attrs.name = obj["metadata"]["name"]
         await pipeline.admit_valid(backend, request, attrs)
         try:
-            if backend.turns.needed(request.namespace):
-                async with backend.turns.taken(request.namespace):
-                    pipeline.settle(backend, attrs)
-                    return await _store(backend, codec, request, obj)
-            pipeline.settle(backend, attrs)
-            return await _store(backend, codec, request, obj)
+            return await _settled(backend, codec, request, attrs)
         except Conflict:
             name = obj["metadata"]["name"]
             if not generated or attempt == GENERATED_NAME_ATTEMPTS - 1:
-                raise already_exists(request.kind.group, request.kind.resource, name) from None
+                taken = not_unique if obj["metadata"].get("generateName") else already_exists
+                raise taken(request.kind.group, request.kind.resource, name) from None
             obj["metadata"].pop("name")
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _store(backend: Backend, codec: Codec, request: Request, obj: Object) -> Answer:
+async def _settled(backend: Backend, codec: Codec, request: Request, attrs: Attributes) -> Answer:
+    """Count, hand out and store; again if another server handed out meanwhile."""
+    obj = attrs.obj
+    for _ in range(CLAIM_ATTEMPTS):
+        async with backend.turns.of(codec, attrs) as also:
+            attrs.obj = cast("Object", await aside(request, clone, obj)) if also else obj
+            pipeline.settle(backend, attrs)
+            try:
+                return await _store(backend, codec, request, attrs.obj, also)
+            except Conflict as error:
+                if error.key not in [op.key for op in also]:
+                    raise
+    raise ApiError(500, "InternalError", "Internal error occurred: others are always faster")
+
+
+async def _store(
+    backend: Backend, codec: Codec, request: Request, obj: Object, also: tuple[Op, ...]
+) -> Answer:
     key = codec.key(request.namespace, obj["metadata"]["name"])
     if request.dry_run:
         found = await backend.store.get(key)
@@ -66,5 +83,6 @@ async def _store(backend: Backend, codec: Codec, request: Request, obj: Object) 
         return await object_answer(backend, request, obj, 201)
     if obj["metadata"].get("resourceVersion"):  # the last to be looked at, as upstream's store does
         raise bad_request("resourceVersion should not be set on objects to be created")
-    kv: KeyValue = await backend.versions.put(codec, key, codec.encode(obj), expect=0)
+    # Encoded at once: nobody else may settle before this is stored.
+    kv: KeyValue = await backend.versions.put(codec, key, codec.encode(obj), expect=0, also=also)
     return await value_answer(backend, request, kv, 201)

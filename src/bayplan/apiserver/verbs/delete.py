@@ -14,7 +14,7 @@ import time
 import msgspec
 
 from bayplan.apiserver import pipeline
-from bayplan.apiserver.aside import beside
+from bayplan.apiserver.aside import aside_of, beside, decoded
 from bayplan.apiserver.backend import Backend, timestamp
 from bayplan.apiserver.bodies import parse_body
 from bayplan.apiserver.codec import Codec, Object
@@ -26,13 +26,14 @@ from bayplan.apiserver.negotiate import body_type
 from bayplan.apiserver.request import Request, number
 from bayplan.apiserver.responses import Answer, object_answer, plain_answer, success
 from bayplan.apiserver.validation.causes import Cause, not_supported
-from bayplan.apiserver.verbs.read import ASIDE_ITEMS, list_object, read_page
+from bayplan.apiserver.validation.causes import invalid as invalid_value
+from bayplan.apiserver.verbs.read import is_long, list_object, read_page
 from bayplan.store import Conflict, KeyValue, NotFound
 
 ATTEMPTS = 64
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-POLICIES = ("Background", "Foreground", "Orphan")
+POLICIES = ("Foreground", "Background", "Orphan")
 # Kinds whose dependents are orphaned unless the client says otherwise, for old clients' sake.
 ORPHANS_BY_DEFAULT = {("", "replicationcontrollers"), ("batch", "jobs")}
 # Kinds that answer a deletion with the object instead of a Status.
@@ -123,10 +124,10 @@ def options_from(given: Object) -> DeleteOptions:
 def _check(options: DeleteOptions) -> None:
     causes: list[Cause] = []
     if options.orphan is not None and options.policy is not None:
-        detail = "Invalid value: orphanDependents and deletionPropagation cannot be both set"
-        causes.append(Cause("FieldValueInvalid", "propagationPolicy", detail))
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid_value("propagationPolicy", options.policy, detail))
     if options.policy is not None and options.policy not in POLICIES:
-        causes.append(not_supported("propagationPolicy", options.policy, POLICIES))
+        causes.append(not_supported("propagationPolicy", options.policy, (*POLICIES, "nil")))
     if causes:
         raise _invalid_options(causes)
 
@@ -172,7 +173,7 @@ async def delete_object(
     codec = backend.codec(request.kind)
     for _ in range(ATTEMPTS):
         kv = await backend.must_get(codec, namespace, name)
-        obj = codec.decode(kv)
+        obj = await decoded(codec, kv)
         await pipeline.before_delete(backend, request, obj)
         check_preconditions(request.kind, obj, options)
         try:
@@ -222,11 +223,11 @@ async def _attempt(
     waits = bool(metadata.get("finalizers")) or bool(metadata.get("deletionGracePeriodSeconds"))
     if options.dry_run:
         return obj, not waits
-    value = codec.encode(obj)
+    value = await aside_of(len(kv.value), codec.encode, obj)
     written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
     if waits:
-        return codec.decode(written), False
-    return await _remove(backend, codec, written, codec.decode(written), options)
+        return await decoded(codec, written), False
+    return await _remove(backend, codec, written, await decoded(codec, written), options)
 
 
 async def _remove(
@@ -373,7 +374,7 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
     deleted: list[Object] = []
     for kv in page.items:
         await asyncio.sleep(0)  # others have their turn
-        obj = codec.decode(kv)
+        obj = await decoded(codec, kv)
         found = obj["metadata"]
         one = msgspec.structs.replace(options)
         try:
@@ -385,6 +386,6 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
         deleted.append(obj)  # as it was listed, not as it went
     metadata = {"resourceVersion": str(backend.store.revision)}
     shown = list_object(request, metadata, deleted)
-    if len(deleted) <= ASIDE_ITEMS:
-        return plain_answer(request, shown)
-    return await beside(plain_answer, request, shown)
+    if is_long(request, page):
+        return await beside(plain_answer, request, shown)
+    return plain_answer(request, shown)

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from bayplan.apiserver.aside import decoded
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.bodies import identify, parse, read_object
+from bayplan.apiserver.bodies import identify_applied, parse, read_object
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, TABLE, YAML, Output, patch_type
+from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, TABLE, Output, patch_type
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream, object_answer
 from bayplan.apiserver.verbs.patch import read_patch
@@ -40,7 +41,7 @@ async def in_another_form(backend: Backend, request: Request, run: Run) -> Answe
     if request.verb != "patch":
         return await _as_hub(backend, request, hub, run, read_object(request, kind))
     if patch_type(request.content_type, strategic=True) == APPLY_PATCH:
-        applied = identify(parse(YAML, request.body), kind.api_version, kind.kind, defaulted=False)
+        applied = identify_applied(parse(APPLY_PATCH, request.body), kind)
         return await _as_hub(backend, request, hub, run, applied)
     return await _patch(backend, request, hub)
 
@@ -53,7 +54,7 @@ async def _patch(backend: Backend, request: Request, hub: Kind) -> Answer | Stre
         request.kind, request.content_type, request.body = kind, content_type, body
         request.verb, request.output = "patch", output
         kv = await backend.must_get(codec, request.namespace, request.name)
-        obj = change(codec.decode(kv))
+        obj = change(await decoded(codec, kv))
         insists = obj["metadata"].get("resourceVersion") != str(kv.mod_revision)
         request.verb = "update"
         try:

@@ -19,7 +19,7 @@ from bayplan.api.patch import (
     apply_merge_patch,
     apply_strategic_merge,
 )
-from bayplan.api.schema import FieldTypeError, decode, problems, strict_message, type_for
+from bayplan.api.schema import FieldTypeError, decode, problems, type_for
 from bayplan.apiserver import crd, pipeline
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
@@ -75,7 +75,6 @@ def _parse(media: str, body: bytes) -> Any:
         return parse(JSON, body)
     except ApiError as error:
         text = str(error).rpartition("json parse error: ")[2]
-        text = "unexpected end of JSON input" if "truncated" in text else text
         prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
         raise bad_request(prefix + text) from error
 
@@ -136,7 +135,7 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
 
 def _report(request: Request, mode: str, obj: Object, found: list[str], body: Any) -> None:
     if found and mode == "Strict":
-        raise _invalid_patch(body, strict_message(obj, found))
+        raise _invalid_patch(body, f"strict decoding error: {', '.join(found)}")
     request.warnings.extend(found)
 
 
@@ -157,6 +156,7 @@ _GO_KINDS = {"array": "slice", "object": "map", "number": "int64"}
 
 def _restoring(text: str, strategic: bool) -> str:
     """Return what is said of a value that does not fit: a strategic patch never becomes JSON."""
+    text = text[max(text.find("json: "), 0) :]  # the patch is named instead of the object
     found = _MISFIT.search(text) if strategic else None
     if found is None:
         return text

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from bayplan.api.labels import Selector
-from bayplan.apiserver.aside import beside
+from bayplan.api import json
+from bayplan.api.labels import IN, Selector
+from bayplan.apiserver.aside import LARGE, aside_of, beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import (
@@ -28,16 +29,29 @@ from bayplan.apiserver.errors import (
 from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, PROTOBUF, TABLE, WHOLE, YAML
 from bayplan.apiserver.protobuf import list_item, list_pieces
 from bayplan.apiserver.request import Request, number
-from bayplan.apiserver.responses import Answer, Stream, dump, partial, table, value_answer
+from bayplan.apiserver.responses import (
+    YAML_FACTOR,
+    Answer,
+    Stream,
+    dump,
+    partial,
+    table,
+    value_answer,
+)
 from bayplan.apiserver.selectors import FieldSelector, check_fields, parse_fields, parse_labels
 from bayplan.apiserver.validation.causes import Cause, forbidden, not_supported
+from bayplan.errors import DecodeError
 from bayplan.store import Compacted, FutureRevision, KeyValue
 
 CHUNK_ITEMS = 500
-PROTOBUF_ITEMS = 100  # written without a pause
+CHUNK_BYTES = 1 << 20
+PROTOBUF_ITEMS, PROTOBUF_BYTES = 100, 256 * 1024  # written without a pause
 ASIDE_ITEMS = 100  # objects from which on a thread looks into them
 FUTURE_WAIT_SECONDS = 3.0
 NEWEST = -1  # in a token: go on with what there is now
+SELECTOR_FACTOR = 16  # how much longer it takes to read a selector than an object
+OBJECT_COST, TERM_COST = 1000, 50
+PAUSE_COST = 1_000_000  # about 10 ms
 PAGE = 1000  # how many stored objects are read at once when a selector may leave some out
 
 
@@ -73,6 +87,9 @@ async def wait_for_version(backend: Backend, version: int) -> None:
         raise too_large_version(version, backend.store.revision) from None
 
 
+FIELD, LABEL = "field", "label"
+
+
 class Selection(NamedTuple):
     """Which objects of a collection are wanted; `name` when only one can match."""
 
@@ -83,15 +100,39 @@ class Selection(NamedTuple):
     def __bool__(self) -> bool:
         return self.labels is not None or self.fields is not None
 
+    @property
+    def cost(self) -> int:
+        """What it takes to look at one object, in about the time that a byte of it takes."""
+        wanted = self.labels.requirements if self.labels else ()
+        terms = len(self.fields.terms) if self.fields else 0
+        return OBJECT_COST + TERM_COST * (terms + sum(1 + len(each.values) for each in wanted))
+
     def matches(self, codec: Codec, kv: KeyValue) -> bool:
         found = codec.fields(kv)
         if self.labels is not None and not self.labels.matches(found.labels):
             return False
         return self.fields is None or self.fields.matches(found.value_of)
 
+    @property
+    def decisive(self) -> tuple[str, str, str] | None:
+        """Return a field or label with the one value that everything wanted has, if there is."""
+        for path, equal, value in self.fields.terms if self.fields else ():
+            if equal and path != "metadata.namespace":  # which the collection has already
+                return FIELD, path, value
+        for required in self.labels.requirements if self.labels else ():
+            if required.operator == IN and len(required.values) == 1:
+                return LABEL, required.key, required.values[0]
+        return None
 
-def selection(request: Request) -> Selection:
-    """Read the selectors of a request. Raises a 400."""
+
+async def selection(request: Request) -> Selection:
+    """Read the selectors of a request, long ones beside the event loop. Raises a 400."""
+    query = request.query
+    size = len(query.get("labelSelector", "")) + len(query.get("fieldSelector", ""))
+    return await aside_of(size * SELECTOR_FACTOR, _selection, request)
+
+
+def _selection(request: Request) -> Selection:
     query = request.query
     labels = parse_labels(query["labelSelector"]) if query.get("labelSelector") else None
     fields = parse_fields(query["fieldSelector"]) if query.get("fieldSelector") else None
@@ -119,8 +160,8 @@ def encode_token(revision: int, start: str) -> str:
 def decode_token(text: str) -> Token:
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        token = msgspec.json.decode(data, type=Token)
-    except (ValueError, msgspec.DecodeError) as error:
+        token = msgspec.convert(json.load(data), Token)
+    except (ValueError, DecodeError, msgspec.ValidationError) as error:
         raise _bad_token(str(error)) from error
     if token.version != TOKEN_VERSION:
         raise _bad_token(f"server does not recognize this encoded version {token.version}")
@@ -165,9 +206,19 @@ async def list_(backend: Backend, request: Request) -> Answer | Stream:
         return _whole_list(codec, page)
     if output.form == WHOLE and output.media == PROTOBUF:
         return await _protobuf_list(codec, page)
-    if len(page.items) <= ASIDE_ITEMS:
-        return _shown_list(request, codec, page)
-    return await beside(_shown_list, request, codec, page)
+    if is_long(request, page):
+        return await beside(_shown_list, request, codec, page)
+    return _shown_list(request, codec, page)
+
+
+def is_long(request: Request, page: Page) -> bool:
+    """Say whether it takes long to look into the objects and write them."""
+    factor = YAML_FACTOR if request.output.media == YAML else 1
+    return len(page.items) > ASIDE_ITEMS or size_of(page.items) * factor >= LARGE
+
+
+def size_of(items: Iterable[KeyValue]) -> int:
+    return sum(len(kv.value) for kv in items)
 
 
 def _shown_list(request: Request, codec: Codec, page: Page) -> Answer:
@@ -201,23 +252,41 @@ def list_object(request: Request, metadata: Object, objects: list[Object]) -> Ob
 
 def _whole_list(codec: Codec, page: Page) -> Answer | Stream:
     head = codec.list_head + msgspec.json.encode(page.metadata()) + b',"items":['
-    if len(page.items) <= CHUNK_ITEMS:
+    parts = list(cut(page.items, CHUNK_ITEMS, CHUNK_BYTES))
+    if len(parts) <= 1:
         return Answer(200, head + b",".join(map(codec.item, page.items)) + b"]}")
-    return Stream(200, _list_chunks(codec, head, page.items), packed=True)
+    return Stream(200, _list_chunks(codec, head, parts), packed=True)
+
+
+def cut(items: list[KeyValue], most: int, size: int) -> Iterator[list[KeyValue]]:
+    """Cut a list into parts of at most so many objects that end when they have so many bytes."""
+    start, taken = 0, 0
+    for end, kv in enumerate(items, 1):
+        taken += len(kv.value)
+        if end - start == most or taken >= size:
+            yield items[start:end]
+            start, taken = end, 0
+    if start < len(items):
+        yield items[start:]
 
 
 async def _protobuf_list(codec: Codec, page: Page) -> Answer | Stream:
     """Return a list in protobuf: its length stands in front, so all is written before any goes."""
     items: list[bytes] = []
-    for start in range(0, len(page.items), PROTOBUF_ITEMS):
-        if start:
+    for part in cut(page.items, PROTOBUF_ITEMS, PROTOBUF_BYTES):
+        if items:
             await asyncio.sleep(0)  # others have their turn
-        items += [list_item(codec.message(kv)) for kv in page.items[start : start + PROTOBUF_ITEMS]]
+        size = size_of(part) * LARGE // PROTOBUF_BYTES
+        items += await aside_of(size, _list_items, codec, part)
     kind = codec.kind
     pieces = list_pieces(kind.api_version, f"{kind.kind}List", page.metadata(), items)
     if len(items) <= CHUNK_ITEMS:
         return Answer(200, b"".join(pieces), PROTOBUF.encode())
     return Stream(200, _joined(pieces), PROTOBUF.encode(), packed=True)
+
+
+def _list_items(codec: Codec, part: list[KeyValue]) -> list[bytes]:
+    return [list_item(codec.message(kv)) for kv in part]
 
 
 async def _joined(pieces: list[bytes]) -> AsyncIterator[bytes]:
@@ -226,10 +295,12 @@ async def _joined(pieces: list[bytes]) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-async def _list_chunks(codec: Codec, head: bytes, items: list[KeyValue]) -> AsyncIterator[bytes]:
-    for start in range(0, len(items), CHUNK_ITEMS):
-        chunk = b",".join(map(codec.item, items[start : start + CHUNK_ITEMS]))
-        yield (b"," if start else head) + chunk
+async def _list_chunks(
+    codec: Codec, head: bytes, parts: list[list[KeyValue]]
+) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield head + b",".join(map(codec.item, part))
+        head = b","
         await asyncio.sleep(0)
     yield b"]}"
 
@@ -237,7 +308,7 @@ async def _list_chunks(codec: Codec, head: bytes, items: list[KeyValue]) -> Asyn
 async def read_page(backend: Backend, request: Request, codec: Codec) -> Page:
     """Read what a list asks for: at which version, from where, how much, selected by what."""
     query = request.query
-    chosen = selection(request)
+    chosen = await selection(request)
     limit = max(number(query, "limit") or 0, 0)
     number(query, "timeoutSeconds")  # of no use here, but must be a number
     check_match(query, bool(query.get("continue")))
@@ -383,9 +454,12 @@ async def _read_selected(
             codec, prefix, start_after=start, limit=size, revision=revision
         )
         revision = found.revision
+        spent = 0
         for position, kv in enumerate(found.items):
-            if position % CHUNK_ITEMS == CHUNK_ITEMS - 1:
+            spent += chosen.cost + len(kv.value)
+            if spent > PAUSE_COST:
                 await asyncio.sleep(0)  # others have their turn
+                spent = 0
             if not chosen.matches(codec, kv):
                 continue
             items.append(kv)

@@ -16,7 +16,13 @@ from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, conflict, invalid, not_found
+from bayplan.apiserver.errors import (
+    ApiError,
+    conflict,
+    invalid,
+    not_found,
+    precondition_failed,
+)
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.permission import demand
 from bayplan.apiserver.request import Request
@@ -52,10 +58,10 @@ async def _create_by_update(backend: Backend, request: Request, obj: Object) -> 
     demand(backend.authorizer, request, "create")
     if obj["metadata"].get("uid"):
         uid = obj["metadata"]["uid"]
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        raise conflict(kind.group, kind.resource, request.name, why)
+        place = {"namespace": request.namespace, "name": request.name}
+        raise precondition_failed(kind.group, kind.resource, place, "UID", uid)
     obj["metadata"].pop("resourceVersion", None)  # of an object that is gone
-    pipeline.default(kind, obj)
+    await aside(request, pipeline.default, kind, obj)
     return await create_object(backend, request, obj)
 
 
@@ -93,17 +99,20 @@ async def _attempt(
     check_version(request.kind, obj, kv)
     if request.verb == "update":
         check_uid(request.kind, obj, old)
-    await pipeline.before_update(backend, request, obj, old)
-    if track:
-        await aside(request, ownership.track, backend, request, obj, old)
-    if ready_to_go(request.kind, obj):
-        return await _remove(backend, request, codec, obj, kv)
-    value = await aside(request, _changed, codec, obj, old, kv)
-    if value is None:
-        return await value_answer(backend, request, kv)
-    if request.dry_run:
-        return await object_answer(backend, request, obj)
-    written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
+    attrs = await pipeline.before_update(backend, request, obj, old)
+    async with backend.turns.of(codec, attrs) as also:
+        pipeline.settle(backend, attrs)
+        if track:
+            await aside(request, ownership.track, backend, request, obj, old)
+        if ready_to_go(request.kind, obj):
+            return await _remove(backend, request, codec, obj, kv)
+        value = await aside(request, _changed, codec, obj, old, kv)
+        if value is None:
+            return await value_answer(backend, request, kv)
+        if request.dry_run:
+            return await object_answer(backend, request, obj)
+        expect = kv.mod_revision
+        written = await backend.versions.put(codec, kv.key, value, expect=expect, also=also)
     return await value_answer(backend, request, written)
 
 
@@ -141,10 +150,9 @@ def is_version(text: str) -> bool:
 
 def check_uid(kind: Kind, obj: Object, old: Object) -> None:
     """Refuse an update of an object that was replaced by another of the same name."""
-    given, found = obj["metadata"].get("uid"), old["metadata"].get("uid")
-    if given and given != found:
-        why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
-        raise conflict(kind.group, kind.resource, old["metadata"]["name"], why)
+    given, found = obj["metadata"].get("uid"), old["metadata"]
+    if given and given != found.get("uid"):
+        raise precondition_failed(kind.group, kind.resource, found, "UID", given)
 
 
 def _bad_version(kind: Kind, obj: Object, version: str) -> ApiError:

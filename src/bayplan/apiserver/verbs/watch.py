@@ -13,25 +13,27 @@ something has happened since the last version that the client knows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import cast
 
 from bayplan.apiserver.backend import Backend, gone
-from bayplan.apiserver.codec import Fields, Object
+from bayplan.apiserver.codec import Codec, Fields, Object
 from bayplan.apiserver.errors import ApiError, not_acceptable
+from bayplan.apiserver.http import PIECE, framed
 from bayplan.apiserver.negotiate import JSON, PROTOBUF, TABLE, WHOLE, Output
 from bayplan.apiserver.protobuf import event_frame
 from bayplan.apiserver.request import Request, flag, number
 from bayplan.apiserver.responses import JSON_TYPE, Stream, dump, partial, table
 from bayplan.apiserver.verbs.read import (
+    LABEL,
     Selection,
     check_match,
     parse_version,
     selection,
     wait_for_version,
 )
-from bayplan.apiserver.versions import Cache
-from bayplan.store import Compacted, Event, KeyValue, Watcher
+from bayplan.apiserver.versions import Cache, converter_of
+from bayplan.store import Compacted, Event, Interest, KeyValue, Watcher
 
 BOOKMARK_SECONDS = 60.0
 BEFORE_TIMEOUT_SECONDS = 2.0
@@ -53,7 +55,7 @@ async def watch(backend: Backend, request: Request) -> Stream:
     query = request.query
     if request.output.media not in (JSON, PROTOBUF):
         raise not_acceptable([f"{JSON};stream=watch", PROTOBUF_STREAM])
-    chosen = selection(request)
+    chosen = await selection(request)
     check_match(query, False, watching=True)
     version = parse_version(query.get("resourceVersion"))
     timeout = number(query, "timeoutSeconds") or default_timeout(backend)
@@ -63,7 +65,7 @@ async def watch(backend: Backend, request: Request) -> Stream:
     opened = _Watch(backend, request, chosen, flag(query, "allowWatchBookmarks"), timeout)
     await opened.start(version, initial)
     media = JSON_TYPE if request.output.media == JSON else PROTOBUF_STREAM.encode()
-    return Stream(200, opened.lines(), media, opened.close)
+    return Stream(200, opened.lines(), media, opened.close, straight=opened.write_straight)
 
 
 def default_timeout(backend: Backend) -> float:
@@ -99,15 +101,16 @@ class _Watch:
         self.columns_sent = False
         kind = request.kind
         self.events = backend.metrics.events(kind.group, kind.version, kind.resource)
+        self.converted = converter_of(self.codec) is not None
         output = request.output
         # What tells one encoding of an event from another in its cache.
-        plain = output.form == WHOLE and output.media == JSON
-        self.view: tuple[str, ...] | None = (
-            (request.kind.api_version,) if plain else (request.kind.api_version, *_form(output))
-        )
+        view = (kind.api_version, output.form, output.version, output.media)
+        self.keys = {change: (change, *view) for change in _HEADS}
+        asked = (request.query.get(name, "") for name in ("labelSelector", "fieldSelector"))
+        self.alike = "\n".join((*view, *asked, self.exact))  # a text, which remembers its hash
         self.binary = output.media == PROTOBUF
         if output.form == TABLE:
-            self.view = None  # the first event of a stream carries the columns
+            self.keys = {}  # the first event of a stream carries the columns
 
     async def start(self, version: int, initial: bool | None) -> None:
         """Fix the moment from which changes are shown: before the client knows that it is open."""
@@ -119,11 +122,38 @@ class _Watch:
                 self.known = found.revision
                 items = found.items if initial is not False else []
                 self.first = self._initial(items, end=bool(initial and self.bookmarks))
-            self.watcher = self.backend.store.watch(self.exact or self.prefix, after=self.known)
+            self.watcher = self.backend.store.watch(self.prefix, after=self.known)
             self.watcher.batch_bytes = BATCH_BYTES
+            self.watcher.interest = self._interest()
             self.backend.watchers.add(self.watcher)
         except Compacted as error:
             self.first = iter((self._error(gone(error)),))
+
+    def write_straight(self, write: Callable[[bytes], bool] | None) -> None:
+        """Let what comes while `lines` waits be written without waking it."""
+        if self.watcher is None or write is None or self.converted or not self.keys:
+            return
+        alike = self.alike
+
+        def direct(batch: list[Event], shared: dict[str, object]) -> bool:
+            found = cast("tuple[bytes, int, int] | None", shared.get(alike))
+            if found is None:
+                found = shared[alike] = self._framed(batch)
+            chunk, count, last = found
+            if count:
+                if not chunk or not write(chunk):
+                    return False
+                self.known = last
+                self.events.value += count
+            return True
+
+        self.watcher.direct = direct
+
+    def _framed(self, batch: list[Event]) -> tuple[bytes, int, int]:
+        """Return a batch as one chunk, none if it is long; its events, and their last version."""
+        lines, last = self._chosen(batch)
+        whole = b"".join(lines)
+        return framed(whole) if len(whole) <= PIECE else b"", len(lines), last
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
@@ -138,13 +168,28 @@ class _Watch:
         self.first = iter(())
         if self.watcher is None:
             return
+        alarm = _Alarm(self.watcher, self._times())
         try:
-            async for chunk in self._follow(self.watcher):
-                yield chunk
+            async for batch in self.watcher:
+                if self.converted:
+                    batch = await self.backend.versions.events(
+                        self.codec, batch, self.backend.cache_of
+                    )
+                if chunk := self._batch(batch):
+                    yield chunk
+                if not alarm.rang:
+                    continue
+                if not alarm.again():
+                    return
+                if self.watcher.progress > self.known:
+                    self.known = self.watcher.progress
+                    yield self._bookmark(self.known, None)
         except Compacted as error:
             yield self._error(gone(error))
         except ApiError as error:  # objects that cannot be converted
             yield self._error(error)
+        finally:
+            alarm.clear()
 
     def _initial(self, items: Iterable[KeyValue], *, end: bool) -> Iterator[bytes]:
         """Yield what there is; encoded as it is read, so that a slow reader holds one chunk."""
@@ -168,108 +213,92 @@ class _Watch:
     def _selected(self, kv: KeyValue) -> bool:
         return not self.chosen or self.chosen.matches(self.codec, kv)
 
-    async def _follow(self, watcher: Watcher) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.timeout
-        marks = self._mark_times(loop.time(), deadline)
-        alarm = _Alarm(loop)
-        try:
-            while True:
-                alarm.set(marks[0] if marks else deadline)
-                batch = await alarm.next(watcher)
-                if batch is None:
-                    return
-                batch = await self.backend.versions.events(self.codec, batch, self._cache)
-                chunk = self._batch(batch)
-                if chunk:
-                    yield chunk
-                if not alarm.rang:
-                    continue
-                if marks:
-                    del marks[0]
-                    if watcher.progress > self.known:
-                        self.known = watcher.progress
-                        yield self._bookmark(self.known, None)
-                if loop.time() >= deadline:
-                    return
-        finally:
-            alarm.clear()
-
-    def _mark_times(self, now: float, deadline: float) -> list[float]:
-        if not self.bookmarks:
-            return []
-        times = []
-        at = now + BOOKMARK_SECONDS
-        last = max(now, deadline - BEFORE_TIMEOUT_SECONDS)
-        while at < last:
-            times.append(at)
-            at += BOOKMARK_SECONDS
-        return [*times, last]
+    def _times(self) -> Iterator[float]:
+        """Yield when bookmarks are due, then when the watch ends."""
+        now = asyncio.get_running_loop().time()
+        deadline = now + self.timeout
+        if self.bookmarks:
+            last = max(now, deadline - BEFORE_TIMEOUT_SECONDS)
+            while (now := now + BOOKMARK_SECONDS) < last:
+                yield now
+            yield last
+        yield deadline
 
     def _batch(self, batch: list[Event]) -> bytes:
-        if not self.chosen and batch:
-            self.known = batch[-1].kv.mod_revision
-            self.events.value += len(batch)
-            return b"".join([self._plain(event) for event in batch])
-        lines = []
-        for event in batch:
-            if self.exact and event.kv.key != self.exact:
-                continue
-            line = self._selected_line(event)
-            if line:
-                self.known = event.kv.mod_revision
-                lines.append(line)
+        lines, self.known = self._chosen(batch)
         self.events.value += len(lines)
-        return b"".join(lines)
+        return lines[0] if len(lines) == 1 else b"".join(lines)
 
-    def _plain(self, event: Event) -> bytes:
-        """Return the line of an event that needs no selection, encoding it at most once."""
-        kind = "DELETED" if event.deleted else "ADDED" if event.prev is None else "MODIFIED"
-        return self._cached(event, kind, event.kv)
+    def _chosen(self, batch: list[Event]) -> tuple[list[bytes], int]:
+        """Return the lines of the events that are shown, and the version of the last one."""
+        lines, last = [], self.known
+        for event in batch:
+            if line := self._shown(event):
+                last = event.kv.mod_revision
+                lines.append(line)
+        return lines, last
 
-    def _cached(self, event: Event, kind: str, kv: KeyValue) -> bytes:
-        if self.view is None:
-            return self._line(kind, kv)
-        cache = self._cache(event)
-        key = (kind, *self.view)
-        line = cache.get(key)
+    def _shown(self, event: Event) -> bytes:
+        """Return the line of an event, or nothing; chosen once for all watches that ask alike."""
+        if self.exact and event.kv.key != self.exact:
+            return b""
+        if not self.chosen or not self.keys:
+            return self._line_of(event)
+        cache = self.backend.cache_of(event)
+        line = cache.get(self.alike)
         if line is None:
-            line = cache[key] = self._line(kind, kv)
-            self.backend.remember_encoded(len(line), MAX_ENCODED)
+            line = cache[self.alike] = self._line_of(event)
+            self.backend.remember_encoded(line, MAX_ENCODED)
         return cast("bytes", line)
 
-    def _cache(self, event: Event) -> Cache:
-        """Return the event's shared results; only the newest events keep theirs."""
-        if event.cache is None:
-            event.cache = {}
-            recent = self.backend.encoded_events
-            if len(recent) == recent.maxlen:
-                self.backend.forget_encoded()
-            recent.append(event)
-        return cast("Cache", event.cache)
-
-    def _selected_line(self, event: Event) -> bytes:
-        if not self.chosen:
-            return self._plain(event)
-        now = not event.deleted and self._matches(event, event.kv)
+    def _line_of(self, event: Event) -> bytes:
         before = event.prev is not None and self._matches(event, event.prev)
-        if now:
-            return self._cached(event, "MODIFIED" if before else "ADDED", event.kv)
-        if not before or event.prev is None:
-            return b""
         if event.deleted:
-            return self._cached(event, "DELETED", event.kv)
-        left = event.prev
+            return self._cached(event, "DELETED") if before or not self.chosen else b""
+        if self._matches(event, event.kv):
+            return self._cached(event, "MODIFIED" if before else "ADDED")
+        if not before or (left := event.prev) is None:
+            return b""
         last = KeyValue(left.key, left.value, left.create_revision, event.kv.mod_revision)
         return self._line("DELETED", last)
 
+    def _cached(self, event: Event, kind: str) -> bytes:
+        """Return the line of an event, encoding it at most once for each view."""
+        if not self.keys:
+            return self._line(kind, event.kv)
+        cache, key = self.backend.cache_of(event), self.keys[kind]
+        line = cache.get(key)
+        if line is None:
+            line = cache[key] = self._line(kind, event.kv)
+            self.backend.remember_encoded(line, MAX_ENCODED)
+        return cast("bytes", line)
+
+    def _interest(self) -> Interest | None:
+        """Return what an event must show to concern this watch, where one value decides."""
+        if self.exact:
+            return Interest("key", self.exact, _key_of)
+        if (decisive := self.chosen.decisive) is None or self.converted:
+            return None
+        what, name, value = decisive
+        api_version, codec, cache_of = (
+            self.codec.kind.api_version,
+            self.codec,
+            self.backend.cache_of,
+        )
+
+        def read(event: Event) -> Iterable[str]:
+            cache, shown = cache_of(event), (event.kv, event.prev)
+            found = [_fields(codec, cache, kv) for kv in shown if kv is not None]
+            if what == LABEL:
+                return [each.labels[name] for each in found if name in each.labels]
+            return [each.value_of(name) for each in found]
+
+        return Interest((api_version, what, name), value, read)
+
     def _matches(self, event: Event, kv: KeyValue) -> bool:
-        """Match a selector on fields that are read once for all watchers of the event."""
-        cache = self._cache(event)
-        key = ("fields", kv.mod_revision, self.request.kind.api_version)
-        found = cast("Fields | None", cache.get(key))
-        if found is None:
-            cache[key] = found = self.codec.fields(kv)
+        if not self.chosen:
+            return True
+        found = _fields(self.codec, self.backend.cache_of(event), kv)
         labels, fields = self.chosen.labels, self.chosen.fields
         if labels is not None and not labels.matches(found.labels):
             return False
@@ -318,8 +347,17 @@ class _Watch:
         return self._event("ERROR", error.status())
 
 
-def _form(output: Output) -> tuple[str, str, str]:
-    return output.form, output.version, output.media
+def _key_of(event: Event) -> tuple[str]:
+    return (event.kv.key,)
+
+
+def _fields(codec: Codec, cache: Cache, kv: KeyValue) -> Fields:
+    """Return what selectors look at, read once for all watchers of an event."""
+    key = ("fields", kv.mod_revision, codec.kind.api_version)
+    found = cast("Fields | None", cache.get(key))
+    if found is None:
+        cache[key] = found = codec.fields(kv)
+    return found
 
 
 def _meta_kind(output: Output) -> Object:
@@ -327,52 +365,29 @@ def _meta_kind(output: Output) -> Object:
 
 
 class _Alarm:
-    """Wakes a waiting watch at a time, with one timer for many waits.
+    """Rouses a watch at given times.
 
-    `asyncio.timeout` would set and cancel a timer for each event of each watcher.
+    One timer serves many waits; `asyncio.timeout` would set and cancel one for each event.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.rang = False
-        self._loop = loop
-        self._at = 0.0
+    def __init__(self, watcher: Watcher, times: Iterable[float]) -> None:
+        self._watcher = watcher
+        self._times = iter(times)
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: asyncio.Task[Any] | None = None
+        self.again()
 
-    def set(self, at: float) -> None:
-        """Ring at this time; nothing to do if it was set to that already."""
-        if at != self._at or self._timer is None:
-            self.clear()
-            self.rang = False
-            self._at = at
-            self._timer = self._loop.call_at(at, self._ring)
+    def again(self) -> bool:
+        """Wait for the next time; False when there is none left."""
+        self.rang = False
+        at = next(self._times, None)
+        if at is not None:
+            self._timer = asyncio.get_running_loop().call_at(at, self._ring)
+        return at is not None
 
     def clear(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _ring(self) -> None:
         self.rang = True
-        self._timer = None
-        if self._waiting is not None:
-            self._waiting.cancel()
-
-    def _was_cancelled_by_others(self, task: asyncio.Task[Any] | None) -> bool:
-        return not self.rang or task is None or task.uncancel() > 0
-
-    async def next(self, watcher: Watcher) -> list[Event] | None:
-        """Return the next batch, what there is when it rings, None when the watcher has ended."""
-        if self.rang:
-            return watcher.take()
-        self._waiting = task = asyncio.current_task()
-        try:
-            return await watcher.__anext__()
-        except StopAsyncIteration:
-            return None
-        except asyncio.CancelledError:
-            if self._was_cancelled_by_others(task):
-                raise
-            return watcher.take()
-        finally:
-            self._waiting = None
+        self._watcher.rouse()

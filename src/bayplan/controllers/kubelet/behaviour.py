@@ -28,14 +28,13 @@ import msgspec
 
 from bayplan.api import quantity
 from bayplan.api.labels import Selector, parse_selector
-from bayplan.client import Change, Informer, Resource
+from bayplan.client import Change, Informer
 from bayplan.controllers.objects import Meta, Object
 from bayplan.errors import DecodeError
 
 PREFIX = "bayplan.dev/"
 LABEL = f"{PREFIX}behaviour"
 EVERYWHERE = "kube-system"
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 _NAMES = frozenset(
     (
         *("start-seconds", "run-seconds", "exit-code", "stop-seconds", "image-pull", "ready"),

@@ -125,7 +125,7 @@ class Container:
         own, self._root = IMAGE_FILES.get(f"{image} {first}".strip(), ({}, ""))
         if self.files is None or self.state == "ended":
             self.variables = inputs.environment(self.spec)
-            self.files = inputs.files(self.spec, hosts, dict(own))
+            self.files = inputs.files(self.spec, self.variables, hosts, dict(own))
         self.state, self.reason, self.message = "running", "", ""
         self.started = now
         self._began = self._stamp(now)

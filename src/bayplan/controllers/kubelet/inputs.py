@@ -15,13 +15,12 @@ from typing import NamedTuple, cast
 import msgspec
 
 from bayplan.api import quantity
-from bayplan.client import Client, ClientError, NotFound, Resource
-from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS
+from bayplan.client import Client, ClientError, NotFound
+from bayplan.client.resources import CONFIG_MAPS, SECRETS
 from bayplan.controllers.kubelet.files import Files, Volume
 from bayplan.controllers.kubelet.nodes import host_address
 from bayplan.controllers.objects import Json, Object
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
 _KINDS = {"configMap": CONFIG_MAPS, "secret": SECRETS}
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]+)\)")
 
@@ -107,9 +106,11 @@ class Inputs:
 
     def environment(self, container: Json) -> MutableMapping[str, str]:
         """Return a container's variables, with references to earlier ones replaced."""
-        found = ChainMap[str, str]({}, cast("dict[str, str]", self._links))  # all pods share those
-        found["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        found["HOSTNAME"] = self._pod.spec.get("hostname") or self._pod.metadata.name[:63]
+        own = {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOSTNAME": self._pod.spec.get("hostname") or self._pod.metadata.name[:63],
+        }
+        found: ChainMap[str, str] = ChainMap(own, cast("dict[str, str]", self._links))  # shared
         for source in container.get("envFrom") or []:
             prefix = source.get("prefix", "")
             for kind in _KINDS:
@@ -173,10 +174,15 @@ class Inputs:
 
     # -- files
 
-    def files(self, container: Json, hosts: dict[tuple[str, str], Volume], own: Volume) -> Files:
-        """Return what a container sees; `hosts` are the folders of nodes."""
+    def files(
+        self,
+        container: Json,
+        variables: Mapping[str, str],
+        hosts: dict[tuple[str, str], Volume],
+        own: Volume,
+    ) -> Files:
+        """Return what a container sees, given its environment; `hosts` are the folders of nodes."""
         mounts: list[tuple[str, Volume, str, bool]] = []
-        variables = self.environment(container)
         volumes = {v.get("name"): v for v in self._pod.spec.get("volumes") or []}
         for mount in container.get("volumeMounts") or []:
             volume = volumes.get(mount.get("name"), {})

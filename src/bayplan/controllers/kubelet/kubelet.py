@@ -16,9 +16,9 @@ import asyncio
 from contextlib import suppress
 
 from bayplan.client import Change, Informer, NotFound
-from bayplan.client.resources import NODES, PODS, SERVICES
+from bayplan.client.resources import CONFIG_MAPS, NODES, PODS, SERVICES
 from bayplan.controllers.kubelet.admission import REASON, TEXT, host_ports, refuses
-from bayplan.controllers.kubelet.behaviour import CONFIG_MAPS, LABEL, Rule, Rules
+from bayplan.controllers.kubelet.behaviour import LABEL, Rule, Rules
 from bayplan.controllers.kubelet.files import Volume
 from bayplan.controllers.kubelet.inputs import Inputs, MissingError
 from bayplan.controllers.kubelet.links import Links
@@ -89,9 +89,9 @@ class Kubelet:
         return self._all or node.metadata.annotations.get(SIMULATED) == "true"
 
     def _pod_changed(self, change: Change[Object]) -> None:
-        address = change.new.status.get("podIP", "")
+        uid, address = change.new.metadata.uid, change.new.status.get("podIP", "")
         if change.type == "DELETED":
-            run = self.runs.pop(change.new.metadata.uid, None)
+            run = self.runs.pop(uid, None)
             self._addresses -= {address, run.address if run else ""}
             for container in run.containers if run else ():
                 if container.log is not None:
@@ -99,7 +99,8 @@ class Kubelet:
         elif change.new.spec.get("nodeName"):
             if address:
                 self._addresses.add(address)
-            self._worker.queue.add(change.new.key)
+            if not ((run := self.runs.get(uid)) and run.hears_itself(change.new)):
+                self._worker.queue.add(change.new.key)
 
     def _node_changed(self, change: Change[Object]) -> None:
         name = change.new.metadata.name
@@ -312,11 +313,9 @@ class Kubelet:
         status = pod_status(run, host_address(node), _now())
         if status == run.written:
             return
+        run.saying = status
         with suppress(NotFound):  # it went meanwhile
-            # Strategic: conditions of others (the scheduler's) are left as they are.
-            await self._kit.patch(
-                PODS, run.pod.key, {"status": status}, kind="strategic", subresource="status"
-            )
+            await self._kit.report_status(PODS, run.pod.key, status)
             run.written = status
 
     def _new_address(self, pod: Object, node: Object) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from zlib import crc32
 
-from bayplan.apiserver.documents import KUBERNETES_VERSION
 from bayplan.apiserver.signs import LEASE_NAMESPACE, SignsOfLife
 from bayplan.client import AlreadyExists, NotFound
 from bayplan.client.resources import LEASES, NODES
+from bayplan.config import DEFAULT_GATES
 from bayplan.controllers.kubelet.behaviour import Told
 from bayplan.controllers.objects import (
     Json,
@@ -53,6 +53,7 @@ class Nodes:
     def __init__(self, kit: Kit, lease: float, told: Callable[[Object], Told]) -> None:
         self._kit = kit
         self._lease = lease
+        self._release = str(kit.options.get("release", DEFAULT_GATES.release))
         self._told = told
         self._leases: dict[str, str] = {}  # node name to the uid for which a lease was made
         self._turns: dict[str, None] = {}  # nodes for which `run` speaks, the longest silent first
@@ -159,7 +160,7 @@ class Nodes:
         if found := _new_resources(node):
             body["allocatable"] = found
         if not (node.status.get("nodeInfo") or {}).get("kubeletVersion"):
-            body["nodeInfo"] = _node_info(node)
+            body["nodeInfo"] = _node_info(node, self._release)
         if not node.status.get("addresses"):
             body["addresses"] = [
                 {"type": "InternalIP", "address": host_address(node)},
@@ -213,7 +214,7 @@ def host_address(node: Object) -> str:
     return f"192.168.{n >> 8}.{n & 255}"
 
 
-def _node_info(node: Object) -> Json:
+def _node_info(node: Object, release: str) -> Json:
     labels = node.metadata.labels
     identity = f"simulated-{crc32(node.metadata.name.encode()):08x}"
     return {
@@ -222,7 +223,7 @@ def _node_info(node: Object) -> Json:
         "containerRuntimeVersion": "simulated://1",
         "kernelVersion": "simulated",
         "kubeProxyVersion": "",
-        "kubeletVersion": KUBERNETES_VERSION,
+        "kubeletVersion": release,
         "machineID": identity,
         "operatingSystem": labels.get("kubernetes.io/os", "linux"),
         "osImage": "simulated",

@@ -18,13 +18,29 @@ Tell = Callable[[str, str, str, str], None]
 """Type, reason and text of an event, and the path of the container that it is about."""
 
 
+class Wall:
+    """What is added to a moment to make it a time of day.
+
+    An object of its own, so that containers need not know their pod: the two would be a cycle,
+    which stays in memory until the garbage collector comes.
+    """
+
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: float) -> None:
+        self.offset = offset
+
+    def stamp(self, moment: float) -> str:
+        return timestamp(moment + self.offset)
+
+
 class PodRun:
     """What happens in a pod. `advance` brings it to a moment and says when to come again."""
 
     def __init__(self, pod: Object, told: Told, stop: float, tell: Tell, wall: float) -> None:
         """`wall`: what is added to a moment to make it a time of day."""
         self.pod = pod
-        self.wall = wall
+        self._wall = Wall(wall)
         self.told = told
         self.inputs: Inputs | None = None
         self.hosts: dict[tuple[str, str], Volume] = {}
@@ -34,6 +50,7 @@ class PodRun:
         self.tries = 0
         self.address = ""
         self.written: Json = {}
+        self.saying: Json = {}  # what is being written
         self.since: dict[str, tuple[str, str]] = {}  # condition to its value and moment
         self._stop = told.seconds("stop-seconds")
         self._stop = stop if self._stop is None else self._stop
@@ -43,28 +60,46 @@ class PodRun:
         self.failed = ""  # why the pod failed as a whole
         self.text = ""
         self.containers: list[Container] = []
+        self._of: dict[tuple[str, ...], list[Container]] = {}
         for one in pod.spec.get("initContainers") or []:
-            sidecar = one.get("restartPolicy") == "Always"
-            self.containers.append(Container(one, "sidecar" if sidecar else "init", self.stamp))
+            role = "sidecar" if one.get("restartPolicy") == "Always" else "init"
+            self.containers.append(Container(one, role, self._wall.stamp))
         self.containers += [
-            Container(one, "main", self.stamp) for one in pod.spec.get("containers") or []
+            Container(one, "main", self._wall.stamp) for one in pod.spec.get("containers") or []
         ]
         first = any(c.role in ("init", "sidecar") for c in self.containers)
         for container in self.containers:
             container.reason = "PodInitializing" if first else "ContainerCreating"
 
+    @property
+    def wall(self) -> float:
+        return self._wall.offset
+
+    @wall.setter
+    def wall(self, offset: float) -> None:
+        self._wall.offset = offset
+
     def stamp(self, moment: float) -> str:
-        return timestamp(moment + self.wall)
+        return self._wall.stamp(moment)
 
     def of(self, *roles: str) -> list[Container]:
-        return [c for c in self.containers if c.role in roles]
+        """The containers of these roles, in the order of the spec; not to be changed."""
+        found = self._of.get(roles)
+        if found is None:
+            found = self._of[roles] = [c for c in self.containers if c.role in roles]
+        return found
 
     @property
     def initialized(self) -> bool:
-        return all(
-            (c.state == "ended" and not c.code) if c.role == "init" else c.is_started
-            for c in self.of("init", "sidecar")
-        ) or any(c.started for c in self.of("main"))
+        first = self.of("init", "sidecar")
+        return (
+            not first
+            or all(
+                (c.state == "ended" and not c.code) if c.role == "init" else c.is_started
+                for c in first
+            )
+            or any(c.started for c in self.of("main"))
+        )
 
     def begin(self, now: float) -> None:
         """Note that the pod has come to its node, once."""
@@ -78,7 +113,9 @@ class PodRun:
 
     def update(self, pod: Object) -> None:
         """Take over a changed spec: images, resources, ephemeral containers."""
-        self.pod = pod
+        same, self.pod = pod.spec is self.pod.spec, pod
+        if same:
+            return
         given = {c.get("name"): c for c in pod.spec.get("containers") or []}
         given |= {c.get("name"): c for c in pod.spec.get("initContainers") or []}
         for container in self.containers:
@@ -86,7 +123,30 @@ class PodRun:
         known = {c.name for c in self.containers}
         for one in pod.spec.get("ephemeralContainers") or []:
             if one.get("name") not in known:
-                self.containers.append(Container(one, "ephemeral", self.stamp))
+                self.containers.append(Container(one, "ephemeral", self._wall.stamp))
+                self._of.clear()
+
+    def hears_itself(self, pod: Object) -> bool:
+        """Whether a changed pod shows only what this kubelet wrote; then it is taken over."""
+        new, old, said = pod.metadata, self.pod.metadata, self.saying
+        if not said or pod.spec.get("readinessGates"):
+            return False
+        if pod.spec is not self.pod.spec and pod.spec != self.pod.spec:
+            return False
+        same = (
+            new.generation == old.generation
+            and new.deletion_timestamp == old.deletion_timestamp
+            and new.finalizers == old.finalizers
+            and new.annotations == old.annotations
+            and new.labels == old.labels
+        )
+        if not same or any(pod.status.get(k) != v for k, v in said.items() if k != "conditions"):
+            return False
+        shown = {item.get("type"): item for item in pod.status.get("conditions") or ()}
+        if any(shown.get(item["type"]) != item for item in said.get("conditions") or ()):
+            return False
+        self.pod = pod
+        return True
 
     # -- going on
 

@@ -6,11 +6,14 @@ import asyncio
 import shlex
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bayplan.controllers.kubelet.files import Files
 from bayplan.controllers.kubelet.programs import FOREVER
-from bayplan.controllers.kubelet.shell import Run, Shell
 from bayplan.controllers.kubelet.syntax import NotUnderstoodError
+
+if TYPE_CHECKING:
+    from bayplan.controllers.kubelet.shell import Run, Shell
 
 MAX_LOG_BYTES = 1 << 18
 LONGEST_CATCH_UP = 3600.0
@@ -87,6 +90,8 @@ class Process:
         cls, started: float, words: list[str], variables: Mapping[str, str], files: Files, log: Log
     ) -> Process:
         """Return one that does what a command says. Raises NotUnderstoodError."""
+        from bayplan.controllers.kubelet.shell import Shell  # most pods need none
+
         made = cls(started)
         text = _script_of(words) if words[0] in _SHELLS else shlex.join(words)
         made._shell = Shell(

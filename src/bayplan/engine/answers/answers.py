@@ -8,16 +8,16 @@ were not used for longest go, and with them what nobody else uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sized
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.limits import Limits
-from bayplan.engine.answers.asking import Desk, FailArray
+from bayplan.engine.answers.asking import AttemptFailed, Desk, FailArray
 from bayplan.engine.answers.candidates import Candidates, Rejecting
 from bayplan.engine.answers.cluster_answer import ClusterAnswer
 from bayplan.engine.answers.domain_totals import DomainTotals
@@ -26,7 +26,7 @@ from bayplan.engine.answers.kind_answer import KindAnswer
 from bayplan.engine.answers.part import Part, Scorer, normalized
 from bayplan.engine.answers.plan import Plan, Points
 from bayplan.engine.answers.row_answer import RowAnswer
-from bayplan.engine.answers.share import Share
+from bayplan.engine.answers.share import Layout, Share
 from bayplan.engine.answers.totals import Totals, add_up
 from bayplan.framework import CycleState, Depends, NodeTable, Outcomes, PodInfo, Profile
 from bayplan.framework.runtime.filtering import (
@@ -34,8 +34,8 @@ from bayplan.framework.runtime.filtering import (
     run_pre_filters,
 )
 
-_BYTES = (6, 1, 17)
-"""What an answer, a set of candidates and a set of totals take a row, roughly."""
+_BYTES = (6, 1, 17, 26)
+"""What an answer, a set of candidates, of totals and of promises take a row at most, roughly."""
 
 
 def _whole(info: PodInfo) -> Hashable:
@@ -92,6 +92,10 @@ class Judgement:
         """Whether a filter failed on some row."""
         return any(answer.failing for answer in self.plan.cluster)
 
+    def nothing_said(self) -> Layout:
+        """What a record of an attempt that PreFilter ended has to tell."""
+        return self._answers.nothing_said()
+
     def leave_out(self, rejecting: Rejecting) -> None:
         """Take rows out that something besides the filters rejects."""
         self._candidates = self._answers.candidates_without(self.plan, rejecting)
@@ -99,12 +103,14 @@ class Judgement:
 
     def totals(self) -> Totals | DomainTotals:
         """Scores of all candidates, up to date; raises AttemptFailed."""
+        self._answers.check_scores()
         totals = self._answers.totals_for(self)
         totals.sync(self.info)
         return totals
 
     def totals_among(self, mask: BoolArray) -> tuple[IntArray, tuple[Share, ...]]:
         """Scores if only some of the candidates count, which nobody keeps."""
+        self._answers.check_scores()
         columns, shares = [], []
         for answer in self.plan.scorers:
             if not isinstance(answer, ClusterAnswer):
@@ -138,6 +144,8 @@ class Answers:
         self._parts: WeakValueDictionary[tuple[Candidates, Scorer], Part] = WeakValueDictionary()
         self._totals: WeakValueDictionary[tuple[Candidates, tuple[Scorer, ...]], Totals]
         self._totals = WeakValueDictionary()
+        self._promises: WeakSet[Rejecting] = WeakSet()
+        """What else keeps rows out of some plan's candidates."""
         self._newest: Plan | None = None
         self._points = Points(profile)
         cycle = [plugin for plugin, _ in profile.cycle]
@@ -148,6 +156,7 @@ class Answers:
         """Bring everything that a pod needs up to date; raises AttemptFailed."""
         state = CycleState(info)
         plan = self._plan_for(info, state)
+        plan.asked = info
         plan.rows.refresh(info, self._desk.table)
         fresh = [answer for answer in plan.cluster if not answer.refresh(info, state)]
         plan.fill(state, fresh)
@@ -161,6 +170,10 @@ class Answers:
         candidates = self._candidates_for(plan)
         candidates.sync()
         return Judgement(self, plan, info, state, outcome, candidates)
+
+    def nothing_said(self) -> Layout:
+        """A layout without rejections and scores."""
+        return Layout(self._desk)
 
     def revisions(self, info: PodInfo) -> tuple[Hashable, ...] | None:
         """What the answers for a pod hang on beside rows; None if one must not be kept."""
@@ -188,6 +201,11 @@ class Answers:
         ]
         problems = [problem for item in kept for problem in item.problems()]
         assert not problems, "kept answers differ: " + "; ".join(problems)
+
+    @property
+    def asked(self) -> list[PodInfo]:
+        """A pod of each kind about which something is kept."""
+        return [plan.asked for plan in self._recent if plan.asked is not None]
 
     def _has_facet(self, answer: Scorer, facet: Hashable) -> bool:
         """Whether the pod that an answer was asked about last still has its facet."""
@@ -304,8 +322,13 @@ class Answers:
     @property
     def bytes(self) -> int:
         """What is kept takes about so much memory."""
-        kinds = (len(self._answers), len(self._candidates), len(self._totals))
-        per_row = sum(size * number for size, number in zip(_BYTES, kinds, strict=True))
+        kept: tuple[Sized, ...] = (
+            self._answers,
+            self._candidates,
+            self._totals,
+            self._promises,
+        )
+        per_row = sum(size * len(items) for size, items in zip(_BYTES, kept, strict=True))
         return per_row * self._desk.table.count
 
     # -- from plan to candidates and totals -----------------------------------------------------
@@ -325,8 +348,15 @@ class Answers:
         assert plan.candidates is not None
         known, filters = plan.narrowed, plan.candidates.filters
         if known is None or known.filters[-1] is not rejecting or known.filters[:-1] != filters:
-            known = plan.narrowed = Candidates(self._desk, (*filters, rejecting))
+            every = (*filters, rejecting)
+            known = plan.narrowed = self._candidates[every] = Candidates(self._desk, every)
+            self._promises.add(rejecting)
         return known
+
+    def check_scores(self) -> None:
+        """Raise AttemptFailed if the profile can never score."""
+        if (problem := self._desk.profile.score_problem) is not None:
+            raise AttemptFailed(problem)
 
     def totals_for(self, judgement: Judgement) -> Totals | DomainTotals:
         """The sums that belong to a pod's candidates and the plugins that have scores for it."""

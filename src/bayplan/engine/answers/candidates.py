@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,8 @@ from bayplan.cluster.column import Column, Rows, rows_of
 from bayplan.cluster.label_column import Domains
 from bayplan.engine.answers.answer import Answer
 from bayplan.engine.answers.asking import Desk
-from bayplan.engine.answers.share import AnyColumn, Share, pay
+from bayplan.engine.answers.share import AnyColumn, Layout, Share, moment, pay
+from bayplan.engine.answers.standing import rows_to_trust
 from bayplan.engine.cycle.choice import ListOrder
 
 
@@ -35,15 +37,16 @@ class Candidates:
         "_first",
         "_gained",
         "_heap_keys",
+        "_layout",
         "_listed",
         "_per_domain",
         "_seen",
         "_serial",
-        "_told",
         "_walk",
         "count",
         "filters",
         "fits",
+        "said",
     )
 
     def __init__(self, desk: Desk, filters: tuple[Rejecting, ...]) -> None:
@@ -51,8 +54,10 @@ class Candidates:
         self._serial = desk.serial()
         self.filters = filters
         self._answers = [item for item in filters if isinstance(item, Answer)]
-        self._told: tuple[list[int], tuple[Share, ...]] | None = None
-        """What records were told, at which versions of the filters' columns."""
+        self.said = 0
+        """Grows when what a filter says of rows may have changed beside their kinds."""
+        self._layout: Layout | None = None
+        """Where records find what filters said."""
         self.fits = Column(desk.limits.changes)
         """True where a row passes."""
         self.count = 0
@@ -110,28 +115,39 @@ class Candidates:
             self._sync_rows(rows)
         self._seen = [answer.fails.version for answer in self.filters]
 
-    def shares(self) -> tuple[tuple[Share, ...], int]:
-        """What each filter said, for records, and the bytes that nobody else accounts for."""
-        if not self._answers:
-            return (), 0
-        versions = [answer.fails.version for answer in self._answers]
-        if self._told is None or self._told[0] != versions:
-            shares = tuple([Share.of(a.name, 1, a.fails) for a in self._answers])
-            self._told = (versions, shares)
-        return self._told[1], pay([answer.fails for answer in self._answers])
+    def layout(self) -> tuple[Layout, int]:
+        """Where records find what filters said, and the bytes that nobody else accounts for."""
+        layout, kinds, size = self._layout, self._desk.table.kinds.column.history, 0
+        if layout is None or layout.stamp != self.said or layout.kinds is not kinds:
+            layout = self._layout = self.layout_with((), self.said)
+            size = self.pay()
+        return layout, size
+
+    def layout_with(self, scores: Sequence[Share], stamp: object = None) -> Layout:
+        """A layout of what filters said, and of scores; `stamp` stands for its columns' state."""
+        fails = [moment(answer.fails) for answer in self._answers]
+        return Layout(self._desk, fails, scores, stamp)
+
+    def pay(self) -> int:
+        """The bytes that a record of the filters' columns is the first to hold on to."""
+        columns = [answer.fails for answer in self._answers]
+        return pay([self._desk.table.kinds.column, *columns])
 
     def problems(self) -> list[str]:
-        """What differs from the filters' columns, if those were followed."""
-        if self._seen is None or self._seen != [a.fails.version for a in self.filters]:
+        """What differs from the filters' columns on rows that nobody said have changed since."""
+        if self._seen is None:
             return []
-        columns = [answer.fails.values for answer in self.filters]
-        fits = [
-            not any(column is not None and column[row] for column in columns)
-            for row in range(len(self.mask))
+        columns = [answer.fails for answer in self.filters]
+        wrong = [
+            row
+            for row in rows_to_trust(list(zip(columns, self._seen, strict=True)), len(self.mask))
+            if self.mask.item(row) == any(column.item(row) for column in columns)
         ]
-        if fits == self.mask.tolist() and self.count == sum(fits):
-            return []
-        return [f"candidates of {[answer.name for answer in self.filters]}"]
+        named = [answer.name for answer in self.filters]
+        found = [f"candidates of {named}, rows {wrong}"] if wrong else []
+        if self.count != np.count_nonzero(self.mask):
+            found.append(f"how many candidates there are of {named}")
+        return found
 
     def _sync_rows(self, rows: IntArray) -> None:
         fits = np.ones(len(rows), dtype=bool)
@@ -156,12 +172,15 @@ class Candidates:
         values, seen = self.fits.values, self._seen
         self._seen = None
         if seen is None or values is None or len(values) != self._desk.table.count:
+            self.said += 1
             return None
         changes: list[Rows] = []
         for answer, version in zip(self.filters, seen, strict=True):
             column = answer.fails
             if column.version != version:
                 found = column.since(version)
+                if found is None or isinstance(column, Column):
+                    self.said += 1
                 if found is None:
                     return None
                 changes += found

@@ -41,7 +41,7 @@ class ClusterAnswer(ColumnAnswer):
         self._narrows = self.filters and hasattr(plugin, "filter_affects")
         self._followed: tuple[int, int, int] | None = None
         """When `fails` was right: the journal's and the nodes' generation, the epoch; or void."""
-        self._raw_epoch = -1
+        self._raw_epoch: int | None = None
         self._prepared: Hashable = None
         """What PreScore was asked for last; None: void."""
 
@@ -205,6 +205,6 @@ class ClusterAnswer(ColumnAnswer):
     def refresh_scores(self, info: PodInfo, feasible: BoolArray) -> None:
         """Bring `raw` up to date; only for steady scores."""
         if self._raw_epoch != self.epoch:
-            self._raw_epoch, self.skips_score = -1, False
+            self._raw_epoch, self.skips_score = None, False
             self._take_raw(self.score_rows(info, feasible))
             self._raw_epoch = self.epoch

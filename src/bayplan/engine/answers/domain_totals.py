@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.cluster_answer import ClusterAnswer
 from bayplan.engine.answers.domains import DomainShare
-from bayplan.engine.answers.share import ScoreMoment
+from bayplan.engine.answers.share import Layout, WithDomains
 from bayplan.engine.answers.totals import Totals
 from bayplan.engine.cycle.choice import ListOrder
 from bayplan.framework import PodInfo
@@ -80,15 +80,15 @@ class DomainTotals:
         share.normalize(answer.normalize_domains(info, share.scores()))
         return share
 
-    def moment(self) -> tuple[ScoreMoment, int]:
-        """What was scored, for records, and the bytes that nobody else accounts for."""
+    def layout(self) -> tuple[Layout | WithDomains, int]:
+        """Where records find what was said, and the bytes that nobody else accounts for."""
         if self.share is None:
             assert self._whole is not None
-            return self._whole.moment()
-        moment, size = self._rest.moment()
+            return self._whole.layout()
+        layout, size = self._rest.layout()
         answer = self._answer
-        moment.add(self._place, answer.name, answer.weight, self.share)
-        return moment, size + 256 + 64 * len(self.share.own)
+        told = WithDomains(layout, self._place, answer.name, answer.weight, self.share)
+        return told, size + 256 + 64 * len(self.share.own)
 
     def best(self, order: ListOrder, start: int) -> int:
         """The row that upstream's heap has at its root."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.cluster.arrays import IntArray
-from bayplan.cluster.column import History, Rows, Values
+from bayplan.cluster.column import Rows, Values
 from bayplan.cluster.row_kinds import RowKinds
 
 UNKNOWN = -(1 << 15)
@@ -43,27 +43,14 @@ class KindColumn:
         self._small = np.dtype(small)
         self._always = self.some = some
         self.said = Said(np.zeros(0, dtype=small))
-        self.era = -1
-        """The kinds' era that the values belong to."""
+        self.era: int | None = None
+        """The kinds' era that the values belong to; None: there are none."""
         self.known = 0
         """About so many kinds something was said."""
 
     @property
     def version(self) -> int:
         return self._kinds_column.version
-
-    @property
-    def history(self) -> History:
-        """Of the kinds."""
-        return self._kinds_column.history
-
-    @property
-    def unpaid(self) -> int:
-        return self._kinds_column.unpaid
-
-    @unpaid.setter
-    def unpaid(self, size: int) -> None:
-        self._kinds_column.unpaid = size
 
     def since(self, version: int) -> list[Rows] | None:
         """The rows that may have changed after `version`; None: any may have."""

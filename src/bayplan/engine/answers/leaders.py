@@ -52,10 +52,10 @@ class Leaders:
         "_near",
         "_next",
         "_others",
+        "_place",
         "_rows",
         "_seen",
-        "_settled",
-        "place",
+        "settled",
         "top",
     )
 
@@ -66,43 +66,48 @@ class Leaders:
         rows: IntArray,
         kinds: RowKinds,
         by_kind: Sequence[tuple[KindColumn, int]],
+        settled: IntArray | None,
     ) -> None:
-        """`by_kind` has all columns that are kept by kind, with their weights."""
-        self.place = place
+        """`by_kind` has all columns that are kept by kind, with their weights.
+
+        `settled` are the sums of all other columns; None if these sums change with the rows, or if
+        nothing is kept by kind.
+        """
+        self._place = place
+        self.settled = settled
         self.top = top
         self._rows = rows
         self._kinds, self._by_kind = kinds, by_kind
         self._listed: IntArray = rows
         """The kind of each row when totals were known last; _NONE: it did not lead then."""
         self._next = self._seen = self._births = self._most = 0
-        self._settled: IntArray | None = None
         self._others: list[int] = []
         self._history = kinds.column.history
         self._near: set[int] | None = None
         """Kinds whose rows may reach the top."""
 
-    def among(self, masked: IntArray, settled: IntArray | None, others: list[int]) -> int:
+    def holds_at(self, place: Place) -> bool:
+        """Whether the order is the same, and kinds were not numbered or asked about anew."""
+        return same_place(self._place, place) and self._kinds.column.history is self._history
+
+    def among(self, masked: IntArray, others: list[int]) -> int:
         """The row that wins by totals that are known, as none has risen to the top; -1 if none.
 
-        `settled` are the sums of all columns that are not kept by kind, `others` their versions;
-        None if these sums change with the rows, or if nothing is kept by kind.
+        `others` are the versions of all columns that are not kept by kind.
         """
         leading = masked.take(self._rows) == self.top
         first = int(leading.argmax())
         if not leading.item(first):
             return -1
         kinds = self._kinds
-        if settled is not self._settled or kinds.column.history is not self._history:
-            self._near = None
-        self._settled, self._others, self._next = settled, others, first
+        self._others, self._next = others, first
         self._listed = np.where(leading, kinds.of.take(self._rows), _NONE)
-        self._history, self._seen = kinds.column.history, kinds.column.version
-        self._births = kinds.births.generation
+        self._seen, self._births = kinds.column.version, kinds.births.generation
         return self._rows.item(first)
 
     def next(self, others: list[int]) -> int:
         """The row that wins now; -1 if that is not to be known without totals."""
-        if self._settled is None or others != self._others or not self._quiet(self._settled):
+        if self.settled is None or others != self._others or not self._quiet(self.settled):
             return -1
         rows, listed, kinds, near = self._rows, self._listed, self._kinds.of, self._next
         while near < len(rows):
@@ -119,8 +124,6 @@ class Leaders:
     def _quiet(self, settled: IntArray) -> bool:
         """Whether no row can have come to the top since totals were known."""
         kinds, seen, births = self._kinds, self._seen, self._births
-        if kinds.column.history is not self._history:
-            return False  # kinds may have been numbered or asked about anew
         if self._near is None:
             self._most = int(settled.max())
             self._near = self._reaching()

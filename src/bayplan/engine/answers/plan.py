@@ -54,16 +54,16 @@ class RowSet:
         self.answers = answers
         self._open = answers
         """Those that a change of some row may change."""
-        self.nodes_seen = -1
-        """The nodes' generation that all answers have followed; below 0: not all of them."""
+        self.nodes_seen: int | None = None
+        """The nodes' generation that all answers have followed; None: not all of them have."""
         self._usage = answers
         """Those of the open ones that have to follow pods too."""
         self._scoring = [answer for answer in answers if answer.scores]
         """Those that have scores, as far as is known."""
-        self._scores_seen = -1
+        self._scores_seen: int | None = None
         """The nodes' generation that all scores have followed."""
         self._usage_scorers = self._scoring
-        self._epochs = -1
+        self._epochs: int | None = None
         self._written: tuple[dict[str, object], set[str], bool] = ({}, set(), True)
 
     def refresh(self, info: PodInfo, table: NodeTable) -> None:
@@ -74,13 +74,13 @@ class RowSet:
             for answer in self._usage:
                 answer.refresh(info)
             return
-        first, self.nodes_seen = self.nodes_seen < 0, -1
+        first, self.nodes_seen = self.nodes_seen is None, None
         for answer in self._open:
             answer.refresh(info)
         if first:
             self._open = [answer for answer in self.answers if not answer.settled]
             self._usage = [answer for answer in self._open if answer.usage]
-            self._epochs = -1
+            self._epochs = None
         if not any(answer.errs for answer in self._open):
             self.nodes_seen = nodes
 
@@ -91,7 +91,7 @@ class RowSet:
             for answer in self._usage_scorers:
                 answer.refresh_scores(info, mask)
             return
-        first, self._scores_seen = self._scores_seen < 0, -1
+        first, self._scores_seen = self._scores_seen is None, None
         for answer in self._scoring:
             answer.refresh_scores(info, mask)
         if first:
@@ -104,7 +104,7 @@ class RowSet:
         epochs = 0
         for answer in self._open:  # the others are not asked again
             epochs += answer.epoch
-        if self._epochs != epochs or self.nodes_seen < 0:
+        if self._epochs != epochs or self.nodes_seen is None:
             asked = [answer for answer in self.answers if answer.pre_filters]
             data: dict[str, object] = {}
             for answer in asked:
@@ -125,6 +125,7 @@ class Plan:
         "_rejecting",
         "_watched",
         "answers",
+        "asked",
         "candidates",
         "cluster",
         "cluster_scorers",
@@ -160,6 +161,8 @@ class Plan:
         """Who finds this plan without asking plugins for facets."""
         self.promised: dict[int, Any] = {}
         """What is remembered of nodes with nominated pods, by the pod's priority."""
+        self.asked: PodInfo | None = None
+        """The pod of the last attempt."""
         self.candidates: Candidates | None = None
         self.narrowed: Candidates | None = None
         """The same without rows that nominated pods leave no room on."""
@@ -169,7 +172,7 @@ class Plan:
         """Whether no PreFilter had anything to say, as far as is known."""
         self._watched = [a for a in self.filters if isinstance(a, ClusterAnswer) or a.usage]
         """Filters that may begin to reject rows while no node changes."""
-        self._rejecting: tuple[int, list[bool], tuple[Scorer, ...]] = (-1, [], ())
+        self._rejecting: tuple[int | None, list[bool], tuple[Scorer, ...]] = (None, [], ())
 
     @property
     def hangs_on_rows(self) -> bool:
@@ -180,7 +183,7 @@ class Plan:
         """The filters that reject some row, in order; the same object while they are the same."""
         nodes, some, found = self._rejecting
         now = [answer.fails.some for answer in self._watched]
-        if nodes < 0 or nodes != self.rows.nodes_seen or now != some:
+        if nodes is None or nodes != self.rows.nodes_seen or now != some:
             fresh = tuple([answer for answer in self.filters if answer.fails.some])
             found = found if found == fresh else fresh
             self._rejecting = (self.rows.nodes_seen, now, found)

@@ -1,30 +1,25 @@
-"""What a record keeps of a column: the array itself, or a moment of its history."""
+"""What a record keeps of what plugins said: arrays, moments of columns, and where kinds were.
+
+Most attempts differ from the one before in the kinds of some rows alone. What all others are found
+by is a `Layout` that such attempts share, so one more record holds a reference and a number.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy.typing as npt
 
 from bayplan.cluster.column import Column, History
+from bayplan.engine.answers.asking import Desk
 from bayplan.engine.answers.domains import ByDomain, DomainShare
 from bayplan.engine.answers.kind_column import KindColumn, Said
+from bayplan.framework import Outcomes
 
 AnyColumn = Column | KindColumn
-
-
-class ByKind(NamedTuple):
-    """Numbers by kind of row, and the rows' kinds after some changes of their history."""
-
-    kinds: History
-    end: int
-    said: Said
-
-    def array(self) -> npt.NDArray[Any]:
-        kinds = self.kinds.array(self.end)
-        assert kinds is not None
-        return self.said.array.take(kinds)
+Array = npt.NDArray[Any]
 
 
 class ByRow(NamedTuple):
@@ -33,97 +28,121 @@ class ByRow(NamedTuple):
     history: History
     end: int
 
-    def array(self) -> npt.NDArray[Any] | None:
+    def array(self) -> Array | None:
         return self.history.array(self.end)
 
 
-Kept = npt.NDArray[Any] | ByRow | ByKind | ByDomain | None
+Kept = Array | ByRow | ByDomain | Said | None
 
 
 class Share(NamedTuple):
-    """One plugin's numbers at one moment."""
+    """One plugin's scores."""
 
     plugin: str
     weight: int
     values: Kept
     raw: Kept = None
+    """Before they were normalised; None if they are not."""
 
-    @classmethod
-    def of(cls, plugin: str, weight: int, column: AnyColumn) -> Share:
-        """The present moment of a column."""
-        return cls(plugin, weight, moment(column))
+
+class Score(NamedTuple):
+    """The same as arrays; no values if all are zero."""
+
+    plugin: str
+    weight: int
+    values: Array | None
+    raw: Array | None
 
 
 class Layout:
-    """Where the scores of a set of plugins are found, while only kinds of rows change."""
+    """Where the rejections and scores of an attempt are found, while only kinds of rows change."""
 
-    __slots__ = ("_named", "_raws", "_values", "kinds", "others")
+    __slots__ = ("_fails", "kinds", "outcomes", "profile", "shares", "stamp")
 
     def __init__(
         self,
-        parts: Sequence[tuple[str, int, AnyColumn, Column | None]],
-        kinds: History,
-        others: list[int],
+        desk: Desk,
+        fails: Sequence[Kept] = (),
+        scores: Sequence[Share] = (),
+        stamp: object = None,
     ) -> None:
-        """Name, weight, scores and raw scores of each plugin.
+        """`stamp` stands for the state of all columns that are not kept by kind."""
+        self.profile = desk.profile.name
+        self.outcomes = desk.outcomes
+        """What the numbers of rejections stand for."""
+        self.kinds = desk.table.kinds.column.history
+        self._fails = fails
+        self.shares = scores
+        self.stamp = stamp
 
-        `others` are the versions of all columns that are not kept by kind.
-        """
-        self._named = [(name, weight) for name, weight, _, _ in parts]
-        self._values = [c.said if isinstance(c, KindColumn) else moment(c) for _, _, c, _ in parts]
-        self._raws = [None if raw is None else moment(raw) for _, _, _, raw in parts]
-        self.kinds = kinds
-        self.others = others
+    def fails(self, version: int) -> list[Array]:
+        """One array per plugin that rejected a node, when the kinds had a version."""
+        kinds = self._kinds(self._fails, version)
+        arrays = [array(kept, kinds) for kept in self._fails]
+        return [numbers for numbers in arrays if numbers is not None and numbers.any()]
 
-    def shares(self, version: int) -> list[Share]:
-        """Each plugin's numbers when the kinds had a version."""
-        end = version - self.kinds.start
+    def scores(self, version: int) -> list[Score]:
+        """What each plugin scored then."""
+        kinds = self._kinds([share.values for share in self.shares], version)
         return [
-            Share(name, weight, ByKind(self.kinds, end, v) if isinstance(v, Said) else v, raw)
-            for (name, weight), v, raw in zip(self._named, self._values, self._raws, strict=True)
+            Score(name, weight, array(values, kinds), array(raw))
+            for name, weight, values, raw in self.shares
         ]
 
-
-class ScoreMoment:
-    """All plugins' numbers at one moment, put together when somebody asks."""
-
-    __slots__ = ("_by_domain", "_layout", "_version")
-
-    def __init__(self, layout: Layout, version: int) -> None:
-        self._layout = layout
-        self._version = version
-        self._by_domain: tuple[int, str, int, DomainShare] | None = None
-
-    def add(self, place: int, name: str, weight: int, share: DomainShare) -> None:
-        """One more plugin's, at its place among the others."""
-        self._by_domain = (place, name, weight, share)
-
-    def shares(self) -> tuple[Share, ...]:
-        found = self._layout.shares(self._version)
-        if self._by_domain is not None:
-            place, name, weight, share = self._by_domain
-            found.insert(place, Share(name, weight, share.record(), share.raw))
-        return tuple(found)
+    def _kinds(self, kept: Sequence[Kept], version: int) -> Array | None:
+        """The kinds of all rows, if anything was said by kind."""
+        wanted = any(isinstance(item, Said) for item in kept)
+        return self.kinds.array(version - self.kinds.start) if wanted else None
 
 
-def moment(column: AnyColumn) -> ByRow | ByKind:
+class WithDomains(msgspec.Struct, gc=False):
+    """A layout, and the scores that one more plugin gave whole domains."""
+
+    layout: Layout
+    place: int
+    """Of the plugin among the others."""
+    plugin: str
+    weight: int
+    share: DomainShare
+
+    @property
+    def profile(self) -> str:
+        return self.layout.profile
+
+    @property
+    def outcomes(self) -> Outcomes:
+        return self.layout.outcomes
+
+    def fails(self, version: int) -> list[Array]:
+        return self.layout.fails(version)
+
+    def scores(self, version: int) -> list[Score]:
+        found = self.layout.scores(version)
+        values, raw = self.share.record().array(), self.share.raw.array()
+        found.insert(self.place, Score(self.plugin, self.weight, values, raw))
+        return found
+
+
+def moment(column: AnyColumn) -> ByRow | Said:
     """What a record keeps of a column."""
-    history = column.history
-    end = len(history.rows)
     if isinstance(column, KindColumn):
-        return ByKind(history, end, column.said)
-    return ByRow(history, end)
+        return column.said
+    return ByRow(column.history, len(column.history.rows))
 
 
-def array(kept: Kept) -> npt.NDArray[Any] | None:
-    """The numbers as they were; do not change them."""
-    return kept.array() if isinstance(kept, ByRow | ByKind | ByDomain) else kept
+def array(kept: Kept, kinds: Array | None = None) -> Array | None:
+    """The numbers as they were by row, of these kinds; do not change them."""
+    if isinstance(kept, Said):
+        assert kinds is not None
+        return kept.array.take(kinds)
+    return kept.array() if isinstance(kept, ByRow | ByDomain) else kept
 
 
 def pay(columns: Iterable[AnyColumn]) -> int:
     """The bytes that a record is the first to hold on to, roughly."""
     size = 0
     for column in columns:
-        size += column.unpaid
-        column.unpaid = 0
+        if isinstance(column, Column):  # kinds are paid for once for all
+            size += column.unpaid
+            column.unpaid = 0
     return size

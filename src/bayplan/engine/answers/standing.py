@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from bayplan.cluster.arrays import IntArray
+from bayplan.cluster.column import Rows
 
 
 class Fresh(NamedTuple):
@@ -45,3 +46,22 @@ def distinct(rows: Sequence[int], count: int) -> list[int]:
     if len(rows) == 1:
         return [rows[0]] if rows[0] < count else []
     return [row for row in dict.fromkeys(rows) if row < count]
+
+
+class Telling(Protocol):
+    """What can be followed."""
+
+    def since(self, version: int) -> list[Rows] | None:
+        """The rows that changed after `version`; None: any may have."""
+
+
+def rows_to_trust(columns: Sequence[tuple[Telling, int]], count: int) -> list[int]:
+    """The rows that no column says have changed after the version beside it."""
+    changed: set[int] = set()
+    for column, version in columns:
+        found = column.since(version)
+        if found is None:
+            return []
+        for rows in found:
+            changed.update([rows] if isinstance(rows, int) else rows.tolist())
+    return [row for row in range(count) if row not in changed]

@@ -21,10 +21,11 @@ from bayplan.cluster.label_column import Domains
 from bayplan.engine.answers.asking import FEW, Desk
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.domains import LOWEST, DomainLeaders, DomainShare
-from bayplan.engine.answers.kind_column import KindColumn
+from bayplan.engine.answers.kind_column import KindColumn, Said
 from bayplan.engine.answers.leaders import Leaders, Place, same_place, sums_by_kind
 from bayplan.engine.answers.part import Part
-from bayplan.engine.answers.share import Layout, ScoreMoment, pay
+from bayplan.engine.answers.share import ByRow, Layout, Share, moment, pay
+from bayplan.engine.answers.standing import rows_to_trust
 from bayplan.engine.cycle.choice import ListOrder
 from bayplan.framework import PodInfo
 
@@ -57,6 +58,7 @@ class Totals:
         "_moving",
         "_others",
         "_place",
+        "_said",
         "_seen",
         "_settled",
         "_versions",
@@ -89,7 +91,8 @@ class Totals:
         """The sum of all other parts."""
         self._fits_seen = -1
         self._layout: Layout | None = None
-        """Where records find scores."""
+        """Where records find what was said, of versions of all but kinds, and of verdicts."""
+        self._said: int | None = None
         self._leaders: Leaders | None = None
         self._place: Place | None = None
 
@@ -116,29 +119,32 @@ class Totals:
         self._fits_seen = self._candidates.version
 
     def problems(self) -> list[str]:
-        """What differs from the parts' columns, if those were followed."""
-        candidates, seen = self._candidates, self._seen
-        followed = seen == [column.version for column in self._columns]
-        if not followed or self._fits_seen != candidates.version:
+        """What differs from the parts' columns on rows that nobody said have changed since."""
+        if self._seen is None:
             return []
-        parts = [(p.column.values, p.weight) for p in self.parts if p.column.values is not None]
-        sums = [
-            sum(weight * int(values[row]) for values, weight in parts) if fits else LOWEST
-            for row, fits in enumerate(candidates.mask.tolist())
-        ]
-        if sums == self.masked.tolist():
-            return []
-        return [f"totals of {[part.answer.name for part in self.parts]}"]
+        columns = [*zip(self._columns, self._seen, strict=True)]
+        columns.append((self._candidates.fits, self._fits_seen))
+        mask, wrong = self._candidates.mask.tolist(), []
+        for row in rows_to_trust(columns, min(len(mask), len(self.masked))):
+            total = sum(part.weight * part.column.item(row) for part in self.parts)
+            if self.masked.item(row) != (total if mask[row] else LOWEST):
+                wrong.append(row)
+        named = [part.answer.name for part in self.parts]
+        return [f"totals of {named}, rows {wrong}"] if wrong else []
 
-    def moment(self) -> tuple[ScoreMoment, int]:
-        """What was scored, for records, and the bytes that nobody else accounts for."""
-        layout, kinds, others = self._layout, self._kinds.column, self._versions
-        size, kinds.unpaid = kinds.unpaid, 0
-        if layout is None or layout.others != others or layout.kinds is not kinds.history:
-            parts = [(p.answer.name, p.weight, p.column, p.told_raw) for p in self.parts]
-            layout = self._layout = Layout(parts, kinds.history, others)
-            size += pay(self._others)
-        return ScoreMoment(layout, kinds.version), size
+    def layout(self) -> tuple[Layout, int]:
+        """Where records find what was said, and the bytes that nobody else accounts for."""
+        layout, candidates, kinds = self._layout, self._candidates, self._kinds.column
+        if layout is not None and layout.kinds is kinds.history and layout.stamp == self._versions:
+            if candidates.said == self._said:
+                return layout, 0
+            shares, size = layout.shares, 0
+        else:
+            shares = [Share(p.answer.name, p.weight, moment(p.column), _raw(p)) for p in self.parts]
+            size = pay(self._others)
+        layout = self._layout = candidates.layout_with(shares, self._versions)
+        self._said = candidates.said
+        return layout, size + candidates.pay()
 
     def best(self, order: ListOrder, start: int) -> int:
         """The row that upstream's heap has at its root.
@@ -150,7 +156,7 @@ class Totals:
         candidates = self._candidates
         place = (candidates.version, order.rows, start)
         others = self._versions
-        if self._leaders is not None and not same_place(self._leaders.place, place):
+        if self._leaders is not None and not self._leaders.holds_at(place):
             self._leaders = None
         row = -1 if self._leaders is None else self._leaders.next(others)
         if row >= 0:
@@ -159,8 +165,8 @@ class Totals:
         masked = self.masked
         by_kind = len(self._moving) == len(self._by_kind) > 0  # nothing else moves
         settled = self._settled if by_kind else None
-        if self._leaders is not None:  # no row has risen
-            row = self._leaders.among(masked, settled, others)
+        if self._leaders is not None and self._leaders.settled is settled:  # no row has risen
+            row = self._leaders.among(masked, others)
             if row >= 0:
                 return row
         again = self._place is not None and same_place(self._place, place)
@@ -173,8 +179,8 @@ class Totals:
         rows = order.leading(candidates.listed(order, start), masked, top)
         if not again:
             return rows.item(0)
-        self._leaders = Leaders(place, top, rows, self._kinds, self._by_kind)
-        return self._leaders.among(masked, settled, others)
+        self._leaders = Leaders(place, top, rows, self._kinds, self._by_kind, settled)
+        return self._leaders.among(masked, others)
 
     def best_with(self, share: DomainShare, weight: int, order: ListOrder, start: int) -> int:
         """The same with the scores that one more plugin gives domains."""
@@ -294,6 +300,10 @@ class Totals:
             for leaders in self._domain_leaders[1].values():
                 leaders.all_risen(rows.compress(changed), total.compress(changed))
         self.masked[rows] = total
+
+
+def _raw(part: Part) -> ByRow | Said | None:
+    return None if part.told_raw is None else moment(part.told_raw)
 
 
 def _all_beyond(changes: list[Rows], size: int) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bayplan.engine.answers import Answers, AttemptFailed, Judgement
+from bayplan.engine.answers.share import Layout, WithDomains
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.cycle.records import RECORD_BYTES, AttemptRecord, RecordRing
-from bayplan.engine.cycle.search import Search, SearchSettings
+from bayplan.engine.cycle.search import Asked, Search, SearchSettings
 from bayplan.framework import (
     CLEAR_NOMINATION,
     Code,
@@ -50,6 +51,15 @@ class Cycle:
     def answers_of(self, profile: Profile) -> Answers:
         return self._answers[profile.name]
 
+    def validate(self, start: int) -> None:
+        """Try a pod of each kind again, here and with nothing kept; raises AssertionError."""
+        fresh = Cycle(self.settings, self._profiles)
+        for profile in self._profiles.values():
+            for info in self._answers[profile.name].asked:
+                mine, anew = (_told(cycle, info, profile, start) for cycle in (self, fresh))
+                wrong = [what for what, value in anew.items() if mine[what] != value]
+                assert not wrong, f"for {info.pod.key} {wrong} differ: {mine} is not {anew}"
+
     # -- the way of a pod -----------------------------------------------------------------------
 
     def run(
@@ -61,9 +71,10 @@ class Cycle:
         *,
         post_filter: bool,
         records: RecordRing | None,
+        ahead: Asked | None = None,
     ) -> Decision:
         """Find a node for a pod, or say why there is none; changes nothing."""
-        if not self.settings.cache.table.count:
+        if not self.settings.count:
             return _failed(info, profile, start, _no_nodes())
         if self.settings.outcomes.crowded:
             # Records keep the old numbers' meaning; answers start anew.
@@ -76,7 +87,9 @@ class Cycle:
                 decision = self._rejected_early(judgement, profile, start)
             else:
                 wanted = records is not None
-                search = Search(self.settings, profile, judgement, start, recorded=wanted)
+                search = Search(
+                    self.settings, profile, judgement, start, recorded=wanted, ahead=ahead
+                )
                 decision = self._search(search, judgement, profile)
         except AttemptFailed as problem:
             begun = start if search is None else search.next_start
@@ -115,7 +128,7 @@ class Cycle:
         diagnosis = Diagnosis(names, rows, self.settings.outcomes, absent=status)
         plugins = {status.plugin} if status.plugin else set()
         decision.fit_error = FitError(
-            table.count,
+            self.settings.count,
             diagnosis,
             pre_filter_message=status.message,
             unschedulable_plugins=plugins | set(outcome.narrowed_by),
@@ -130,19 +143,24 @@ class Cycle:
         now: float,
         records: RecordRing,
     ) -> None:
-        verdicts, size = ((), 0) if search is None else judgement.candidates.shares()
+        table = self.settings.cache.table
+        layout: Layout | WithDomains
+        if search is None:
+            layout, size = judgement.nothing_said(), 0
+        elif search.layout is None:
+            layout, size = judgement.candidates.layout()
+        else:
+            layout, size = search.layout, search.bytes
         record = AttemptRecord(
             decision.info.pod,
-            decision.profile.name,
             now,
-            self.settings.outcomes,
-            self.settings.cache.table.names(),
+            table.names(),
+            layout,
+            table.kinds.column.version,
             decision.feasible_nodes,
             decision.node_name,
-            () if search is None else search.shares,
-            verdicts,
             None if search is None else search.own,
-            RECORD_BYTES + size + (0 if search is None else search.bytes),
+            RECORD_BYTES + size if size else RECORD_BYTES,
         )
         if not decision.node_name:
             record.message = decision.message
@@ -150,7 +168,10 @@ class Cycle:
             if decision.nominating is not None:
                 record.nominated_node_name = decision.nominating.nominated_node_name
         decision.record = record
-        records.add(record)
+        if size:
+            records.add(record)
+        else:
+            records.keep(record)
 
 
 def ask_post_filter(decision: Decision, wanted: bool) -> None:
@@ -167,6 +188,18 @@ def ask_post_filter(decision: Decision, wanted: bool) -> None:
     error.post_filter_message = status.message
     decision.post_filter, decision.post_filter_status = result, status
     decision.nominating = None if result is None else result.nominating_info
+
+
+def _told(cycle: Cycle, info: PodInfo, profile: Profile, start: int) -> dict[str, object]:
+    """All that an attempt comes to, without PostFilter."""
+    decision = cycle.run(info, profile, 0.0, start, post_filter=False, records=RecordRing())
+    found: dict[str, object] = {"node": decision.node_name, "message": decision.message}
+    if decision.record is not None:
+        names = decision.record.names
+        found["statuses"] = {name: decision.record.status_of(name) for name in names}
+        if decision.node_name:
+            found["scores"] = {name: decision.record.scores_of(name) for name in names}
+    return found
 
 
 def _no_nodes() -> Status:

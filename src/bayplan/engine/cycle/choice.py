@@ -41,6 +41,12 @@ class ListOrder:
             self._walk = self.keys.argsort()
         return self
 
+    def of(self, rows: IntArray) -> ListOrder:
+        """The same for some rows, in the order in which they are given."""
+        some = ListOrder()
+        some.rows, some.keys, some._walk = rows, self.keys, self._walk
+        return some
+
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
         listed = self.listed(feasible, start)

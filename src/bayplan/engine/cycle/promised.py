@@ -29,9 +29,9 @@ class Promised:
     def __init__(self, limits: Limits) -> None:
         self.fails = Column(limits.changes)
         """1 where a row does not fit, as filters have it."""
-        self._nominations = (-1, -1)
+        self._nominations: tuple[int, int] | None = None
         """Revision of nominations and nodes: either may give a promise to another row."""
-        self._generation = -1
+        self._generation: int | None = None
         self._promised: set[int] = set()
         self._pending: set[int] = set()
         """Rows that have not been looked at since they changed."""
@@ -43,7 +43,7 @@ class Promised:
         """Forget what may have changed."""
         table = cache.table
         nominations = (cache.nominator.revision, table.nodes_revision)
-        rows = table.changes.since(self._generation) if self._generation >= 0 else None
+        rows = None if self._generation is None else table.changes.since(self._generation)
         if rows is None or self._nominations != nominations:
             found = (table.row_of(name) for name in cache.nominator.nodes())
             self._promised = {row for row in found if row is not None}
@@ -85,14 +85,16 @@ def too_full(
     Only with `keep`, for the rows that fit, is anything remembered, and told what: a row fits or
     not until it changes.
     """
-    pod = judgement.info.pod
-    memory = judgement.plan.promised.get(pod.priority)
+    pod, promised = judgement.info.pod, judgement.plan.promised
     itself = cache.nominator.node_of(pod.metadata.uid)
     kept = keep and judgement.plan.hangs_on_rows and not itself
-    if memory is None or not kept:
+    memory = promised.pop(pod.priority, None) if kept else None
+    if memory is None:
         memory = Promised(cache.limits)
     if kept:
-        judgement.plan.promised[pod.priority] = memory
+        while len(promised) >= cache.limits.priorities:
+            del promised[next(iter(promised))]
+        promised[pod.priority] = memory  # last used last
     memory.follow(cache)
     for row in memory.pending():
         if not within[row]:

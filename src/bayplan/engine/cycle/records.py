@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bayplan.api import Pod
-from bayplan.engine.answers.share import ScoreMoment, Share, array
+from bayplan.engine.answers.share import Layout, WithDomains
 from bayplan.framework import IntArray, Outcomes, Status
 from bayplan.framework.contract.results import Victims
 
@@ -38,18 +38,15 @@ class AttemptRecord(msgspec.Struct, gc=False):
     """One attempt to place one pod."""
 
     pod: Pod
-    profile: str
     now: float
-    outcomes: Outcomes
-    """What the numbers in `fails` stand for."""
     names: Sequence[str]
     """Node names by row; all arrays have this length."""
+    layout: Layout | WithDomains
+    """Where the columns and rejections are found."""
+    kinds: int
+    """The version of the rows' kinds."""
     feasible_count: int = 0
     node_name: str = ""
-    scores: tuple[Share, ...] | ScoreMoment = ()
-    """What plugins scored; empty if there was nothing to choose."""
-    verdicts: tuple[Share, ...] = ()
-    """Outcome numbers of plugins that rejected a node, in the order in which they ran."""
     own: Mapping[int, Status] | None = None
     """Statuses of nodes that were looked at on their own."""
     bytes: int = RECORD_BYTES
@@ -61,19 +58,24 @@ class AttemptRecord(msgspec.Struct, gc=False):
     @property
     def columns(self) -> tuple[Column, ...]:
         """What each plugin scored; empty if there was nothing to choose."""
-        found: list[Column] = []
-        scores = self.scores
-        for share in scores.shares() if isinstance(scores, ScoreMoment) else scores:
-            values = array(share.values)
-            if values is not None:
-                found.append(Column(share.plugin, share.weight, values, array(share.raw)))
-        return tuple(found)
+        found = self.layout.scores(self.kinds)
+        return tuple(
+            [Column(name, w, values, raw) for name, w, values, raw in found if values is not None]
+        )
 
     @property
     def fails(self) -> list[npt.NDArray[np.uint32]]:
         """One array per plugin that rejected a node, in the order in which they ran."""
-        arrays = (array(share.values) for share in self.verdicts)
-        return [numbers for numbers in arrays if numbers is not None and numbers.any()]
+        return self.layout.fails(self.kinds)
+
+    @property
+    def profile(self) -> str:
+        return self.layout.profile
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """What the numbers in `fails` stand for."""
+        return self.layout.outcomes
 
     @property
     def pod_key(self) -> str:
@@ -148,18 +150,27 @@ class RecordRing:
     """The newest records."""
 
     def __init__(self, limit: int = 1024, limit_bytes: int = 32 << 20) -> None:
-        self._records: deque[AttemptRecord] = deque()
-        self._limit = limit
+        self._records: deque[AttemptRecord] = deque(maxlen=limit)
         self._limit_bytes = limit_bytes
         self._bytes = 0
+        """What the records hold on to at most; those that left are not taken off."""
+        self.keep = self._records.append
+        """Take a record that holds on to nothing besides itself."""
 
     def add(self, record: AttemptRecord) -> None:
         self._records.append(record)
         self._bytes += record.bytes
-        while len(self._records) > self._limit or self._bytes > self._limit_bytes:
-            if len(self._records) == 1:
-                return
-            self._bytes -= self._records.popleft().bytes
+        if self._bytes > self._limit_bytes:
+            self._count_anew()
+
+    def _count_anew(self) -> None:
+        """Let the oldest go, some more than must, so that this is not done for every record."""
+        records = self._records
+        size = sum([record.bytes for record in records])
+        if size > self._limit_bytes:
+            while size > self._limit_bytes * 7 // 8 and len(records) > 1:
+                size -= records.popleft().bytes
+        self._bytes = size
 
     def __iter__(self) -> Iterator[AttemptRecord]:
         return iter(self._records)

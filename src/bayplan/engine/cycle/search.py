@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 
+from bayplan.api import Node, Pod
 from bayplan.engine.answers import AttemptFailed, Judgement
 from bayplan.engine.answers.asking import FailArray
-from bayplan.engine.answers.share import ScoreMoment, Share
+from bayplan.engine.answers.share import Layout, WithDomains
 from bayplan.engine.cache import Cache
 from bayplan.engine.cycle.choice import ListOrder, nodes_to_find, sample
-from bayplan.engine.cycle.extending import extender_scores, filter_with_extenders
+from bayplan.engine.cycle.extending import Conversation, nothing
 from bayplan.engine.cycle.promised import too_full, with_nominated
 from bayplan.framework import (
     BoolArray,
@@ -37,10 +39,17 @@ EXTENDER = "Extender"
 _NOTHING: Mapping[int, Status] = MappingProxyType({})
 
 
+class Asked(Protocol):
+    """Who may have asked extenders about a pod ahead of its turn."""
+
+    def take(self, pod: Pod, nodes: list[Node]) -> Conversation | None: ...
+    def advance(self) -> None: ...
+
+
 class SearchSettings:
     """What all searches of an engine share."""
 
-    __slots__ = ("cache", "extenders", "order", "outcomes", "percentage")
+    __slots__ = ("cache", "extenders", "order", "outcomes", "percentage", "within")
 
     def __init__(
         self, cache: Cache, outcomes: Outcomes, extenders: Sequence[Extender], percentage: int
@@ -50,6 +59,13 @@ class SearchSettings:
         self.extenders = extenders
         self.percentage = percentage
         self.order = ListOrder()
+        self.within: IntArray | None = None
+        """The rows that a pod group is tried on, in order; None for the whole table."""
+
+    @property
+    def count(self) -> int:
+        """How many nodes are searched."""
+        return self.cache.table.count if self.within is None else len(self.within)
 
 
 class Search:
@@ -63,15 +79,23 @@ class Search:
         start: int,
         *,
         recorded: bool = False,
+        ahead: Asked | None = None,
     ) -> None:
-        """`recorded`: whether somebody wants to know what plugins scored."""
+        """`recorded`: whether somebody wants to know what plugins scored.
+
+        `ahead` may have asked the extenders about this pod already.
+        """
         self._shared = shared
         self._profile = profile
         self._judgement = judgement
         self._recorded = recorded
+        self._ahead = ahead
+        self._conversation: Conversation | None = None
         self._pod = judgement.info.pod
         self._order = shared.order.sync(shared.cache.table)
-        self._start = start % max(1, shared.cache.table.count)
+        if shared.within is not None:
+            self._order = self._order.of(shared.within)
+        self._start = start % max(1, shared.count)
         self.mask: BoolArray = judgement.candidates.mask
         """The rows left; do not keep."""
         self.own: Mapping[int, Status] = _NOTHING
@@ -80,10 +104,10 @@ class Search:
         self.evaluated = 0
         self.next_start = self._start
         """Where in the list of nodes the next search starts."""
-        self.shares: tuple[Share, ...] | ScoreMoment = ()
-        """What plugins scored, for the record."""
+        self.layout: Layout | WithDomains | None = None
+        """Where records find what plugins said; None: nothing was scored."""
         self.bytes = 0
-        """What only these shares hold on to."""
+        """What only this layout holds on to."""
         self._within: BoolArray | None = None
         self._seen: BoolArray | None = None
         self._extended = False
@@ -94,15 +118,18 @@ class Search:
         narrowed = judgement.narrowed
         if narrowed is not None:
             self._within = self._rows_named(narrowed)
+        if shared.within is not None:
+            self._within = self._rows_of_group(shared.within)
+        if self._within is not None:
             self.mask = self.mask & self._within
-        if judgement.failing:
-            self._raise_error()
         if len(shared.cache.nominator):
             self.mask = self._with_nominated(self.mask)
         row = self._nominated_row()
         if row >= 0:
             self.feasible = self.evaluated = 1
             return row
+        if judgement.failing:
+            self._raise_error()
         self.mask = self._sampled(self.mask)
         if shared.extenders:
             self.mask = self._filter_by_extenders(self.mask)
@@ -124,11 +151,17 @@ class Search:
                 mask[row] = True
         return mask
 
+    def _rows_of_group(self, rows: IntArray) -> BoolArray:
+        mask = np.zeros(self._shared.cache.table.count, dtype=bool)
+        mask[rows] = True
+        return mask if self._within is None else mask & self._within
+
     def _raise_error(self) -> None:
         """Raise the first error that a search meets, as nodes are asked one after the other.
 
         A node that an earlier filter rejects is not asked further, nor one that the pods nominated
-        to it leave no room on; the search ends when enough nodes are found.
+        to it leave no room on; the search ends when enough nodes are found. The next one starts at
+        the node that failed.
         """
         numbers = self._first_fails()
         if numbers is None:
@@ -139,7 +172,8 @@ class Search:
         statuses, left = self._shared.outcomes.statuses, self._wanted(len(rows))
         cache = self._shared.cache
         promised = {cache.table.row_of(name) for name in cache.nominator.nodes()}
-        for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
+        found = zip(rows.tolist(), numbers[rows].tolist(), strict=True)
+        for place, (row, number) in enumerate(found):
             status = statuses[number]
             if row in promised:
                 full = with_nominated(cache, self._profile, self._judgement, row)
@@ -147,6 +181,7 @@ class Search:
                     self.own = {**self.own, row: full}
                     continue
             if number and not status.code.rejected:
+                self.next_start = (self._start + place) % self._shared.count
                 raise AttemptFailed(wrap_filter(status.plugin, status))
             left -= not number
             if not left:
@@ -202,7 +237,7 @@ class Search:
         return row
 
     def _sampled(self, mask: BoolArray) -> BoolArray:
-        count, within = len(mask), self._within
+        count, within = self._shared.count, self._within
         size = count if within is None else int(np.count_nonzero(within))
         wanted = self._wanted(size)
         if wanted >= size:
@@ -227,20 +262,37 @@ class Search:
         percentage = shared.percentage if own is None else own
         return nodes_to_find(percentage, size) if percentage or shared.extenders else size
 
+    def rehearse(self) -> list[Node] | None:
+        """The nodes that extenders would be asked about now; None if this is no plain search."""
+        if self._judgement.failing or self._pod.status.nominated_node_name:
+            return None
+        if (narrowed := self._judgement.narrowed) is not None:
+            self._within = self._rows_named(narrowed)
+            self.mask = self.mask & self._within
+        return self._nodes_of(self._sampled(self.mask))
+
+    def _nodes_of(self, mask: BoolArray) -> list[Node]:
+        order, nodes = self._order.rows, self._shared.cache.table.nodes
+        return [nodes[row] for row in order[mask[order]].tolist()]
+
     def _filter_by_extenders(self, mask: BoolArray) -> BoolArray:
-        table = self._shared.cache.table
-        order = self._order.rows
-        rows = order[mask[order]].tolist()
-        left, failed, problem = filter_with_extenders(
-            self._shared.extenders, self._pod, table, rows
-        )
+        nodes, ahead = self._nodes_of(mask), self._ahead
+        talk = None if ahead is None else ahead.take(self._pod, nodes)
+        if talk is None:
+            meanwhile = nothing if ahead is None else ahead.advance
+            talk = Conversation(self._shared.extenders, self._pod, nodes, meanwhile)
+        self._conversation = talk
+        problem = talk.filter()
         if problem is not None:
             raise AttemptFailed(problem)
-        if len(left) < len(rows):
-            self._extended = True
-        self.own = {**self.own, **failed}
+        rows = self._shared.cache.table.row_by_name
+        if talk.failed:
+            self.own = {**self.own, **{rows[name]: why for name, why in talk.failed.items()}}
+        if len(talk.left) == len(nodes):
+            return mask
+        self._extended = True
         kept = np.zeros(len(mask), dtype=bool)
-        kept[left] = True
+        kept[[rows[node.metadata.name] for node in talk.left]] = True
         return kept
 
     def _best(self) -> int:
@@ -248,7 +300,7 @@ class Search:
         if self.mask is candidates.mask and not self._shared.extenders:
             totals = self._judgement.totals()
             if self._recorded:
-                self.shares, self.bytes = totals.moment()
+                self.layout, self.bytes = totals.layout()
             return totals.best(order, self._start)
         ties = self._ties_among()
         if len(ties) == 1:
@@ -258,13 +310,22 @@ class Search:
 
     def _ties_among(self) -> IntArray:
         """The best of some of the candidates; extenders have their say."""
-        totals, shares = self._judgement.totals_among(self.mask)
-        self.shares, self.bytes = shares, 3 * len(totals) * len(shares)
+        talk = self._conversation
+        try:
+            totals, shares = self._judgement.totals_among(self.mask)
+        except AttemptFailed:
+            if talk is not None:
+                talk.drop()
+            raise
+        if self._recorded:
+            self.layout = self._judgement.candidates.layout_with(shares)
+            self.bytes = 3 * len(totals) * len(shares) + self._judgement.candidates.pay()
         rows = np.flatnonzero(self.mask)
         inside = totals[rows]
-        if self._shared.extenders:
-            table = self._shared.cache.table
-            inside = inside + extender_scores(self._shared.extenders, self._pod, table, rows)
+        if talk is not None:
+            nodes = self._shared.cache.table.nodes
+            names = [nodes[row].metadata.name for row in rows.tolist()]
+            inside = inside + talk.scores(names)
         best: IntArray = rows[inside == inside.max()]
         return best
 
@@ -290,7 +351,7 @@ class Search:
             plugins.add(EXTENDER)
         pending = diagnosis.plugins(Code.PENDING)
         return FitError(
-            table.count,
+            self._shared.count,
             diagnosis,
             unschedulable_plugins=plugins
             | diagnosis.plugins(Code.UNSCHEDULABLE)

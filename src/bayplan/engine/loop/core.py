@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -24,7 +24,7 @@ from bayplan.engine.loop.actions import Action, CallApi
 from bayplan.engine.loop.binding_cycles import POLL_SECONDS, BindingCycles
 from bayplan.engine.loop.explain import Explanation, explain
 from bayplan.engine.loop.failure import Failures
-from bayplan.engine.loop.gangs import Gang, Gangs
+from bayplan.engine.loop.gangs import Branch, Gang, Gangs
 from bayplan.engine.loop.group_attempts import GroupAttempts
 from bayplan.engine.loop.inputs import (
     Added,
@@ -44,7 +44,9 @@ from bayplan.engine.loop.story import Note
 from bayplan.engine.loop.timing import Timing
 from bayplan.engine.loop.verdicts import Verdicts
 from bayplan.engine.loop.wiring import gates_of, hints_of, order_of, watched_kinds
-from bayplan.engine.queue import Place, QueuedPod, SchedulingQueue
+from bayplan.engine.queue import QueuedPod, SchedulingQueue
+from bayplan.errors import BayplanError
+from bayplan.framework import PodInfo
 from bayplan.framework.contract.events import RECONFIGURED
 from bayplan.framework.contract.extender import Extender
 from bayplan.framework.contract.handle import never
@@ -54,6 +56,9 @@ from bayplan.framework.contract.results import CLEAR_NOMINATION, Unfinished
 from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState
 from bayplan.framework.contract.status import Status
 from bayplan.framework.runtime.profile import Profile
+
+if TYPE_CHECKING:
+    from bayplan.engine.loop.refusals import Refusals
 
 _LOG = structlog.get_logger(__name__)
 
@@ -117,6 +122,7 @@ class Scheduler:
             self.queue.measure(self.timing.clock, self.timing.observe, self.timing.gates)
         self._failures = Failures(shared)
         self.verdicts = Verdicts(self.engine)
+        self._refusals: Refusals | None = None
         self.bindings = BindingCycles(shared, self._failures)
         self._gangs = Gangs(shared) if gangs_are_on(gates) else None
         self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
@@ -218,23 +224,36 @@ class Scheduler:
         shared = self._shared
         self._tick(now)
         self._timers(shared.now)
-        queue, clock = self.queue, self.timing.clock
+        clock = self.timing.clock
         late = never if until is None else lambda: clock() >= until
-        for _ in range(limit):
+        while limit > 0:
             attempt, self._unfinished = self._unfinished, None
             if attempt is None:
-                item = queue.pop()
-                if item is None:
+                if (item := self.queue.pop()) is None:
                     break
                 attempt = Attempt(item, clock())
+            self.verdicts.sure = None
             self._try(attempt, late)
+            limit -= 1
             if len(shared.waiting):
                 self._waits_over()
+            else:
+                limit -= self._refuse_alike(limit)
             if late():
                 break
-        actions = shared.actions
-        shared.actions = []
+        self._poll(shared.now)  # plans the first look at what pods tried just now wait for
+        actions, shared.actions = shared.actions, []
         return actions
+
+    def _refuse_alike(self, most: int) -> int:
+        """If a verdict was just passed on, pass it on to those who come next; to how many."""
+        if self.verdicts.sure is None:
+            return 0
+        if self._refusals is None:
+            from bayplan.engine.loop.refusals import Refusals  # many clusters never need it
+
+            self._refusals = Refusals(self._shared, self._failures, self.verdicts)
+        return self._refusals.go_on(most)
 
     def _timers(self, now: float) -> None:
         if len(self.queue):
@@ -304,9 +323,12 @@ class Scheduler:
             return
         self._go_on(item, profile, decision)
 
-    def _decide_gang(self, gang: Gang) -> None:
+    def _decide_gang(self, gang: Gang | Branch) -> None:
         try:
-            self._groups.attempt(gang)
+            if isinstance(gang, Branch):
+                self._groups.attempt_tree(gang)
+            else:
+                self._groups.attempt(gang)
         except Exception as problem:
             for item in gang.items:
                 if self.queue.in_flight(item.pod.metadata.uid):
@@ -339,10 +361,7 @@ class Scheduler:
     def _not_placed(self, item: QueuedPod, profile: Profile, decision: Decision) -> None:
         status = decision.status
         assert status is not None
-        nominating, victims = decision.nominating, decision.victims
-        if victims is not None and nominating is not None:
-            node_name = nominating.nominated_node_name
-            self.preemptions.start(item.pod, node_name, victims.pods, profile)
+        self.preemptions.start(decision)
         effects = decision.effects
         if effects is not None and effects.calls:
             self._shared.actions.append(CallApi(0, item.pod, "", effects.calls))
@@ -352,7 +371,7 @@ class Scheduler:
             frozenset(decision.unschedulable_plugins),
             frozenset(decision.pending_plugins),
             decision.post_filter_status is not None,
-            nominating,
+            decision.nominating,
         )
         self.verdicts.keep(item, decision, failure)
         self._failures.fail(item, profile, failure)
@@ -366,7 +385,7 @@ class Scheduler:
     # --- configuration ---
 
     def _build(self, config: KubeSchedulerConfiguration, extenders: Sequence[Extender]) -> Engine:
-        return Engine.build(
+        engine = Engine.build(
             config,
             self.registry,
             self.cache,
@@ -376,6 +395,21 @@ class Scheduler:
             records=self.records,
             wrap=self.timing.wrap if self.timing.enabled else None,
         )
+        engine.upcoming = self._upcoming
+        return engine
+
+    def _upcoming(self, count: int) -> Iterator[PodInfo]:
+        """The next pods of the queue, up to the first whose attempt takes another way."""
+        for item in self.queue.upcoming(count):
+            pod = item.pod
+            grouped = pod.spec.scheduling_group is not None
+            if grouped or pod.terminating or self.cache.is_assumed(pod.metadata.uid):
+                return
+            try:
+                info = self.cache.infos.known(pod)
+            except BayplanError:
+                return  # its own attempt will tell
+            yield info
 
     def _activate(self, pods: Iterable[Pod]) -> None:
         self.queue.activate(pods, self._shared.now)
@@ -406,6 +440,8 @@ class Scheduler:
         for handle in engine.handles:
             handle.preempting = shared.preempting
         engine.next_start = self.engine.next_start
+        if self.engine.ahead is not None:
+            self.engine.ahead.drop()
         self.config, self.engine, shared.engine = config, engine, engine
         self.verdicts.forget(engine)
         self.queue.reconfigure(
@@ -465,9 +501,7 @@ class Scheduler:
         """Where a pod is now, in words."""
         item = self.queue.get(key)
         if item is not None:
-            if item.place is Place.UNSCHEDULABLE and item.gated:
-                return f"gated by {item.gating_plugin}"
-            return item.place.name.lower().replace("_", " ")
+            return item.where
         pod = self._shared.unassigned.get(key)
         if pod is None:
             return "unknown"

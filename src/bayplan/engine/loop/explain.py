@@ -8,6 +8,7 @@ place is known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -101,20 +102,28 @@ def explain(scheduler: Scheduler, key: str, now: float, best: int = 10) -> Expla
     uid = pod.metadata.uid if pod is not None else history[-1].uid
     records = scheduler.records.of(uid)
     item = scheduler.queue.get(key)
-    attempt = _attempt(records[-1], best) if records else None
+    attempt = _attempt(_last(records, pod), best) if records else None
     waiting = pod is not None and not pod.spec.node_name and bool(records)
     return Explanation(
         pod=key,
         scheduler=pod.spec.scheduler_name if pod is not None else "",
         place=_place(scheduler, key, pod),
         node=pod.spec.node_name if pod is not None else "",
-        attempts=item.attempts if item is not None else len(records),
+        attempts=item.attempts if item is not None else len({each.now for each in records}),
         waits_for=tuple(sorted(item.rejectors)) if item is not None else (),
         backoff_until=item.backoff_expiration if item is not None else 0.0,
         history=tuple(Happening(note.time, note.what, note.detail) for note in history),
         attempt=attempt,
         changed=_changed(scheduler, pod, records[-1], now) if waiting and pod else (),
     )
+
+
+def _last(records: Sequence[AttemptRecord], pod: Pod | None) -> AttemptRecord:
+    """The newest record; of a group that was tried on several sets of nodes, that of its node."""
+    last = records[-1]
+    node = pod.spec.node_name if pod is not None else ""
+    tries = [each for each in records if each.now == last.now]
+    return next((each for each in tries if node and each.node_name == node), last)
 
 
 def _place(scheduler: Scheduler, key: str, pod: Pod | None) -> str:
@@ -168,10 +177,10 @@ def _scores(record: AttemptRecord, best: int) -> tuple[Score, ...]:
     total = np.zeros(len(record.names), dtype=np.int64)
     for name, column in record.normalized.items():
         total += column.astype(np.int64) * record.weights[name]
+    fits = np.ones(len(record.names), dtype=bool)
     for _, rows in record.groups():
-        total[rows] = -1
-    order = np.argsort(-total, kind="stable")
-    chosen: list[int] = [row for row in order.tolist() if total[row] >= 0]
+        fits[rows] = False
+    chosen: list[int] = np.flatnonzero(fits).tolist()
     # among equals the one that was chosen comes first
     chosen.sort(key=lambda row: (-int(total[row]), record.names[row] != record.node_name))
     return tuple(

@@ -16,7 +16,7 @@ from bayplan.engine.loop.actions import (
     find_condition,
 )
 from bayplan.engine.loop.shared import Failure, Shared
-from bayplan.engine.queue import AlreadyQueuedError, Place, QueuedPod
+from bayplan.engine.queue import AlreadyQueuedError, QueuedPod
 from bayplan.framework.contract.results import NominatingInfo, NominatingMode
 from bayplan.framework.contract.status import Status
 from bayplan.framework.runtime.profile import Profile
@@ -63,23 +63,19 @@ class Failures:
         )
         if current is not None:
             reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
-            self._patch(current, reason, failure.message, failure.nominating)
+            self.patch(current, reason, failure.message, failure.nominating)
 
     def _requeue(self, item: QueuedPod, failure: Failure) -> None:
         shared = self._shared
         try:
-            place = shared.queue.add_unschedulable(item, shared.now)
+            shared.queue.add_unschedulable(item, shared.now, failure.group_size)
         except AlreadyQueuedError as problem:
             shared.note(item.pod, "not queued", str(problem))
             return
-        where = place.name.lower().replace("_", " ")
-        if item.gated and place is Place.UNSCHEDULABLE:
-            where = f"gated by {item.gating_plugin}"
-        shared.note(item.pod, f"failed, now {where}", failure.message)
+        shared.note(item.pod, f"failed, now {item.where}", failure.message)
 
-    def _patch(
-        self, pod: Pod, reason: str, message: str, nominating: NominatingInfo | None
-    ) -> None:
+    def patch(self, pod: Pod, reason: str, message: str, nominating: NominatingInfo | None) -> None:
+        """Let a pod's status say why it waits, unless it does."""
         condition = Condition(type=POD_SCHEDULED, status="False", reason=reason, message=message)
         before = find_condition(pod, POD_SCHEDULED)
         same = before is not None and (before.status, before.reason, before.message) == (

@@ -2,7 +2,7 @@
 before it, and all are taken back unless the group's demand is met.
 
 1.37 gives up as soon as the demand cannot be met any more, and then looks for room for the group as
-a whole (`group_preemption`). 1.36 tries every pod, and each may preempt for itself.
+a whole (`group_room`). 1.36 tries every pod, and each may preempt for itself.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bayplan.api import Pod
+from bayplan.cluster.pod_groups import REASON_WAIT
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.gangs import Gang
 from bayplan.framework import CLEAR_NOMINATION, NominatingInfo, NominatingMode, Status
 from bayplan.framework.runtime import binding
-from bayplan.plugins.gang_scheduling import REASON_WAIT
 
 UNSCHEDULABLE = "pod group is unschedulable"
 WAITING = "pod group is waiting for preemption to complete"
@@ -24,11 +24,20 @@ Nominations = dict[str, NominatingInfo]
 """By the pod's uid where it is to go when room was made."""
 
 
+def shortage(needed: int, scheduled: int, left: int) -> str:
+    """Why a demand cannot be met any more; empty if it still can."""
+    if left + scheduled >= needed:
+        return ""
+    return f"minCount ({needed}) cannot be satisfied: {scheduled} scheduled, {left} remaining"
+
+
 class Cycle:
     """What came of one cycle; if the group was not placed, nothing is left placed."""
 
     def __init__(self, engine: Engine, gang: Gang, now: float) -> None:
         self.gang = gang
+        self.size = len(gang.items)
+        """With how many pods it waits for another cycle."""
         self.decisions: list[Decision] = []
         """One for each pod that was tried; those that come after were not."""
         self.nodes: list[str] = []
@@ -36,6 +45,12 @@ class Cycle:
         self.placed = False
         self.message = ""
         """Why the group was not placed."""
+        self.cause = ""
+        """The same as an error, which is how placements are told of."""
+        self.by_placement = False
+        """Whether it is one of several sets of nodes that the group was tried on."""
+        self.elsewhere: set[str] = set()
+        """Plugins that rejected the group on other sets of nodes, or before any was tried."""
         self.remedy = ""
         """What is done about it."""
         self.nominations: Nominations = {}
@@ -51,38 +66,49 @@ class Cycle:
     # -- 1.37 -------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Try the pods in order until it is clear that the demand cannot be met."""
+        """Try the pods in order until it is clear that the demand cannot be met.
+
+        A group whose demand was met before counts as placed, whether or not a pod finds a node.
+        """
         scheduled, left = len(self.gang.scheduled), len(self.gang.items)
         short = self._short(scheduled, left)
         if short:
-            self.message = f"{UNSCHEDULABLE}, {short}"
+            self.message, self.cause = f"{UNSCHEDULABLE}, {short}", UNSCHEDULABLE
             return
         for item in self.gang.items:
             if not self._try(item.pod, None):
                 return
             left -= 1
             scheduled += self.decisions[-1].placed
-            self.message = self._short(scheduled, left)
+            self.message = self.cause = self._short(scheduled, left)
             if self.message:
                 break
-        if not self.message and not any(self.nodes):
-            self.message = UNSCHEDULABLE
         self.placed = not self.message
         if not self.placed:
             self.undo()
 
+    def conclude(self) -> None:
+        """A group of which no pod found a node was not placed."""
+        if self.placed and not any(self.nodes):
+            self.placed, self.message = False, UNSCHEDULABLE
+
     def _short(self, scheduled: int, left: int) -> str:
-        needed = self.gang.needed
-        if left + scheduled >= needed:
-            return ""
-        return f"minCount ({needed}) cannot be satisfied: {scheduled} scheduled, {left} remaining"
+        return shortage(self.gang.needed, scheduled, left)
+
+    @property
+    def any_scheduled(self) -> bool:
+        """Whether the group was placed, and a pod of it in this cycle."""
+        return self.placed and any(self.nodes)
 
     # -- 1.36 -------------------------------------------------------------------------------------
 
-    def run_each(self, preempt: Callable[[Decision], None]) -> None:
-        """Try every pod; those that need victims get them at once and count as placed."""
+    def run_each(self, preempt: Callable[[Decision], None] | None) -> None:
+        """Try every pod; those that need victims get them at once and count as placed.
+
+        Without `preempt` nobody gets victims.
+        """
         have = len(self.gang.scheduled)
-        self.message = UNSCHEDULABLE
+        self.message = self.cause = UNSCHEDULABLE
         self._refusal = f"{UNSCHEDULABLE}, {REASON_WAIT}, {binding.WAITING}"
         for item in self.gang.items:
             if not self._try(item.pod, preempt):
@@ -140,6 +166,26 @@ class Cycle:
         for decision in reversed(self._held):
             self._engine.undo(decision)
         self._held = []
+
+    def redo(self) -> None:
+        """Place the pods again that were taken back."""
+        for decision in self.decisions:
+            if decision.placed and self._engine.hold(decision).placed:
+                self._held.append(decision)
+
+    @property
+    def rejectors(self) -> set[str]:
+        """Plugins whose events may help the group."""
+        return self.elsewhere.union(*(found.unschedulable_plugins for found in self.decisions))
+
+    def errors(self) -> dict[int, str]:
+        """What pods met that was no rejection, by their place."""
+        tried = [(decision.status, decision.message) for decision in self.decisions]
+        return {
+            number: message
+            for number, (status, message) in enumerate(tried)
+            if status is not None and not status.rejected
+        }
 
     @property
     def told_group(self) -> str:

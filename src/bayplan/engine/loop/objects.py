@@ -110,7 +110,8 @@ class ObjectHandlers:
         self._told = UNSCHEDULED_POD_ADD
         if assumed or not shared.responsible_for(new):
             return
-        shared.queue.add(new, shared.now)
+        beside = None if self._gangs is None else self._gangs.backing_off(new)
+        shared.queue.add(new, shared.now, beside)
         if self._gangs is not None:
             shared.queue.move_all(UNSCHEDULED_POD_ADD, None, new, shared.now)
 

@@ -1,22 +1,23 @@
 """Carries out preemptions that a PostFilter decided: takes the victims away, the last one last.
 
 All victims but the last go at once; the last goes when the others are gone, so that the preemptor
-can be told from its state whether the preemption still runs. Meanwhile DefaultPreemption's
-PreEnqueue keeps the preemptor out of the queue. A victim that only waits on Permit or prepares to
-be bound is sent back in memory. If a call fails the preemptor is tried again at once.
+can be told from its state whether the preemption still runs. Meanwhile plugins see that it does
+(`Handle.preempting`), and one with PreEnqueue keeps the preemptor out of the queue. A victim that
+only waits on Permit or prepares to be bound is sent back in memory. If a call fails the preemptor
+is tried again at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api import Pod, PodGroup
+from bayplan.api import CompositePodGroup, Pod, PodGroup
+from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.loop.actions import Evict, Observe, PatchPod
 from bayplan.engine.loop.binding_cycles import BindingCycles
 from bayplan.engine.loop.shared import Shared
 from bayplan.framework.runtime.profile import Profile
 
-PLUGIN = "DefaultPreemption"
 WHOLE_CLUSTER = "cluster"
 """Stands for the node where a group preempts."""
 
@@ -30,6 +31,7 @@ class Preemption:
         "members",
         "node_name",
         "open",
+        "plugin",
         "preemptor",
         "scheduler_name",
         "uid",
@@ -39,19 +41,22 @@ class Preemption:
     def __init__(
         self,
         members: Sequence[Pod],
-        group: PodGroup | None,
+        group: PodGroup | CompositePodGroup | None,
         node_name: str,
         scheduler_name: str,
         victims: Sequence[Pod],
+        plugin: str,
     ) -> None:
         self.preemptor = members[0]
         self.members = list(members)
         """The pods that wait for the room: the preemptor, or all of a group."""
-        self.kind = "pod" if group is None else "podgroup"
+        self.kind = "pod" if group is None else group.KIND.lower()
         self.uid = self.preemptor.metadata.uid if group is None else group.metadata.uid
         """What events call the preemptor."""
         self.node_name = node_name
         self.scheduler_name = scheduler_name
+        self.plugin = plugin
+        """Who chose the victims."""
         self.victims = {victim.metadata.uid: victim for victim in victims}
         self.open: set[str] = set()
         """Victims whose eviction was asked for and not reported."""
@@ -75,23 +80,33 @@ class Preemptions:
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, pod: Pod, node_name: str, victims: Sequence[Pod], profile: Profile) -> None:
-        """Begin to make room on a node for a pod."""
-        self._start([pod], None, node_name, victims, profile)
+    def start(self, decision: Decision) -> None:
+        """Begin to make room for a pod, if a PostFilter plugin has said who must go."""
+        found, nominating = decision.post_filter, decision.nominating
+        if found is None or found.victims is None or nominating is None:
+            return
+        node_name, pods = nominating.nominated_node_name, [decision.info.pod]
+        self._start(pods, None, node_name, found.victims.pods, decision.profile, found.plugin)
 
     def start_for_group(
-        self, group: PodGroup, pods: Sequence[Pod], victims: Sequence[Pod], profile: Profile
+        self,
+        group: PodGroup | CompositePodGroup,
+        pods: Sequence[Pod],
+        victims: Sequence[Pod],
+        profile: Profile,
+        by: str,
     ) -> None:
-        """Begin to make room in the cluster for the pods of a group."""
-        self._start(pods, group, WHOLE_CLUSTER, victims, profile)
+        """Begin to make room in the cluster for the pods of a group, as a plugin has said."""
+        self._start(pods, group, WHOLE_CLUSTER, victims, profile, by)
 
     def _start(
         self,
         pods: Sequence[Pod],
-        group: PodGroup | None,
+        group: PodGroup | CompositePodGroup | None,
         node_name: str,
         victims: Sequence[Pod],
         profile: Profile,
+        by: str,
     ) -> None:
         shared, pod = self._shared, pods[0]
         targets = [victim for victim in victims if not victim.terminating]
@@ -101,7 +116,7 @@ class Preemptions:
         names = ", ".join(victim.key for victim in targets)
         shared.note(pod, "preempts", f"{names} on {node_name}")
         shared.actions.append(Observe(pod, profile.name, "preempted", victims=len(victims)))
-        running = Preemption(pods, group, node_name, profile.name, targets)
+        running = Preemption(pods, group, node_name, profile.name, targets, by)
         self._running[pod.metadata.uid] = running
         at_once = targets
         if shared.gates["SchedulerAsyncPreemption"]:
@@ -122,8 +137,8 @@ class Preemptions:
     def _evict(self, running: Preemption, victim: Pod) -> None:
         shared, uid = self._shared, victim.metadata.uid
         waiting = shared.waiting.get(uid)
-        in_memory = (waiting is not None and waiting.preempt(PLUGIN, "preempted")) or (
-            self._bindings.cancel(uid, f"preempted by {PLUGIN}")
+        in_memory = (waiting is not None and waiting.preempt(running.plugin, "preempted")) or (
+            self._bindings.cancel(uid, f"preempted by {running.plugin}")
         )
         if in_memory:
             del running.victims[uid]

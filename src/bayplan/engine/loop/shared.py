@@ -29,6 +29,8 @@ class Failure(msgspec.Struct):
     post_filtered: bool = False
     """Whether PostFilter plugins were asked, which counts as a try to preempt."""
     nominating: NominatingInfo | None = None
+    group_size: int = 0
+    """How many pods failed together, if they wait together for another attempt."""
     begun: float | None = None
     """When the attempt began, by the clock of metrics; None if it is the one under way."""
 

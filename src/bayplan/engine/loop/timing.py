@@ -38,7 +38,12 @@ _IN_ATTEMPT = {
     "pre_bind_pre_flight": "PreBindPreFlight",
 }
 """Timed in sampled attempts, and added up for the whole extension point."""
-_ON_THEIR_OWN = {"post_filter": "PostFilter", "unreserve": "Unreserve", "post_bind": "PostBind"}
+_ON_THEIR_OWN = {
+    "post_filter": "PostFilter",
+    "pod_group_post_filter": "PodGroupPostFilter",
+    "unreserve": "Unreserve",
+    "post_bind": "PostBind",
+}
 """Rare, so timed at every call, each call by itself."""
 
 
@@ -88,6 +93,10 @@ class Timing:
         self.begun = begun
         self._attempts += 1
         self._sampling = self._attempts % EVERY == 1 and self.enabled
+
+    def passed_on(self, attempts: int) -> None:
+        """Attempts were over before they called anything."""
+        self._attempts += attempts
 
     def decided(self) -> None:
         """The attempt has found a node, or none."""
@@ -143,28 +152,30 @@ class Timing:
         cell = self._calls.setdefault((plugin, point, profile), [0])
         sums, worst = self._sums, self._worst
 
-        def timed(*args: Any) -> Any:
-            if not self._sampling:
-                return call(*args)
+        def add(status: str, seconds: float) -> None:
             cell[0] += 1
-            status = _ERROR
-            self._sampling = False
-            begin = self.clock()
-            try:
-                answer = call(*args)
-                status = status_of(answer)
-                return answer
-            finally:
-                seconds = self.clock() - begin
-                self._sampling = True
-                self.observe("plugin", (plugin, point, status), seconds)
-                sums[point] = sums.get(point, 0.0) + seconds
-                if worst.get(point, _SUCCESS) == _SUCCESS:
-                    worst[point] = _of_point(point, status)
+            sums[point] = sums.get(point, 0.0) + seconds
+            if worst.get(point, _SUCCESS) == _SUCCESS:
+                worst[point] = _of_point(point, status)
+
+        measured = self._measured(call, plugin, point, add)
+
+        def timed(*args: Any) -> Any:
+            return measured(*args) if self._sampling else call(*args)
 
         return timed
 
     def _on_its_own(self, call: Any, plugin: str, point: str, profile: str) -> Any:
+        def tell(status: str, seconds: float) -> None:
+            self.observe("point", (point, status, profile), seconds)
+
+        return self._measured(call, plugin, point, tell)
+
+    def _measured(
+        self, call: Any, plugin: str, point: str, then: Callable[[str, float], None]
+    ) -> Any:
+        """A call with a timer in front; `then` is told its status and how long it took."""
+
         def timed(*args: Any) -> Any:
             status, sampling = _ERROR, self._sampling
             self._sampling = False
@@ -177,7 +188,7 @@ class Timing:
                 seconds = self.clock() - begin
                 self._sampling = sampling
                 self.observe("plugin", (plugin, point, status), seconds)
-                self.observe("point", (point, status, profile), seconds)
+                then(status, seconds)
 
         return timed
 

@@ -11,13 +11,13 @@ every PostFilter plugin `repeats`, no extender was asked, and nobody was nominat
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from bayplan.engine.cycle.decisions import Decision
-from bayplan.engine.cycle.records import AttemptRecord
+from bayplan.engine.cycle.records import RECORD_BYTES
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.shared import Failure
 from bayplan.engine.queue import QueuedPod
@@ -46,24 +46,31 @@ class Verdicts:
         self._moment: Hashable = None
         """The state of the cluster that the verdicts are about."""
         self._known: dict[tuple[str, bytes], Verdict] = {}
+        self.sure: Verdict | None = None
+        """The one that the attempt under way or just over passed on."""
 
     def of(self, item: QueuedPod, now: float) -> Failure | None:
         """Why this pod fails, if that is known already."""
-        if not self._known or not self._is_now():
+        if not self._known or not self.hold():
             return None
         pod = item.pod
         if pod.status.nominated_node_name or pod.spec.node_name:
             return None
-        if item.signature is None:
-            item.signature = self.engine.cache.infos.make(pod).signature
-        found = self._known.get((pod.spec.scheduler_name, item.signature))
+        found = self._known.get((pod.spec.scheduler_name, self.signature_of(item)))
         if found is None or found.revisions != self.engine.revisions(found.decision):
             return None
-        self.passed_on += 1
-        self._record(found.decision.record, item, now)
+        self.sure = found
+        self.passed_on_to(found, (item,), now)
         return found.failure
 
-    def _is_now(self) -> bool:
+    def signature_of(self, item: QueuedPod) -> bytes:
+        """What a queued pod has in common with others."""
+        if item.signature is None:
+            item.signature = self.engine.cache.infos.make(item.pod).signature
+        return item.signature
+
+    def hold(self) -> bool:
+        """Whether the cluster is as it was; if not, all verdicts are forgotten."""
         moment = self.engine.moment
         if moment == self._moment:
             return True
@@ -71,10 +78,14 @@ class Verdicts:
         self._known.clear()
         return False
 
-    def _record(self, record: AttemptRecord | None, item: QueuedPod, now: float) -> None:
-        if record is not None and self.engine.records is not None:
-            again = msgspec.structs.replace(record, pod=item.pod, now=now, bytes=512)
-            self.engine.records.add(again)
+    def passed_on_to(self, verdict: Verdict, items: Sequence[QueuedPod], now: float) -> None:
+        """Count and record attempts that were spared."""
+        self.passed_on += len(items)
+        record, ring = verdict.decision.record, self.engine.records
+        if record is None or ring is None:
+            return
+        for item in items:
+            ring.add(msgspec.structs.replace(record, pod=item.pod, now=now, bytes=RECORD_BYTES))
 
     def keep(self, item: QueuedPod, decision: Decision, failure: Failure) -> None:
         """Keep why a pod failed, if pods alike will fail for the same reasons."""
@@ -83,7 +94,7 @@ class Verdicts:
         revisions = self.engine.revisions(decision)
         if revisions is None:
             return
-        self._is_now()
+        self.hold()
         if len(self._known) >= self.limit:
             del self._known[next(iter(self._known))]
         key = (decision.profile.name, decision.info.signature)

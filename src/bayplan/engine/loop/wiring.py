@@ -65,4 +65,6 @@ def watched_kinds(gates: FeatureGates) -> list[str]:
     kinds = list(_KINDS)
     if gates["GenericWorkload"]:
         kinds += ["PodGroup", "Workload"]
+    if gates.since("1.37") and gates["CompositePodGroup"]:
+        kinds.append("CompositePodGroup")
     return kinds

@@ -1,5 +1,7 @@
 """How long a pod waits after a failed attempt: 1, 2, 4, 8, 10, 10 ... seconds.
 
+A pod group waits longer in the end, by the square root of the number of its pods.
+
 Errors in a row and rejections are counted apart. With `aligned` (kube-scheduler's
 SchedulerPopFromBackoffQ) the end is floored to the second, so that pods of one second are ordered
 by importance, and the second in which backoff ends still counts as backing off.
@@ -22,9 +24,10 @@ class Backoff:
         self.maximum = maximum
         self.aligned = aligned
 
-    def duration(self, count: int) -> float:
-        """How long a pod waits after so many failures."""
-        return min(self.initial * 2.0 ** min(count - 1, 62), self.maximum)
+    def duration(self, count: int, size: int = 0) -> float:
+        """How long a pod waits after so many failures, or a pod group of a size."""
+        most = self.maximum * math.sqrt(size) if size > 1 else self.maximum
+        return min(self.initial * 2.0 ** min(count - 1, 62), most)
 
     def expiration(self, item: QueuedPod) -> float:
         """When a pod's backoff ends; 0 if it has none."""
@@ -32,7 +35,7 @@ class Backoff:
         if count == 0 or self.maximum == 0:
             return 0.0
         if not item.backoff_expiration:
-            end = item.timestamp + self.duration(count)
+            end = item.timestamp + self.duration(count, item.group_size)
             item.backoff_expiration = math.floor(end) if self.aligned else end
         return item.backoff_expiration
 

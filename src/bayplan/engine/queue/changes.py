@@ -60,6 +60,7 @@ KIND_RESOURCES = {
     "DeviceTaintRule": Resource.RESOURCE_SLICE,  # changes what a slice offers
     "DeviceClass": Resource.DEVICE_CLASS,
     "PodGroup": Resource.POD_GROUP,
+    "CompositePodGroup": Resource.COMPOSITE_POD_GROUP,
 }
 """The event resource of each kind whose changes may wake pods; other kinds wake nobody."""
 
@@ -98,6 +99,8 @@ def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
     """Whether some request vanished or shrank, counting what the kubelet granted."""
+    if old.spec is new.spec and old.status is new.status:
+        return False
     before, after = pod_resources(old).used, pod_resources(new).used
     if before is after:
         return False

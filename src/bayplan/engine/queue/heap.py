@@ -72,6 +72,34 @@ class PodHeap:
                 return item
         return None
 
+    def pop_while(self, wanted: Callable[[QueuedPod], bool], most: int) -> list[QueuedPod]:
+        """Pop up to so many pods, until one is not wanted."""
+        entries, place, found = self._entries, self._place, list[QueuedPod]()
+        while entries and len(found) < most:
+            _, ticket, item = entries[0]
+            if item.ticket == ticket and item.place is place:
+                if not wanted(item):
+                    break
+                item.ticket = 0
+                item.place = Place.NOWHERE
+                found.append(item)
+            heappop(entries)
+        self._size -= len(found)
+        return found
+
+    def upcoming(self, count: int) -> list[QueuedPod]:
+        """The pods that would be popped next if nothing came in between."""
+        entries, found = self._entries, list[QueuedPod]()
+        edge = [(entries[0], 0)] if entries else []
+        while edge and len(found) < count:
+            entry, place = heappop(edge)
+            if self._valid(entry):
+                found.append(entry[2])
+            for child in (2 * place + 1, 2 * place + 2):
+                if child < len(entries):
+                    heappush(edge, (entries[child], child))
+        return found
+
     def __iter__(self) -> Iterator[QueuedPod]:
         """The pods that are here, in no particular order."""
         return (entry[2] for entry in self._entries if self._valid(entry))
@@ -87,10 +115,11 @@ class PodHeap:
 class _ByLess:
     """Makes a sort key of a plugin's `less`."""
 
-    __slots__ = ("item", "less")
+    __slots__ = ("item", "less", "pod")
 
     def __init__(self, item: QueuedPod, less: Callable[[Any, Any], bool]) -> None:
         self.item = item
+        self.pod = item.pod
         self.less = less
 
     def __lt__(self, other: _ByLess) -> bool:
@@ -99,6 +128,8 @@ class _ByLess:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _ByLess):
             return NotImplemented
+        if self.item is other.item:  # nobody can say where its former pod would lie
+            return self.pod is other.pod
         return not self.less(self.item, other.item) and not self.less(other.item, self.item)
 
     __hash__ = None  # type: ignore[assignment]

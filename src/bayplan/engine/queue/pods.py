@@ -41,6 +41,7 @@ class QueuedPod:
         "consecutive_errors",
         "flush_timestamp",
         "gating_plugin",
+        "group_size",
         "initial_attempt_timestamp",
         "key",
         "pending_plugins",
@@ -73,11 +74,24 @@ class QueuedPod:
         """Like these, but their events bring it back without backoff."""
         self.gating_plugin = ""
         """The PreEnqueue plugin that keeps the pod out, if any."""
+        self.group_size = 0
+        """With how many pods of its group it failed, if it waits with them."""
         self.signature: bytes | None = None
         """What pods alike have in common (`PodInfo.signature`), once an attempt worked it out."""
         self.place = Place.NOWHERE
         self.ticket = 0
         """Which heap entry stands for the pod; entries with another ticket are stale."""
+
+    @classmethod
+    def beside(cls, other: QueuedPod, pod: Pod) -> QueuedPod:
+        """A pod that waits with another one of its group, which failed."""
+        item = cls(pod, other.timestamp)
+        item.backoff_expiration = other.backoff_expiration
+        item.unschedulable_count = other.unschedulable_count
+        item.consecutive_errors = other.consecutive_errors
+        item.unschedulable_plugins = other.unschedulable_plugins
+        item.group_size = other.group_size
+        return item
 
     @property
     def rejectors(self) -> frozenset[str]:
@@ -86,6 +100,16 @@ class QueuedPod:
     @property
     def gated(self) -> bool:
         return self.gating_plugin != ""
+
+    @property
+    def where(self) -> str:
+        """Its place in words; a pod that waits with its group does so after no error."""
+        if self.place is Place.UNSCHEDULABLE and self.gated:
+            return f"gated by {self.gating_plugin}"
+        place = self.place
+        if place is Place.ERROR_BACKOFF and self.rejectors:
+            place = Place.BACKOFF
+        return place.name.lower().replace("_", " ")
 
     def rejected_by(self, unschedulable: Iterable[str], pending: Iterable[str] = ()) -> None:
         """Record who rejected the last attempt; nobody means that it failed by an error."""

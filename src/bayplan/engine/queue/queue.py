@@ -31,7 +31,14 @@ from bayplan.engine.queue.contents import QueueContents
 from bayplan.engine.queue.heap import PodHeap, SortKey
 from bayplan.engine.queue.hints import HintIndex
 from bayplan.engine.queue.pods import Place, QueuedPod
-from bayplan.engine.queue.requeuing import SAMPLE, HintObserver, Incoming, Requeuing, Strategy
+from bayplan.engine.queue.requeuing import (
+    SAMPLE,
+    Concerned,
+    HintObserver,
+    Incoming,
+    Requeuing,
+    Strategy,
+)
 from bayplan.engine.queue.waiting_room import WaitingRoom
 from bayplan.framework.contract.events import (
     FORCE_ACTIVATE,
@@ -39,7 +46,6 @@ from bayplan.framework.contract.events import (
     ClusterEvent,
 )
 from bayplan.framework.contract.status import Status, is_success
-from bayplan.plugins.priority_sort import priority_key
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
@@ -78,7 +84,7 @@ class SchedulingQueue(QueueContents):
         nominations: Nominations,
         *,
         gates: Mapping[str, Sequence[Gate]] | None = None,
-        sort_key: SortKey = priority_key,
+        sort_key: SortKey,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         max_in_unschedulable: float = 300.0,
@@ -132,6 +138,8 @@ class SchedulingQueue(QueueContents):
 
     def next_flush(self) -> float:
         """When `flush` has to be called next; infinity if no pod waits for time to pass."""
+        if not self._pods:
+            return math.inf
         times = [
             self.backoff.over_at(head)
             for head in (self._backoff.peek(), self._error_backoff.peek())
@@ -143,14 +151,24 @@ class SchedulingQueue(QueueContents):
 
     # --- objects come and go ---
 
-    def add(self, pod: Pod, now: float) -> None:
-        """A pod to be scheduled appeared. One that is known already counts as updated."""
+    def add(self, pod: Pod, now: float, beside: QueuedPod | None = None) -> None:
+        """A pod to be scheduled appeared. One that is known already counts as updated.
+
+        It waits as long as one `beside` which it is to be tried, if that backs off.
+        """
         known = self._pods.get(pod.key)
         if known is not None or pod.metadata.uid in self._in_flight:
             self.update(pod if known is None else known.pod, pod, now)
             return
-        item = QueuedPod(pod, now)
-        self._to_active(item, UNSCHEDULED_POD_ADD.label, now)
+        if beside is not None and self.backoff.active(beside, now):
+            self._to_backoff(QueuedPod.beside(beside, pod), UNSCHEDULED_POD_ADD.label, now)
+            self._nominations.from_status(pod)
+            return
+        self._enter(pod, UNSCHEDULED_POD_ADD.label, now)
+
+    def _enter(self, pod: Pod, event: str, now: float) -> None:
+        if self._to_active(QueuedPod(pod, now), event, now):
+            self._nominations.from_status(pod)
 
     def update(self, old: Pod, new: Pod, now: float) -> None:
         """A pod to be scheduled changed."""
@@ -164,24 +182,19 @@ class SchedulingQueue(QueueContents):
             self.delete(item.pod)
             item = None
         if item is None:
-            self._to_active(QueuedPod(new, now), UNSCHEDULED_POD_UPDATE.label, now)
+            self._enter(new, UNSCHEDULED_POD_UPDATE.label, now)
             return
         if item.signature is not None and not _alike(item.pod, new):
             item.signature = None
+        before = self._sort_key(item)
         item.pod = new
         self._nominations.updated(old, new)
-        if item.place is Place.ACTIVE:
-            self._resort(self._active, item, old)
-        elif item.place is Place.BACKOFF:
-            self._resort(self._backoff, item, old)
+        if item.place in (Place.ACTIVE, Place.BACKOFF):
+            if self._sort_key(item) != before:
+                (self._active if item.place is Place.ACTIVE else self._backoff).refresh(item)
         elif item.place is Place.UNSCHEDULABLE:
             self._waiting.refresh(item)
             self._wake_updated(item, old, now)
-
-    def _resort(self, heap: PodHeap, item: QueuedPod, old: Pod) -> None:
-        # The default order looks at priority only, which the API server keeps from changing.
-        if self._sort_key is not priority_key or old.spec.priority != item.pod.spec.priority:
-            heap.refresh(item)
 
     def _wake_updated(self, item: QueuedPod, old: Pod, now: float) -> None:
         for event in pod_update_events(old, item.pod):
@@ -201,14 +214,14 @@ class SchedulingQueue(QueueContents):
     def _leave(self, item: QueuedPod) -> None:
         """Take a pod out of where it is."""
         place = item.place
-        if place is Place.ACTIVE:
+        if place is Place.UNSCHEDULABLE:
+            self._waiting.remove(item)
+        elif place is Place.ACTIVE:
             self._active.remove(item)
         elif place is Place.BACKOFF:
             self._backoff.remove(item)
         elif place is Place.ERROR_BACKOFF:
             self._error_backoff.remove(item)
-        elif place is Place.UNSCHEDULABLE:
-            self._waiting.remove(item)
 
     # --- an attempt ---
 
@@ -225,6 +238,51 @@ class SchedulingQueue(QueueContents):
             del self._pods[item.key]
             if self._take_off(item):
                 return item
+
+    def pop_while(self, wanted: Callable[[QueuedPod], bool], most: int) -> list[QueuedPod]:
+        """The pods that `pop` would give next, as long as they are wanted.
+
+        For attempts that end at once: they are never in flight, and `refused` puts them back.
+        """
+        found = self._active.pop_while(wanted, most)
+        if self.pop_from_backoff and not len(self._active):
+            early = self._backoff.pop_while(wanted, most - len(found))
+            self.incoming["active", POP_FROM_BACKOFF_Q] += len(early)
+            found += early
+        self.scheduling_cycle += len(found)
+        return found
+
+    def refused(
+        self,
+        items: Sequence[QueuedPod],
+        unschedulable: frozenset[str],
+        pending: frozenset[str],
+        now: float,
+    ) -> None:
+        """Pods alike of `pop_while` come back, rejected by the same plugins.
+
+        For each what `add_unschedulable` would do if nothing happened during the attempt.
+        """
+        self._expect_leftover(now)
+        pods = self._pods
+        for item in items:
+            item.attempts += 1
+            item.unschedulable_plugins = unschedulable
+            item.pending_plugins = pending
+            item.unschedulable_count += 1
+            item.consecutive_errors = 0
+            item.timestamp = now
+            item.backoff_expiration = 0.0
+            item.was_flushed = False
+            item.flush_timestamp = 0.0
+            item.group_size = 0
+            pods[item.key] = pods.pop(item.key)
+        self._waiting.add_alike(items)
+        self.incoming["unschedulable", SCHEDULE_ATTEMPT_FAILURE] += len(items)
+
+    def upcoming(self, count: int) -> list[QueuedPod]:
+        """The pods that `pop` would give next, as things are; none that back off."""
+        return self._active.upcoming(count)
 
     def pop_specific(self, pod: Pod, now: float) -> QueuedPod | None:
         """Take one pod, wherever it waits, as if it had been activated and popped."""
@@ -251,9 +309,10 @@ class SchedulingQueue(QueueContents):
         """The attempt is over, or the pod can no longer be rejected by a plugin."""
         self._in_flight.done(uid)
 
-    def add_unschedulable(self, item: QueuedPod, now: float) -> Place:
+    def add_unschedulable(self, item: QueuedPod, now: float, group_size: int = 0) -> Place:
         """A popped pod comes back; its plugin sets say who rejected it, empty means an error.
 
+        One that failed with its group, of a size, waits for its backoff to end, whatever happens.
         Returns where it went. Ends its flight.
         """
         uid = item.pod.metadata.uid
@@ -271,7 +330,10 @@ class SchedulingQueue(QueueContents):
             item.was_flushed = False
             item.flush_timestamp = 0.0
             item.place = Place.NOWHERE
+            item.group_size = group_size
             strategy = self._after_flight(item, uid)
+            if group_size:
+                strategy = Strategy.AFTER_BACKOFF
             self._pods[item.key] = item
             return self._requeue(item, strategy, SCHEDULE_ATTEMPT_FAILURE, now)
         finally:
@@ -299,11 +361,15 @@ class SchedulingQueue(QueueContents):
             return 0
         moved = 0
         if len(self._waiting):
-            items = (
-                self._waiting if wildcard else self._requeuing.concerned(self._waiting, incoming)
-            )
-            chosen = [item for item in items if check is None or check(item.pod)]
-            moved = self._move(chosen, incoming, now)
+            everybody: list[Concerned] = [(list(self._waiting), None)]
+            found = everybody if wildcard else self._requeuing.concerned(self._waiting, incoming)
+            for items, strategy in found:
+                if check is not None:
+                    items = [item for item in items if check(item.pod)]
+                if strategy is None:
+                    moved += self._move(items, incoming, now)
+                else:
+                    moved += self._move_alike(items, strategy, event.label, now)
         self.move_request_cycle = self.scheduling_cycle
         self._in_flight.record(event, old, new)
         return moved
@@ -323,6 +389,30 @@ class SchedulingQueue(QueueContents):
             if self._requeue(item, strategy, label, now) is not Place.UNSCHEDULABLE:
                 moved += 1
         return moved
+
+    def _move_alike(
+        self, items: Iterable[QueuedPod], strategy: Strategy, event: str, now: float
+    ) -> int:
+        """Do `_requeue` for waiting pods that no gate holds, in one go."""
+        after_backoff = strategy is Strategy.AFTER_BACKOFF
+        active = backing_off = 0
+        for item in items:
+            off = after_backoff and self.backoff.active(item, now)
+            if (not off or self.pop_from_backoff) and self._is_gated(item):
+                self._gate(item, event, now)
+                continue
+            self._waiting.remove(item)
+            if off:
+                (self._error_backoff if item.group_size else self._backoff).push(item)
+                backing_off += 1
+                continue
+            if item.initial_attempt_timestamp is None:
+                item.initial_attempt_timestamp = now
+            self._active.push(item)
+            active += 1
+        self.incoming["active", event] += active
+        self.incoming["backoff", event] += backing_off
+        return active + backing_off
 
     def activate(self, pods: Iterable[Pod], now: float) -> None:
         """Move pods to active without backoff; one in flight is tried again when it comes back."""
@@ -401,8 +491,6 @@ class SchedulingQueue(QueueContents):
         self._pods[item.key] = item
         self._active.push(item)
         self.incoming["active", event] += 1
-        if event == UNSCHEDULED_POD_ADD.label or event == UNSCHEDULED_POD_UPDATE.label:
-            self._nominations.from_status(item.pod)
         return True
 
     def _to_backoff(self, item: QueuedPod, event: str, now: float) -> None:
@@ -411,7 +499,8 @@ class SchedulingQueue(QueueContents):
             return
         self._leave(item)
         self._pods[item.key] = item
-        heap = self._backoff if item.rejectors else self._error_backoff
+        early = item.rejectors and not item.group_size
+        heap = self._backoff if early else self._error_backoff
         heap.push(item)
         self.incoming["backoff", event] += 1
 
@@ -425,12 +514,16 @@ class SchedulingQueue(QueueContents):
             self._waiting.refresh(item)
 
     def _wait(self, item: QueuedPod, event: str, now: float) -> None:
-        if not len(self._waiting):
-            self._next_leftover = max(self._next_leftover, now + LEFTOVER_PERIOD)
+        self._expect_leftover(now)
         self._pods[item.key] = item
         self._waiting.add(item)
         queue = "gated" if item.gating_plugin else "unschedulable"
         self.incoming[queue, event] += 1
+
+    def _expect_leftover(self, now: float) -> None:
+        """Pods begin to wait: if none did, the first that waits too long is a while away."""
+        if not len(self._waiting):
+            self._next_leftover = max(self._next_leftover, now + LEFTOVER_PERIOD)
 
     def _is_gated(self, item: QueuedPod) -> bool:
         """Run PreEnqueue, the plugin that gated the pod last time first."""
@@ -444,7 +537,7 @@ class SchedulingQueue(QueueContents):
         for name, pre_enqueue in gates:
             try:
                 status = pre_enqueue(item.pod)
-                closed = not is_success(status)
+                closed = status is not None and not is_success(status)
             except Exception:  # counted: as upstream, an error gates the pod
                 self.problems[name, "pre_enqueue"] += 1
                 closed = True
@@ -466,7 +559,7 @@ class SchedulingQueue(QueueContents):
         hints: HintIndex,
         gates: Mapping[str, Sequence[Gate]],
         *,
-        sort_key: SortKey = priority_key,
+        sort_key: SortKey,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
     ) -> None:

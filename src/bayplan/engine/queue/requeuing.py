@@ -39,6 +39,10 @@ class Incoming(NamedTuple):
     new: Object | None
 
 
+Concerned = tuple[list[QueuedPod], Strategy | None]
+"""Waiting pods, and what to do with all of them; None if each has to be asked about."""
+
+
 class Requeuing:
     """Asks hints, and counts how often and with what problems."""
 
@@ -119,17 +123,17 @@ class Requeuing:
                     return best
         return best
 
-    def concerned(self, room: WaitingRoom, incoming: Incoming) -> list[QueuedPod]:
-        """The waiting pods that the event might help; whole groups are ruled out by one pod."""
+    def concerned(self, room: WaitingRoom, incoming: Incoming) -> list[Concerned]:
+        """The waiting pods that the event might help; of whole groups one pod is asked about."""
         by_group = incoming.event.resource in CLASS_RESOURCES
-        result: list[QueuedPod] = []
+        result: list[Concerned] = []
         for group in room.rejected_by(incoming.match.plugins, _labels(incoming)):
-            pods = group.pods.values()
+            pods, strategy = list(group.pods.values()), None
             if len(pods) > 1 and by_group and group.rejectors <= self.hints.class_hints:
-                first = next(iter(pods))
-                if self.strategy(first, incoming) is Strategy.SKIP:
+                strategy = self.strategy(pods[0], incoming)
+                if strategy is Strategy.SKIP:
                     continue
-            result += pods
+            result.append((pods, strategy))
         return result
 
 

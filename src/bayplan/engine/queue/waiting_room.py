@@ -99,9 +99,22 @@ class WaitingRoom:
         self._pods[item.key] = item
         self._index(item)
 
+    def add_alike(self, items: Sequence[QueuedPod]) -> None:
+        """Add pods that are alike, were rejected by the same plugins and are not gated."""
+        if not items:
+            return
+        self.add(items[0])
+        listed = self._listed[items[0].key]
+        pods, index, group = self._pods, self._listed, listed[0].pods
+        for item in items:
+            key = item.key
+            item.place = Place.UNSCHEDULABLE
+            pods[key] = group[key] = item
+            index[key] = listed
+
     def remove(self, item: QueuedPod) -> None:
-        del self._pods[item.key]
         self._unindex(item.key)
+        del self._pods[item.key]
         item.place = Place.NOWHERE
 
     def refresh(self, item: QueuedPod) -> None:

@@ -6,7 +6,8 @@ Check it:  bayplan extender check http://127.0.0.1:8888
 
 from bayplan.extender import Extender
 
-app = Extender(name="data-locality")
+# ahead: these functions keep nothing between calls, so Bayplan may ask about several pods at once
+app = Extender(name="data-locality", ahead=True)
 
 
 @app.filter

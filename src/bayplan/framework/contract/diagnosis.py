@@ -139,8 +139,11 @@ class Diagnosis:
         """Give one node a status of its own."""
         self._own[row] = status
 
-    def histogram(self) -> dict[str, int]:
-        """How many nodes gave each reason; absent nodes count with the absent status's."""
+    def histogram(self, count: int) -> dict[str, int]:
+        """How many of so many nodes gave each reason; absent ones count with the absent status's.
+
+        They may be fewer than there are rows: a pod group is tried on some nodes only.
+        """
         tally: dict[str, int] = {}
         explicit = 0
         if self._numbers is not None:
@@ -155,8 +158,8 @@ class Diagnosis:
         for status in self._own.values():
             explicit += 1
             _add(tally, status, 1)
-        if explicit < len(self.names):
-            _add(tally, self.absent, len(self.names) - explicit)
+        if explicit < count:
+            _add(tally, self.absent, count - explicit)
         return tally
 
     def plugins(self, code: Code | None = None) -> set[str]:
@@ -202,7 +205,8 @@ class FitError:
         self.pending_plugins = pending_plugins or set()
 
     def __str__(self) -> str:
-        text = fit_text(self.node_count, self.pre_filter_message, self.diagnosis.histogram())
+        tally = self.diagnosis.histogram(self.node_count)
+        text = fit_text(self.node_count, self.pre_filter_message, tally)
         return f"{text} {self.post_filter_message}" if self.post_filter_message else text
 
 

@@ -8,13 +8,18 @@ ExtenderError: the engine skips an ignorable extender and fails the attempt for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from bayplan.api import Node, Pod
 from bayplan.errors import BayplanError
 from bayplan.framework.contract.results import Victims
+
+T_co = TypeVar("T_co", covariant=True)
+NEVER, PROMISED, ALWAYS = AHEAD = "never", "promised", "always"
+"""Which extenders may be asked about pods ahead of their turn: none, those that promise that they
+keep nothing between calls, or all, if whoever runs the scheduler promises it for them."""
 
 
 class ExtenderError(BayplanError):
@@ -69,3 +74,34 @@ class Extender(Protocol):
 
     def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         """Return the candidates that are left, by node; victims may have been changed."""
+
+
+class Later(Protocol[T_co]):
+    """An answer that is on its way: call it once to wait for it, or drop it."""
+
+    def __call__(self) -> T_co:
+        """The answer; raises ExtenderError."""
+
+    def ready(self) -> bool:
+        """Whether waiting would end at once; never blocks."""
+
+    def drop(self) -> None:
+        """Nobody wants the answer any more."""
+
+
+@runtime_checkable
+class AheadExtender(Extender, Protocol):
+    """One whose answers can be awaited later, so that several pods' calls can be under way."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it may be asked about a pod before the pods before it have their nodes.
+
+        Only who keeps nothing between filter and prioritize calls may say so.
+        """
+
+    def filter_later(self, pod: Pod, nodes: Sequence[Node]) -> Later[ExtenderFilterResult]:
+        """Begin to filter."""
+
+    def prioritize_later(self, pod: Pod, nodes: Sequence[Node]) -> Later[Mapping[str, int]]:
+        """Begin to score."""

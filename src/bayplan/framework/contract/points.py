@@ -16,7 +16,7 @@ status: the attempt fails and the pod is retried after error backoff; the schedu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -24,9 +24,15 @@ from bayplan.cluster.arrays import BoolArray, IntArray
 from bayplan.cluster.info import PodInfo
 from bayplan.framework.contract.diagnosis import Diagnosis
 from bayplan.framework.contract.events import ClusterEventWithHint
+from bayplan.framework.contract.groups import (
+    GroupTrial,
+    Placement,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+)
 from bayplan.framework.contract.results import (
     Effects,
-    Placement,
     PostFilterResult,
     PreBindPreFlightResult,
     PreFilterResult,
@@ -157,6 +163,9 @@ class EnqueueExtensions(Plugin, Protocol):
     With `hint_selectors(pod)` it tells selectors of which one must match the labels that an
     assigned pod has, or had before it changed, for a hint about that pod not to be Skip; None if
     there are no such. Only then is it asked. Pods with anti-affinity are always asked about.
+
+    With `rejects_groups = True` it counts as one of those that rejected a pod group that did not
+    fit, so that its events may bring the group back.
     """
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -256,6 +265,22 @@ class PostFilterPlugin(Plugin, Protocol[P]):
         """
 
 
+class PodGroupPostFilterPlugin(Plugin, Protocol):
+    """Tries to make room when a pod group finds none; DefaultPreemption is one."""
+
+    def pod_group_post_filter(
+        self, state: CycleState, group: PodGroupInfo, trial: GroupTrial
+    ) -> tuple[PodGroupPostFilterResult | None, Status | None]:
+        """Called in order when the cycle of a group, or of a composite one, has failed.
+
+        Success and UnschedulableAndUnresolvable end the round; Unschedulable passes on to the next
+        plugin; anything else is an error. Pods wait in the queue until the victims of a success are
+        gone. `state` is shared by the plugins of this round. 1.36 has no such point in its
+        configuration: behind WorkloadAwarePreemption all plugins of the profile with this method
+        are asked, whatever points they are enabled at.
+        """
+
+
 class PreScorePlugin(Plugin, Protocol[P, T]):
     """Prepares scoring of the nodes that fit."""
 
@@ -272,6 +297,7 @@ class ScorePlugin(Plugin, Protocol[P, T]):
         Without `normalize` values must lie in 0..100. Called only when two or more nodes fit.
         A plugin with `compact_scores = True` may return any integer type, which its own `normalize`
         then gets; without it scores are widened to int64 first. Arrays must not be changed later.
+        One with `score_needs = (point, text)` fails with the text where it is not enabled there.
         """
 
 
@@ -341,20 +367,41 @@ class PostBindPlugin(Plugin, Protocol[P]):
     def post_bind(self, state: CycleState, pod: P, node_name: str) -> None: ...
 
 
-class PlacementGeneratePlugin(Plugin, Protocol[P]):
-    """Proposes sets of nodes for a whole pod group; at most one per profile."""
+class PlacementGeneratePlugin(Plugin, Protocol):
+    """Proposes sets of nodes for a whole pod group; at most one per profile.
+
+    Placements are asked for behind the gate TopologyAwareWorkloadScheduling.
+    """
 
     def generate_placements(
-        self, state: CycleState, pods: Sequence[P], parent: Placement
-    ) -> tuple[Sequence[Placement], Status | None]: ...
+        self, state: CycleState, group: PodGroupInfo, parent: Placement
+    ) -> tuple[Sequence[Placement], Status | None]:
+        """Return sets of nodes out of `parent`; they may overlap, none at all rejects the group.
+
+        `state` lasts as long as the group's cycle. Called again after less important pods were
+        taken off, when room is made for the group.
+        """
 
 
 class PlacementScorePlugin(Plugin, Protocol):
-    """Ranks placements after a trial; `normalize_placements` may bring scores into 0..100."""
+    """Ranks the placements on which a pod group fits; called if there are two or more."""
 
     def score_placement(
-        self, state: CycleState, assignments: Mapping[str, str], placement: Placement
-    ) -> tuple[int, Status | None]: ...
+        self, state: CycleState, group: PodGroupInfo, proposed: PodGroupAssignments
+    ) -> int:
+        """Return a score; none of the proposed pods is on its node.
+
+        `state` is of this placement alone. Without `normalize_placements` it must lie in 0..100.
+        """
+
+
+class NormalizePlacementPlugin(Plugin, Protocol):
+    """Brings the scores of placements into 0..100."""
+
+    def normalize_placements(
+        self, state: CycleState, group: PodGroupInfo, scores: Sequence[int]
+    ) -> Sequence[int]:
+        """Return new scores in the same order; `state` is that of the group's cycle."""
 
 
 POINTS: dict[str, tuple[str, ...]] = {
@@ -363,6 +410,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "preFilter": ("pre_filter",),
     "filter": ("filter", "filter_node"),
     "postFilter": ("post_filter",),
+    "podGroupPostFilter": ("pod_group_post_filter",),
     "preScore": ("pre_score",),
     "score": ("score", "score_node"),
     "reserve": ("reserve",),

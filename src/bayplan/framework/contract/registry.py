@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from bayplan.errors import ConfigError, with_place
+from bayplan.errors import ConfigError, Importing
 from bayplan.framework.contract.points import Plugin
 
 ENTRY_POINTS = "bayplan.plugins"
@@ -38,12 +38,8 @@ def from_entry_points(group: str = ENTRY_POINTS) -> Registry:
     """Factories of the plugins that installed packages offer."""
     found: Registry = {}
     for entry in entry_points(group=group):
-        try:
+        with Importing(f'loading plugin "{entry.name}" from entry point "{entry.value}"'):
             factory = entry.load()
-        except Exception as problem:
-            raise ConfigError(
-                f'loading plugin "{entry.name}" from entry point "{entry.value}": {problem}'
-            ) from problem
         found[entry.name] = _checked(entry.name, factory, entry.value)
     return found
 
@@ -52,10 +48,8 @@ def from_modules(names: Iterable[str]) -> Registry:
     """Factories of the modules that a user named with `--plugins`."""
     registries = []
     for name in names:
-        try:
+        with Importing(f'loading plugin module "{name}"'):
             module = importlib.import_module(name)
-        except (Exception, SystemExit) as problem:  # any code may run at import
-            raise ConfigError(f'loading plugin module "{name}": {with_place(problem)}') from problem
         plugins = getattr(module, "PLUGINS", None)
         if not isinstance(plugins, Mapping):
             raise ConfigError(

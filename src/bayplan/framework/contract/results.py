@@ -88,6 +88,8 @@ class PostFilterResult(msgspec.Struct, frozen=True):
     nominating_info: NominatingInfo | None = None
     victims: Victims | None = None
     effects: Effects | None = None
+    plugin: str = ""
+    """Who helped; filled in by the framework, as the status of a success names nobody."""
 
 
 class Unfinished(Exception):
@@ -102,10 +104,3 @@ class PreBindPreFlightResult(msgspec.Struct, frozen=True):
     """Says that a plugin's PreBind will act; plugins that allow it are run together."""
 
     allow_parallel: bool = False
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """A set of nodes that a whole pod group may use."""
-
-    name: str
-    node_names: frozenset[str]

@@ -262,6 +262,8 @@ def run_post_filters(
         if result is not None and result.effects is not None:
             effects.append(result.effects)
         if status is None or status.code is Code.SUCCESS:
+            if result is not None:
+                result = msgspec.structs.replace(result, plugin=plugin.name)
             return _with_effects(result, effects), status or Status(Code.SUCCESS)
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return _with_effects(result, effects), status.with_plugin(plugin.name)

@@ -26,7 +26,7 @@ _LOG = structlog.get_logger(__name__)
 Wrap = Callable[[Any, str], Any]
 """Takes a plugin and its profile's name, returns what stands in the profile in its stead."""
 
-_EVENT_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+_EVENT_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit", "placementGenerate")
 _ALL_RESOURCES = (
     Resource.POD,
     Resource.NODE,
@@ -87,6 +87,15 @@ class Profile:
         """Plugins that say something about nodes, each with the points at which it does."""
         self.extensions = tuple(p for p in self.pre_filter if hasattr(p, "add_pod"))
         """PreFilter plugins that follow pods being added and removed in dry runs."""
+        self.score_problem = self._score_problem()
+        """What every attempt to score ends with: a plugin scores without a point that it needs."""
+
+    def _score_problem(self) -> Status | None:
+        for plugin in self.score:
+            point, text = getattr(plugin, "score_needs", ("score", ""))
+            if plugin not in self.at[point]:
+                return failed_score(plugin.name, text)
+        return None
 
     @classmethod
     def build(
@@ -156,6 +165,12 @@ class Profile:
         return Status(Code.ERROR, error=error, plugin=plugin)
 
 
+def failed_score(name: str, text: str) -> Status:
+    """The end of an attempt in which a plugin could not score."""
+    text = f'running Score plugins: plugin "{name}" failed with: {text}'
+    return Status(Code.ERROR, error=PluginError(text), plugin=name)
+
+
 def _make(
     name: str, registry: Mapping[str, Factory], config: KubeSchedulerProfile, handle: Any
 ) -> Any:
@@ -163,7 +178,7 @@ def _make(
         plugin = registry[name](config.args(name), handle)
     except ConfigError as problem:
         raise ConfigError(f'initializing plugin "{name}": {problem}') from problem
-    except Exception as problem:
+    except BaseException as problem:  # sys.exit, too: the file asked for it, not the user
         raise ConfigError(
             f'initializing plugin "{name}": {type(problem).__name__}: {with_place(problem)}'
         ) from problem

@@ -17,7 +17,7 @@ from bayplan.framework.contract.points import MAX_SCORE, MIN_SCORE
 from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Code, Status
 from bayplan.framework.runtime.filtering import wrap
-from bayplan.framework.runtime.profile import Profile
+from bayplan.framework.runtime.profile import Profile, failed_score
 
 _SMALL = (1 << 15) - 1
 
@@ -62,7 +62,7 @@ def call_score(
             scores = _loop(plugin, state, pod, nodes, feasible)
         _check(scores, nodes.count, plugin.name, "score")
     except Exception as problem:
-        return _failed(plugin.name, profile.problem(plugin.name, "score", problem))
+        return failed_score(plugin.name, profile.problem(plugin.name, "score", problem).message)
     if getattr(plugin, "compact_scores", False):
         small: IntArray = scores
         return small
@@ -85,7 +85,8 @@ def call_normalize(
             result = plugin.normalize(state, pod, scores, feasible)
             _check(result, len(scores), plugin.name, "normalize")
         except Exception as problem:
-            return _failed(plugin.name, profile.problem(plugin.name, "normalize", problem))
+            status = profile.problem(plugin.name, "normalize", problem)
+            return failed_score(plugin.name, status.message)
     return range_problem(plugin.name, result, feasible) or result
 
 
@@ -116,6 +117,8 @@ def run_scores(
         problem = call_pre_score(profile, plugin, state, pod, nodes, feasible)
         if problem is not None:
             return problem
+    if profile.score_problem is not None:
+        return profile.score_problem
     scores = Scores({}, {}, np.zeros(nodes.count, dtype=np.int64))
     for plugin in profile.score:
         if plugin.name in state.skip_score:
@@ -182,8 +185,3 @@ def _loop(
     for place in places:
         scores[place] = plugin.score_node(state, pod, nodes.info(place))
     return scores
-
-
-def _failed(name: str, status: Status) -> Status:
-    text = f'running Score plugins: plugin "{name}" failed with: {status.message}'
-    return Status(Code.ERROR, error=PluginError(text), plugin=name)

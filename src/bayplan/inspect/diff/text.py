@@ -39,7 +39,10 @@ def markdown(found: Diff) -> str:
 
 def _verdict(found: Diff) -> str:
     if found.same:
-        return f"Same: all {found.pods} pods go where they went."
+        pods = (
+            "the pod goes where it" if found.pods == 1 else f"all {found.pods} pods go where they"
+        )
+        return f"Same: {pods} went."
     direct = sum(item.direct for item in found.changed)
     return (
         f"Different: {len(found.changed)} of {found.pods} pods go elsewhere, "

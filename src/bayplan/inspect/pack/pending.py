@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from bayplan.api import Pod
 from bayplan.cluster.arrays import IntArray
+from bayplan.cluster.pod_groups import group_key, min_count
 from bayplan.framework import PodInfo
-from bayplan.inspect.amounts import plural, show
+from bayplan.inspect.amounts import show
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.pack.answer import Plan, Step, Wanted
 from bayplan.inspect.pack.choosing import Choice
@@ -27,7 +28,7 @@ from bayplan.pack.asked import Asked, victims_of
 from bayplan.pack.assigning import moves_of
 from bayplan.pack.conflict import in_words, smallest
 from bayplan.pack.model import Problem
-from bayplan.plugins.gang_scheduling import group_key, min_count
+from bayplan.words import plural
 
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):

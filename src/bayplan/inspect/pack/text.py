@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.pack.answer import Packing, Plan, Step, Wanted
 from bayplan.inspect.pack.pricing import SCALE
+from bayplan.words import plural
 
 SHOWN = 40
 

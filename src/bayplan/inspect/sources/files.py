@@ -7,15 +7,14 @@ prints JSON documents between log lines: each document begins and ends with a br
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from bayplan import packed
 from bayplan.api import Node, Pod, yaml
 from bayplan.errors import DecodeError
 from bayplan.inspect.cluster import Objects, Origin, Unread
@@ -24,7 +23,7 @@ from bayplan.inspect.sources.gather import Gathering
 from bayplan.inspect.sources.snapshot import is_snapshot, read_snapshot
 
 SUFFIXES = (".json", ".yaml", ".yml", ".gz", ".bayplan")
-GZIP = b"\x1f\x8b"
+MAX_BYTES = 4 << 30  # of a packed file; thirty times the largest cluster that Kubernetes promises
 _JSON_DOCUMENT = re.compile(rb"^\{$.*?^\}$", re.MULTILINE | re.DOTALL)
 
 
@@ -73,8 +72,10 @@ def _files(path: Path) -> Iterable[Path]:
 def _content(file: Path) -> bytes:
     try:
         data = file.read_bytes()
-        return gzip.decompress(data) if data[:2] == GZIP else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        return packed.unpack(data, MAX_BYTES) if data[:2] == packed.MAGIC else data
+    except packed.TooLargeError as problem:
+        raise SourceError(f'reading "{file}": {problem}; unpack it if that is meant') from problem
+    except packed.PackedError as problem:
         raise SourceError(
             f'reading "{file}": the file is damaged or cut off ({problem}); save or copy it again'
         ) from problem

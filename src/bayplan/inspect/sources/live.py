@@ -102,7 +102,9 @@ async def _version(client: Client, name: str) -> str:
     except Unauthorized as problem:
         raise _refused(name, problem) from problem
     except TransportError as problem:
-        raise SourceError(f"{problem}; check --kubeconfig and --context") from problem
+        text = str(problem).removesuffix("; is the API server running?")
+        remedy = "is the API server running? check --kubeconfig and --context"
+        raise SourceError(f"{text}; {remedy}") from problem
     except ApiError:
         return ""
     try:

@@ -16,6 +16,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from bayplan.api import Pod, PodGroup
+from bayplan.cluster.pod_groups import group_key
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import NominatingMode, PodInfo
 from bayplan.framework.runtime.filtering import run_pre_enqueue
@@ -35,7 +36,6 @@ from bayplan.inspect.whatif.owners import (
     with_claims,
 )
 from bayplan.inspect.whatif.rehearsal import Rehearsal
-from bayplan.plugins.gang_scheduling import group_key
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 

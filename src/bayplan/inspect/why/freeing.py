@@ -14,6 +14,7 @@ from jsonpatch import JsonPatchException
 from jsonpointer import JsonPointerException
 
 from bayplan.api import Pod
+from bayplan.cluster.pod_groups import group_key
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.gangs import group_of
@@ -23,7 +24,6 @@ from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.fixes import other_schedulers, verified
 from bayplan.inspect.why.gangs import Tried, group_fixes, incomplete_fixes
-from bayplan.plugins.gang_scheduling import group_key
 
 NOT_FOR_THIS_POD = (JsonPatchException, JsonPointerException)
 TEMPLATES = 3

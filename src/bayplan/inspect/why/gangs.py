@@ -16,9 +16,9 @@ from itertools import islice
 from msgspec.structs import replace
 
 from bayplan.api import Pod, PodGroup, to_builtins
+from bayplan.cluster.pod_groups import group_key, members_of, min_count
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework.runtime.filtering import run_pre_enqueue
-from bayplan.inspect.amounts import plural
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.commands import where
 from bayplan.inspect.gangs import group_of, try_group
@@ -29,7 +29,7 @@ from bayplan.inspect.why.answer import Fix
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.fixes import SHOWN, TRIED, candidates
 from bayplan.inspect.why.moving import new_node_steps
-from bayplan.plugins.gang_scheduling import group_key, members_of, min_count
+from bayplan.words import plural
 
 MOST_NODES = 64
 Groups = dict[str, "Tried"]

@@ -88,7 +88,7 @@ def _difference(cluster: Cluster, message: str, said: str, event: str | None) ->
         )
     before, now = _NODES.match(said or event or ""), _NODES.match(message)
     if before and now and before[1] != now[1]:
-        return f"there were {before[1]} nodes then, now there are {now[1]}"
+        return f"the number of nodes was {before[1]} then, now it is {now[1]}"
     if cluster.origin.unread:
         names = ", ".join(item.what for item in cluster.origin.unread[:3])
         return f"not everything could be read ({names}), so the answer may be off"

@@ -72,7 +72,7 @@ def _summary(owner: Owner, made: int, waiting: int, missing: int) -> str:
         return f"{missing} of {owner.wanted} pods have not been made, {waiting} wait for a node"
     if waiting:
         return f"{waiting} of {made} pods wait for a node"
-    return f"all {made} pods have a node"
+    return "its pod has a node" if made == 1 else f"all {made} pods have a node"
 
 
 def held_back(owner: Owner, waiting: list[Pod]) -> list[str]:

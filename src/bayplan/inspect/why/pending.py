@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bayplan.api import Pod
-from bayplan.inspect.amounts import plural
+from bayplan.cluster.pod_groups import group_key
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.whatif.owners import title
 from bayplan.inspect.why.answer import Answer, Group, Pending
@@ -27,7 +27,7 @@ from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.pod import age, why_pod
 from bayplan.inspect.why.ranks import Ranks
 from bayplan.inspect.why.turn import PLACEABLE, Turn, in_turn
-from bayplan.plugins.gang_scheduling import group_key
+from bayplan.words import plural
 
 _ENCODER = msgspec.msgpack.Encoder()
 

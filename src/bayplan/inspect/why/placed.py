@@ -6,10 +6,13 @@ changed since; the answer says where it would go today.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from bayplan.api import Pod
 from bayplan.inspect.cluster import Cluster
+from bayplan.inspect.gangs import placement_of
 from bayplan.inspect.trial import unbound
 from bayplan.inspect.why.answer import Score
 
@@ -20,10 +23,13 @@ def scores_of(cluster: Cluster, pod: Pod) -> tuple[str, tuple[Score, ...], str]:
     """Where the pod would go today, the best nodes with the pod's own, and why not if nowhere."""
     with cluster.trial() as trial:
         trial.delete(pod)
-        decision = trial.decide(unbound(pod), preempt=False)
-        if not decision.placed:
-            return "", (), decision.message
-        names, columns, totals, _ = trial.engine.all_scores(decision)
+        free = unbound(pod)
+        place = placement_of(trial.engine, free)
+        with nullcontext() if place is None else trial.engine.within(place.node_names):
+            decision = trial.decide(free, preempt=False)
+            if not decision.placed:
+                return "", (), decision.message
+            names, columns, totals, _ = trial.engine.all_scores(decision)
     best = list(np.argsort(-totals, kind="stable")[:SHOWN])
     chosen = [names.index(name) for name in (pod.spec.node_name, decision.node_name)
               if name in names]  # fmt: skip

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from bayplan.api import Pod
 from bayplan.engine.cycle.decisions import Decision
-from bayplan.framework import Status
+from bayplan.framework import Code, Status
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.admission import Admission
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.cluster import Cluster, seconds
 from bayplan.inspect.gangs import group_of
 from bayplan.inspect.whatif.owners import title
@@ -32,6 +32,7 @@ from bayplan.inspect.why.observed import observe
 from bayplan.inspect.why.placed import compared, scores_of
 from bayplan.inspect.why.preempting import preemption_facts
 from bayplan.plugins.gang_scheduling import NAME
+from bayplan.words import plural
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 """What the API server writes into the condition of a gated pod."""
@@ -43,6 +44,7 @@ OTHER_ORDER = (
     "the scheduler took the pods of the group in another order: we say this of another of them, "
     "and which comes first hangs on when it first saw each"
 )
+OTHER_PLACEMENT = "node(s) are of other placements, where its pod group does not fit either"
 ALONE = (
     "it belongs to a pod group, but is decided alone here; if your scheduler has pod groups, "
     "give --feature-gates GenericWorkload=true,GangScheduling=true"
@@ -207,6 +209,9 @@ def _summary(case: Case) -> str:
         return "there are no nodes"
     if case.rejection is not None:
         return f"no node is looked at: {case.rejection.message}"
+    status = case.decision.status
+    if status is not None and status.code is Code.ERROR:
+        return "the attempt ended with an error, before a node was chosen"
     close = int((case.failures == 1).sum())
     if close:
         verb = "lacks" if close == 1 else "lack"
@@ -224,6 +229,8 @@ def funnel(case: Case) -> tuple[FunnelRow, ...]:
             facts_of(case, status, rows),
             tuple(case.names(rows)),
         )
+        if status.all_reasons
+        else FunnelRow(NAME, (OTHER_PLACEMENT,), len(rows), (), tuple(case.names(rows)))
         for status, rows in case.groups
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from bayplan.framework import Code
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.why.case import Case
+from bayplan.words import plural
 
 
 def preemption_facts(case: Case) -> tuple[str, ...]:

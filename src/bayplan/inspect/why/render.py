@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from bayplan.inspect.amounts import decided_as, listed, plural
+from bayplan.inspect.amounts import decided_as, listed
 from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
 from bayplan.inspect.why.owner import OwnerAnswer
 from bayplan.inspect.why.pod import span
+from bayplan.words import plural
 
 WIDTH = 100
 
@@ -32,10 +33,9 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
     yield from _proof(answer)
     for note in answer.notes:
         yield from _wrapped(note, "  ", "    ")
-    fits = bool(answer.funnel) and answer.funnel[0].reasons == ("fits",)
-    if answer.funnel and not fits and not answer.asked_node:
+    if answer.funnel and not answer.asked_node and not _said(answer):
         yield ""
-        yield f"Why, over {answer.nodes:,} nodes:"
+        yield f"Why, over {plural(answer.nodes, 'node')}:"
         for row in answer.funnel:
             by = f"  [{row.plugin}]" if row.plugin else ""
             yield f"  {row.nodes:6,}  {', '.join(row.reasons)}{by}"
@@ -58,6 +58,13 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
     if answer.version_note:
         yield ""
         yield decided_as(answer.version, answer.version_note)
+
+
+def _said(answer: Answer) -> bool:
+    """Whether the funnel only repeats what was said above it."""
+    first = answer.funnel[0]
+    whole = len(answer.funnel) == 1 and not first.facts and bool(answer.message)
+    return first.reasons == ("fits",) or (whole and first.reasons == (answer.message,))
 
 
 def _proof(answer: Answer) -> Iterator[str]:
@@ -109,6 +116,7 @@ def _scores(answer: Answer, wide: bool) -> Iterator[str]:
     yield ""
     yield "Scores today, the pod taken away first:"
     rows = answer.scores if wide else answer.scores[:3]
+    rows += tuple(row for row in answer.scores[len(rows) :] if row.node == answer.asked_node)
     names = [name for name in rows[0].plugins if wide or _differs(rows, name)]
     head = ["NODE", "TOTAL", *names]
     body = [
@@ -153,7 +161,8 @@ def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
     rest = found.groups[len(shown) :]
     if rest:
         count = sum(group.count for group in rest)
-        lines += ["", f"and {len(rest)} more causes with {count:,} pods (-o wide shows all)"]
+        more = f"{plural(len(rest), 'more cause')} with {plural(count, 'pod')}"
+        lines += ["", f"and {more} (-o wide shows all)"]
     lines += unread(found.unread)
     if found.version_note:
         lines += ["", decided_as(found.version, found.version_note)]

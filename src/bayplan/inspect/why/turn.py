@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from bayplan.api import Pod
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.rehearsal import Rehearsal
@@ -24,6 +24,7 @@ from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.why.answer import Answer, FunnelRow
 from bayplan.inspect.why.pod import compare, why_pod
 from bayplan.plugins.gang_scheduling import NAME
+from bayplan.words import plural
 
 PLACEABLE = ("fits", "nominated")
 """States of pods that would get a node if they came first."""

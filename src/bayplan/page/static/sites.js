@@ -85,10 +85,18 @@ function table(fields, rows) {
 
 /**
  * The body of a request, from the fields of the form.
- * @param {{name: string, flavor: string, count: number, replicas: number, strategy: string, regions: string[]}} form
+ * @param {{name: string, flavor: string, count: number, storage: string, addresses: boolean, replicas: number, strategy: string, regions: string, priority: number, preempt: boolean}} form
  */
-export function requestOf({ name, flavor, count, replicas, strategy, regions }) {
-  const flavors = flavor.split(",").map((item) => item.trim()).filter(Boolean).map((item) => ({ flavor_id: item }));
-  const selector = { ...(regions.length ? { regions: regions.map((region) => ({ region })) } : {}), strategy: { location_strategy: strategy } };
-  return { allocation: { resource_group: { name, resources: [{ name, flavors, count }] }, selector, replicas } };
+export function requestOf({ name, flavor, count, storage, addresses, replicas, strategy, regions, priority, preempt }) {
+  const flavors = listed(flavor).map((item) => ({ flavor_id: item }));
+  const volumes = Object.fromEntries(listed(storage).map((item) => /^(.*?)\s*[\s=:]\s*(\d+)$/.exec(item)?.slice(1) ?? [item, ""]).map(([kind, size]) => [kind, size === "" ? size : Number(size)]));
+  const resource = { name, flavors, count, ...(storage.trim() ? { storage: volumes } : {}), ...(addresses ? { need_eip: true } : {}) };
+  const rank = { ...(priority ? { priority } : {}), ...(preempt ? { preempt } : {}) };
+  const selector = { ...(regions.trim() ? { regions: listed(regions).map((region) => ({ region })) } : {}), strategy: { location_strategy: strategy } };
+  return { allocation: { resource_group: { name, resources: [resource] }, selector, replicas, ...rank } };
+}
+
+/** @param {string} text */
+function listed(text) {
+  return text.split(",").map((item) => item.trim()).filter(Boolean);
 }

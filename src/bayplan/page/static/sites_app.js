@@ -202,16 +202,17 @@ class Sites {
   /** The form, and the same as JSON. */
   fields() {
     const text = (/** @type {string} */ value) => /** @type {HTMLInputElement} */ (h("input", { type: "text", value, spellcheck: false }));
-    const number = () => /** @type {HTMLInputElement} */ (h("input", { type: "number", value: "1", min: "1" }));
-    const [name, flavor, regions, machineCount, replicas] = [text("web"), text("c6.large.2"), text(""), number(), number()];
-    regions.placeholder = "any";
+    const number = (/** @type {string} */ least) => /** @type {HTMLInputElement} */ (h("input", { type: "number", value: least, ...(least === "1" ? { min: least } : {}) }));
+    const [name, flavor, storage, regions, machineCount, replicas, priority] = [text("web"), text("c6.large.2"), text(""), text(""), number("1"), number("1"), number("0")];
+    [storage.placeholder, regions.placeholder] = ["none, or: SAS 40, SSD 10", "any"];
+    const tick = (/** @type {Record<string, unknown>} */ more) => /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", ...more }));
+    const [addresses, preempt, dry] = [tick({}), tick({}), tick({ id: "dry", checked: true })];
     const strategy = /** @type {HTMLSelectElement} */ (h("select", null, h("option", { value: "centralize" }, "one site"), h("option", { value: "discrete" }, "apart")));
-    const dry = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "dry", checked: true }));
     const raw = /** @type {HTMLTextAreaElement} */ (h("textarea", { id: "body", rows: "10", spellcheck: false, "aria-label": "Request body", class: "wide" }));
-    const body = () => JSON.stringify(requestOf({ name: name.value, flavor: flavor.value, count: Number(machineCount.value), replicas: Number(replicas.value), strategy: strategy.value, regions: regions.value.split(",").map((item) => item.trim()).filter(Boolean) }), null, 1);
+    const body = () => JSON.stringify(requestOf({ name: name.value, flavor: flavor.value, count: Number(machineCount.value), replicas: Number(replicas.value), storage: storage.value, addresses: addresses.checked, strategy: strategy.value, regions: regions.value, priority: Number(priority.value), preempt: preempt.checked }), null, 1);
     const write = () => { raw.value = body(); };
     const form = h("form", { class: "place", oninput: (/** @type {Event} */ event) => event.target !== raw && write(), onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.place(raw.value, dry.checked); } },
-      h("h2", null, "Place"), named("Group", name), named("Flavors", flavor), named("Machines", machineCount), named("Replicas", replicas), named("Replicas on", strategy), named("Regions", regions),
+      h("h2", null, "Place"), named("Group", name), named("Flavors", flavor), named("Machines", machineCount), named("Storage, GB", storage), h("p", null, h("label", null, addresses, " public addresses")), named("Replicas", replicas), named("Replicas on", strategy), named("Regions", regions), named("Priority", priority), h("p", null, h("label", null, preempt, " release lower priorities for it")),
       h("details", null, h("summary", null, "As JSON"), raw), h("p", null, h("label", null, dry, " dry run"), " ", h("button", { type: "submit" }, "Place")));
     write();
     return form;

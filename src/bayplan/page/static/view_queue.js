@@ -37,7 +37,7 @@ export class QueueView {
     this.beside = h("div", { class: "queue-causes" }, h("h2", null, "By cause"), this.list);
     this.rest = h("div", { class: "queue-rest" }, this.beside, this.table.root);
     this.main = h("div", { class: "queue-main" }, heading("Queue"), this.tiles, h("p", { class: "rates" }, this.rate, " ", this.known), this.rest);
-    this.root = h("div", { class: "view scroll" }, this.main);
+    this.root = h("div", { class: "view scroll queue-view" }, this.main);
     this.counted = "";
   }
 

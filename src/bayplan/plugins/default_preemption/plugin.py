@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bayplan.api import Object, Pod
+from bayplan.cluster.pod_groups import are_composite, group_key
 from bayplan.config import DefaultPreemptionArgs
 from bayplan.framework import (
     CLEAR_NOMINATION,
@@ -20,10 +21,13 @@ from bayplan.framework import (
     CycleState,
     Diagnosis,
     ExtenderError,
+    GroupTrial,
     Handle,
     IntArray,
     NominatingInfo,
     NominatingMode,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
     PostFilterResult,
     QueueingHint,
     Resource,
@@ -42,18 +46,19 @@ from bayplan.plugins.default_preemption.memory import (
 )
 from bayplan.plugins.default_preemption.sweep import Sweep
 from bayplan.plugins.default_preemption.units import Units
-from bayplan.plugins.default_preemption.victims import NO_VICTIMS, pick_node
+from bayplan.plugins.default_preemption.victims import NO_VICTIMS, is_leaving_for_us, pick_node
 
 NAME = "DefaultPreemption"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 PREFIX = "preemption: "
+GROUP_PREFIX = "pod group preemption: "
 UNDER_WAY = "waiting for the preemption for this pod to be finished"
 
 Answer = tuple[PostFilterResult | None, Status | None]
 
 
 class DefaultPreemption:
-    """PostFilter: victims and a nomination. PreEnqueue: waits while victims are being removed."""
+    """PostFilter: victims and a nomination, for pod groups too. PreEnqueue: waits for victims."""
 
     name = NAME
     repeats = True
@@ -99,6 +104,28 @@ class DefaultPreemption:
         nomination = NominatingInfo(name, NominatingMode.OVERRIDE)
         return PostFilterResult(nomination, asked[name]), self._success(name, asked[name])
 
+    def pod_group_post_filter(
+        self, state: CycleState, group: PodGroupInfo, trial: GroupTrial
+    ) -> tuple[PodGroupPostFilterResult | None, Status]:
+        # few have pod groups, and fewer emulate 1.36 with them
+        if not self._handle.gates.since("1.37"):
+            from bayplan.plugins.default_preemption.groups_1_36 import find_room_1_36
+
+            return find_room_1_36(self._handle, group, trial)
+        from bayplan.plugins.default_preemption.groups import GroupPreemption
+
+        result, status = GroupPreemption(self._handle, group, trial).find()
+        return result, Status(status.code, GROUP_PREFIX + status.message)
+
+    def _tied(self, pod: Pod) -> str:
+        """1.36 does not preempt for the pods of a group that must stay together."""
+        group = self._handle.objects.pod_groups.get(group_key(pod))
+        if group is None:
+            return "pod group for pod not found"
+        if group.spec.scheduling_constraints is None:
+            return ""
+        return "not eligible due to placement-based pod group scheduling limitation"
+
     def _success(self, name: str, victims: Victims) -> Status | None:
         """Since 1.37 the FailedScheduling message says what preemption does."""
         if not self._tells:
@@ -107,6 +134,13 @@ class DefaultPreemption:
         return Status(Code.SUCCESS, f"{PREFIX}{text}, preempting {len(victims.pods)} victims")
 
     def _ineligible(self, pod: Pod, statuses: Diagnosis) -> str:
+        gates = self._handle.gates
+        if pod.spec.scheduling_group and gates["TopologyAwareWorkloadScheduling"]:
+            refusal = "" if gates.since("1.37") else self._tied(pod)
+            if refusal:
+                return refusal
+        if pod.spec.scheduling_group and gates["WorkloadAwarePreemption"]:
+            return "not eligible due to workload aware preemption enabled"
         if pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
         name = pod.status.nominated_node_name
@@ -124,11 +158,11 @@ class DefaultPreemption:
         handle, units = self._handle, self._units()
         hopeful = handle.table.min_priority[rows] < pod.priority
         tried = (rows if units is not None else rows[hopeful]).tolist()
+        memory = self._memory(state, pod) if units is None else None
         sweep, self._stopped = self._stopped, None
-        if sweep is None or not sweep.holds_for(pod, tried):
+        if sweep is None or not sweep.holds_for(pod, tried, memory):
             hopeless = len(rows) - len(tried)
             failures = {unresolvable(NO_VICTIMS): hopeless} if hopeless else {}
-            memory = self._memory(state, pod) if units is None else None
             sweep = Sweep(handle, pod, tried, self._wanted(len(rows)), failures, memory, units)
         if not sweep.run(state, handle.late):
             self._stopped = sweep
@@ -140,7 +174,7 @@ class DefaultPreemption:
         handle = self._handle
         if not self._groups or not len(handle.objects.pod_groups):
             return None
-        return Units(handle.table, handle.objects)
+        return Units(handle.table, handle.objects, composite=are_composite(handle.gates))
 
     def _memory(self, state: CycleState, pod: Pod) -> Memory | None:
         """Where dry runs for pods like this are remembered; None if they must not be."""
@@ -186,16 +220,6 @@ class DefaultPreemption:
             if not left:
                 break
         return left
-
-
-def is_leaving_for_us(pod: Pod) -> bool:
-    """Whether a scheduler preempted the pod and it is on its way out."""
-    return pod.terminating and any(
-        item.type == "DisruptionTarget"
-        and item.status == "True"
-        and item.reason == "PreemptionByScheduler"
-        for item in pod.status.conditions
-    )
 
 
 def _never(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:

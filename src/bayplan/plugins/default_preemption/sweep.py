@@ -20,6 +20,7 @@ from bayplan.plugins.default_preemption.victims import (
     Budgets,
     Cost,
     DryRun,
+    Run,
     choose_victims,
     compile_budgets,
     cost_of,
@@ -59,7 +60,8 @@ class Sweep:
         self.errors: dict[str, None] = {}
         """What went wrong, each said once."""
         compiled = compile_budgets(list(handle.objects.pod_disruption_budgets))
-        self._budgets = Budgets(compiled, all_count=not handle.gates.since("1.37"))
+        self._old = not handle.gates.since("1.37")
+        self._budgets = Budgets(compiled, all_count=self._old)
         self._units = units
         self._alike: dict[Hashable, tuple[list[int], int, Cost | None]] = {}
         """By shape of row: which pods must go, how many break a budget, and what that costs."""
@@ -68,24 +70,31 @@ class Sweep:
         self._past: set[str] = set()
         """Times of start that are over."""
         self._seen = self._stamp()
-        self._generation = handle.table.changes.generation
+        self._journals = (handle.table.changes, handle.table.renewals)
+        self._read = [journal.generation for journal in self._journals]
 
     @property
     def candidates(self) -> dict[str, Victims]:
         """Victims by node; those that break no budget first."""
         return {**self._safe, **self._violating}
 
-    def holds_for(self, pod: Pod, rows: list[int]) -> bool:
-        """Whether the sweep may go on for a pod: all that it has seen is as it was."""
-        if pod is not self._pod or rows != self._rows or self._stamp() != self._seen:
+    def holds_for(self, pod: Pod, rows: list[int], memory: Memory | None) -> bool:
+        """Whether the sweep may go on for a pod: all that it has seen is as it was.
+
+        `memory` is what a sweep that begins now would use: another one, or none, if filters have
+        come to look at more than one node.
+        """
+        if pod is not self._pod or rows != self._rows or memory is not self._memory:
             return False
-        changes = self._handle.table.changes
-        changed = changes.since(self._generation)
-        if changed is None or (changed and self._memory is None):
+        if self._stamp() != self._seen:
             return False
-        if not set(changed).isdisjoint(rows[: self._place]):
+        told = [journal.since(n) for journal, n in zip(self._journals, self._read, strict=True)]
+        changed, renewed = told
+        if changed is None or renewed is None or (changed and memory is None):
             return False
-        self._generation = changes.generation
+        if not {*changed, *renewed}.isdisjoint(rows[: self._place]):
+            return False
+        self._read = [journal.generation for journal in self._journals]
         return True
 
     def run(self, state: CycleState, late: Callable[[], bool]) -> bool:
@@ -115,11 +124,12 @@ class Sweep:
     def _stamp(self) -> Hashable:
         handle = self._handle
         objects = handle.objects
+        budgets, devices = objects.pod_disruption_budgets, objects.device_classes
+        read = (budgets.revision, devices.revision)
         return (
             handle.table.nodes_revision,
             handle.nominator.revision,
-            objects.pod_disruption_budgets.revision,
-            objects.device_classes.revision,
+            objects.revision if self._memory is None else read,
         )
 
     def _take(self, name: str, found: Outcome) -> None:
@@ -169,21 +179,25 @@ class Sweep:
             if found is not None:
                 return found
         run = DryRun(profile, state, self._pod, table.info(row), nominated, moving)
-        return choose_victims(run, name, potential, self._budgets, handle.now)
+        return self._chosen(run, name, potential)
+
+    def _chosen(self, run: Run, name: str, potential: Sequence[PodInfo]) -> Outcome:
+        now, old = self._handle.now, self._old
+        return choose_victims(run, name, potential, self._budgets, now, asks_again=old)
 
     def _by_shape(
         self, row: int, name: str, potential: list[PodInfo], sums: Sums
     ) -> Outcome | None:
         """What a row comes to if only sums count; None if the preemptor does not fit even so."""
-        now, budgets = self._handle.now, self._budgets
-        shape = None if budgets.know_names else sums.shape(row, potential)
+        now = self._handle.now
+        shape = None if self._budgets.know_names else sums.shape(row, potential)
         known = None if shape is None else self._alike.get(shape)
         if known is not None:
             places, violations, cost = known
             found = Victims(tuple([potential[place].pod for place in places]), violations)
         else:
             run = sums.run(row, potential)
-            told = None if run is None else choose_victims(run, name, potential, budgets, now)
+            told = None if run is None else self._chosen(run, name, potential)
             if not isinstance(told, Victims):
                 return told
             found, started = told, all(pod.status.start_time for pod in told.pods)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from bayplan.api import Pod, PodGroup
+from bayplan.cluster.pod_groups import GroupForest, group_key
 from bayplan.framework import (
     ClusterObjects,
     NodeTable,
@@ -23,7 +24,7 @@ from bayplan.framework import (
 )
 from bayplan.framework.runtime.filtering import run_add_pod, run_remove_pod
 from bayplan.plugins.default_preemption.victims import NO_VICTIMS, Budgets, DryRun, start_time
-from bayplan.plugins.gang_scheduling import group_key
+from bayplan.plugins.go_sort import go_sorted
 
 
 class Unit(NamedTuple):
@@ -32,20 +33,28 @@ class Unit(NamedTuple):
     priority: int
     infos: list[PodInfo]
     of_group: bool
+    place: int
+    """Among the units that were found with it."""
 
 
 class Units:
     """The units of a cluster as it is now."""
 
-    def __init__(self, table: NodeTable, objects: ClusterObjects) -> None:
+    def __init__(
+        self, table: NodeTable, objects: ClusterObjects, *, composite: bool = False
+    ) -> None:
         self._table = table
+        self._forest = GroupForest(objects, composite=composite)
         self._groups = objects.pod_groups
         self._together: dict[str, list[PodInfo]] | None = None
 
     def priority(self, pod: Pod) -> int:
-        """What a pod counts as: its group's priority, if it has a group."""
+        """What a pod counts as: the priority of the group at the top, if it has a group."""
         group = self._group(pod)
-        return pod.priority if group is None else group.spec.priority or 0
+        if group is None:
+            return pod.priority
+        *_, top = self._forest.above(group)
+        return top.spec.priority or 0
 
     def of(self, infos: Iterable[PodInfo]) -> list[Unit]:
         """The units that pods belong to, in the order in which they are met."""
@@ -53,11 +62,16 @@ class Units:
         found: list[Unit] = []
         for info in infos:
             group = self._group(info.pod)
-            if group is None or not group.spec.leaves_as_one:
-                found.append(Unit(self.priority(info.pod), [info], bool(group_key(info.pod))))
-            elif group.key not in seen:
-                seen.add(group.key)
-                found.append(Unit(group.spec.priority or 0, self._members()[group.key], True))
+            above = () if group is None else self._forest.above(group)
+            whole = [each for each in above if each.spec.leaves_as_one]
+            if not whole:
+                of_group = bool(group_key(info.pod))
+                found.append(Unit(self.priority(info.pod), [info], of_group, len(found)))
+            elif (key := f"{whole[-1].KIND} {whole[-1].key}") not in seen:
+                seen.add(key)
+                keys = [leaf.key for leaf in self._forest.leaves(whole[-1])]
+                infos = [one for each in keys for one in self._members().get(each, ())]
+                found.append(Unit(self.priority(info.pod), infos, True, len(found)))
         return found
 
     def _group(self, pod: Pod) -> PodGroup | None:
@@ -74,20 +88,37 @@ class Units:
 
 
 def by_importance(units: Sequence[Unit], now: float) -> list[Unit]:
-    """Most important first: priority, groups, more pods, who started earlier."""
+    """Most important first: priority, groups, more pods, who started earlier.
 
-    def rank(unit: Unit) -> tuple[int, bool, int, float]:
+    Units of which no pod has started are as old as the moment in which they were found.
+    """
+
+    def rank(unit: Unit) -> tuple[int, bool, int, float, int]:
         earliest = min(start_time(info.pod, now) for info in unit.infos)
-        return -unit.priority, not unit.of_group, -len(unit.infos), earliest
+        started = any(info.pod.status.start_time for info in unit.infos)
+        place = 0 if started else unit.place
+        return -unit.priority, not unit.of_group, -len(unit.infos), earliest, place
 
-    return sorted(units, key=rank)
+    return go_sorted(units, [rank(unit) for unit in units])
 
 
 def split(units: Sequence[Unit], budgets: Budgets) -> list[tuple[Unit, int]]:
     """The units, those with pods that break a budget first, and how many of each do."""
-    broken = {info.uid for info in budgets.split([i for unit in units for i in unit.infos])[0]}
-    counted = [(unit, sum(info.uid in broken for info in unit.infos)) for unit in units]
+    left = budgets.allowed()
+    counted = [(unit, sum(budgets.breaks(info, left) for info in unit.infos)) for unit in units]
     return sorted(counted, key=lambda item: not item[1])
+
+
+def protected_first(units: Sequence[Unit], budgets: Budgets) -> list[Unit]:
+    """The units, those with a pod that breaks a budget first; in 1.36 the others are not asked."""
+    left = budgets.allowed()
+    broken = [any(budgets.breaks(info, left) for info in unit.infos) for unit in units]
+    return [
+        unit
+        for wanted in (True, False)
+        for unit, breaks in zip(units, broken, strict=True)
+        if breaks is wanted
+    ]
 
 
 class UnitRun(DryRun):

@@ -32,6 +32,7 @@ from bayplan.framework.runtime.filtering import (
     run_filters_with_nominated,
     run_remove_pod,
 )
+from bayplan.plugins.go_sort import go_sorted
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -94,11 +95,32 @@ def moving_filters(profile: Profile, state: CycleState, pod: Any) -> list[Any]:
     ]
 
 
-def by_importance(pods: Sequence[PodInfo], now: float) -> list[PodInfo]:
-    """Most important first: priority, then who started earlier."""
-    keys = [(-info.traits.priority, start_time(info.pod, now), n) for n, info in enumerate(pods)]
-    keys.sort()
-    return [pods[n] for _, _, n in keys]
+class Importance:
+    """Sorts pods of a list, the most important first: priority, then who started earlier.
+
+    Who has not started is as old as the moment in which it is asked. 1.37 asks each once, in the
+    order of the list. 1.36 asks at every comparison: of two such pods, the one that is asked first
+    is the more important.
+    """
+
+    def __init__(self, pods: Sequence[PodInfo], now: float, *, asks_again: bool) -> None:
+        self._keys: dict[int, tuple[int, float, int]] = {}
+        self._restless: set[int] = set()
+        for place, info in enumerate(pods):
+            started = bool(info.pod.status.start_time)
+            self._keys[id(info)] = (
+                -info.traits.priority,
+                start_time(info.pod, now),
+                0 if started or asks_again else place,
+            )
+            if asks_again and not started:
+                self._restless.add(id(info))
+
+    def sort(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+        """Pods of the list, sorted as kube-scheduler does, also where they are equal."""
+        keys = [self._keys[id(info)] for info in pods]
+        restless = self._restless
+        return go_sorted(pods, keys, [id(info) in restless for info in pods] if restless else ())
 
 
 class Budgets:
@@ -118,24 +140,31 @@ class Budgets:
         """Pods whose removal would break a budget, and the others, both in the order given."""
         if not self._items:
             return [], list(pods)
-        left = [budget.allowed for budget in self._items]
+        left = self.allowed()
         violating: list[PodInfo] = []
         harmless: list[PodInfo] = []
-        known = self._by_group
         for info in pods:
-            about = known.get(info.group)
-            if about is None:
-                about = self._about(info)
-            breaks = False
-            for place, disrupted in about:
-                if not disrupted or info.pod.metadata.name not in disrupted:
-                    left[place] -= 1
-                    if left[place] < 0:
-                        breaks = True
-                        if not self._all_count:
-                            break
-            (violating if breaks else harmless).append(info)
+            (violating if self.breaks(info, left) else harmless).append(info)
         return violating, harmless
+
+    def allowed(self) -> list[int]:
+        """How many pods may go, by budget, for `breaks` to count down."""
+        return [budget.allowed for budget in self._items]
+
+    def breaks(self, info: PodInfo, left: list[int]) -> bool:
+        """Whether a pod that goes breaks a budget of which so much is left, which it uses up."""
+        about = self._by_group.get(info.group)
+        if about is None:
+            about = self._about(info)
+        broken = False
+        for place, disrupted in about:
+            if not disrupted or info.pod.metadata.name not in disrupted:
+                left[place] -= 1
+                if left[place] < 0:
+                    broken = True
+                    if not self._all_count:
+                        break
+        return broken
 
     def _about(self, info: PodInfo) -> list[tuple[int, dict[str, str]]]:
         items = enumerate(self._items)
@@ -156,7 +185,13 @@ class Run(Protocol):
 
 
 def choose_victims(
-    run: Run, name: str, potential: Sequence[PodInfo], budgets: Budgets, now: float
+    run: Run,
+    name: str,
+    potential: Sequence[PodInfo],
+    budgets: Budgets,
+    now: float,
+    *,
+    asks_again: bool = False,
 ) -> Victims | Status:
     """The pods that must go, or why taking pods off does not help."""
     if not potential:
@@ -164,7 +199,8 @@ def choose_victims(
     status = run.problem()
     if status is not None:
         return status
-    violating, harmless = budgets.split(by_importance(potential, now))
+    importance = Importance(potential, now, asks_again=asks_again)
+    violating, harmless = budgets.split(importance.sort(potential))
     gone: list[PodInfo] = []
     violations = 0
     for group in (violating, harmless):
@@ -179,7 +215,7 @@ def choose_victims(
     if not gone:
         return failed(f'expected at least one victim pod on node "{name}"')
     if violating and harmless:
-        gone = by_importance(gone, now)
+        gone = importance.sort(gone)
     return Victims(tuple([info.pod for info in gone]), violations)
 
 
@@ -255,3 +291,13 @@ def pick_node(
         return told[1] if told is not None and told[0] is victims else cost_of(victims, now)
 
     return min(candidates, key=cost)
+
+
+def is_leaving_for_us(pod: Pod) -> bool:
+    """Whether a scheduler preempted the pod and it is on its way out."""
+    return pod.terminating and any(
+        item.type == "DisruptionTarget"
+        and item.status == "True"
+        and item.reason == "PreemptionByScheduler"
+        for item in pod.status.conditions
+    )

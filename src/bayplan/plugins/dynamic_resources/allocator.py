@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bayplan.api import ResourceClaim, quantity
+from bayplan.api.meta import Quantity
 from bayplan.errors import BayplanError
 from bayplan.framework import NodeInfo
 from bayplan.plugins.dynamic_resources.claims import ClaimBooks, DeviceId
 from bayplan.plugins.dynamic_resources.constraints import AllocationError, Constraints
 from bayplan.plugins.dynamic_resources.counters import Counters
-from bayplan.plugins.dynamic_resources.pools import Offer, Pool
-from bayplan.plugins.dynamic_resources.requests import Alternative, consumption, fits_whole
+from bayplan.plugins.dynamic_resources.pools import Features, Offer, Pool
+from bayplan.plugins.dynamic_resources.requests import Alternative, consumption
 
 MAX_RESULTS = 32
 """Devices that one claim can hold."""
@@ -30,14 +31,20 @@ class InvalidPools(BayplanError):
     """Pools on this node are incomplete or contradictory and a request wants all devices."""
 
 
+class _TooMany(Exception):
+    """A claim would hold too many devices, whichever of them a request takes."""
+
+
 class Picked(NamedTuple):
     """A device for an alternative of a request of a claim."""
 
     claim: int
     request: int
     alternative: Alternative
+    pool: Pool
     offer: Offer
-    consumed: dict[str, int] | None
+    consumed: dict[str, Quantity] | None = None
+    """How much of a device that others can have, too."""
 
 
 class ClaimRequests(NamedTuple):
@@ -56,10 +63,8 @@ class Search:
         pools: Sequence[Pool],
         node: NodeInfo,
         books: ClaimBooks,
-        *,
-        modern: bool,
+        features: Features,
     ) -> None:
-        """`modern`: as 1.37 has it."""
         self._claims = claims
         self._pools = pools
         self._node = node
@@ -67,10 +72,11 @@ class Search:
         self._everything: dict[int, list[tuple[Pool, Offer]]] = {}
         """What "all" means for the alternatives that want it."""
         self._books = books
-        self._modern = modern
+        self._modern = features.modern
+        self._sharing = features.sharing
         self._picked: list[Picked] = []
         self._held: dict[DeviceId, list[Picked]] = {}
-        self._counters = Counters(books)
+        self._counters = Counters(books, modern=features.modern)
         self._constraints: list[Constraints] = []
         self._steps = 0
 
@@ -96,6 +102,8 @@ class Search:
         for choices in item.requests:
             if not choices:
                 continue
+            if not self._sharing:
+                _refuse_capacity(choices)
             least = min([self._least(choice) for choice in choices])
             if self._modern and least > MAX_RESULTS - total:
                 name = choices[0].label.partition("/")[0]
@@ -132,15 +140,13 @@ class Search:
 
     def _counts(self, wanted: Alternative, offer: Offer) -> bool:
         """Whether a device is one of "all" as it has the capacity; in 1.36 it must have it left."""
-        if not self._modern:
+        if not self._sharing or not self._modern:
             return self._could_serve(wanted, offer)
-        if not offer.device.allow_multiple_allocations:
-            return fits_whole(offer.device, wanted.detail)
-        return consumption(offer.device, wanted.detail) is not None
+        return self._consumption(wanted, offer) is not None
 
     def _selects(self, wanted: Alternative, offer: Offer) -> bool:
         """Whether class and request select a device, and it is for this node."""
-        if not wanted.selects(offer):
+        if offer.unsupported or not wanted.selects(offer):
             return False
         place = offer.own_place
         return place is None or place.holds(self._node.name, self._node.labels)
@@ -148,22 +154,36 @@ class Search:
     def _claim(self, number: int) -> bool:
         if number == len(self._claims):
             return True
-        return self._request(number, 0)
+        mark = len(self._picked)
+        try:
+            return self._request(number, 0)
+        except _TooMany:  # an earlier claim may leave this one something smaller
+            self._back_to(mark)
+            return False
 
     def _request(self, claim: int, number: int) -> bool:
         requests = self._claims[claim].requests
         if number == len(requests):
             return self._claim(claim + 1)
+        mark, too_many = len(self._picked), 0
         for alternative in requests[number]:
-            if alternative.wants_all:
-                found = self._all(claim, number, alternative)
-            elif alternative.count > MAX_RESULTS:
-                found = False
-            else:
-                found = self._some(claim, number, alternative, alternative.count, 0)
-            if found:
-                return True
+            try:
+                if self._alternative(claim, number, alternative):
+                    return True
+            except _TooMany:
+                self._back_to(mark)
+                too_many += 1
+        if too_many and too_many == len(requests[number]):
+            raise _TooMany
         return False
+
+    def _alternative(self, claim: int, request: int, wanted: Alternative) -> bool:
+        count = len(self._everything[id(wanted)]) if wanted.wants_all else wanted.count
+        if count > MAX_RESULTS - sum(item.claim == claim for item in self._picked):
+            raise _TooMany
+        if wanted.wants_all:
+            return self._all(claim, request, wanted)
+        return self._some(claim, request, wanted, count, 0)
 
     def _some(self, claim: int, request: int, wanted: Alternative, left: int, start: int) -> bool:
         """Take `left` more devices from position `start` on, then go on with the next request."""
@@ -176,10 +196,10 @@ class Search:
                 continue
             if not self._selects(wanted, offer) or not self._could_serve(wanted, offer):
                 continue
-            if self._take(pool, Picked(claim, request, wanted, offer, None)):
+            if self._take(Picked(claim, request, wanted, pool, offer)):
                 if self._some(claim, request, wanted, left - 1, place + 1):
                     return True
-                self._give_back(pool)
+                self._give_back()
         return False
 
     def _is_taken(self, claim: int, wanted: Alternative, offer: Offer) -> bool:
@@ -188,43 +208,46 @@ class Search:
         Within one search a device that an administrator looks at is held, too; one that is shared
         is not.
         """
-        whole = not offer.device.allow_multiple_allocations
+        whole = not offer.shared
         held = self._held.get(offer.id, ()) if whole else ()
         if wanted.detail.admin_access:
             return any(item.claim == claim for item in held)
         return bool(held) or self._books.in_use(offer.id)
 
     def _could_serve(self, wanted: Alternative, offer: Offer) -> bool:
-        """Whether a shared device has the capacity that is asked for."""
-        if not offer.device.allow_multiple_allocations:
-            return fits_whole(offer.device, wanted.detail)
-        consumed = consumption(offer.device, wanted.detail)
+        """Whether a device has the capacity left that is asked for.
+
+        Also one that is not shared: parts of it may have been given away when it was.
+        """
+        if not self._sharing:
+            return True
+        if not (offer.shared or wanted.detail.capacity or self._books.consumed(offer.id)):
+            return True  # it asks for all of it, and all is left
+        consumed = self._consumption(wanted, offer)
         return consumed is not None and self._enough(offer, consumed)
+
+    def _consumption(self, wanted: Alternative, offer: Offer) -> dict[str, Quantity] | None:
+        return consumption(offer.device, wanted.detail, modern=self._modern)
 
     def _all(self, claim: int, request: int, wanted: Alternative) -> bool:
         """Take every device that is selected; all of them must be free."""
-        selected = self._everything[id(wanted)]
-        taken: list[Pool] = []
-        for pool, offer in selected:
-            if self._is_taken(claim, wanted, offer):
-                break
-            if not self._take(pool, Picked(claim, request, wanted, offer, None)):
-                break
-            taken.append(pool)
-        if selected and len(taken) == len(selected) and self._request(claim, request + 1):
+        selected, mark = self._everything[id(wanted)], len(self._picked)
+        everything = bool(selected) and all(
+            not self._is_taken(claim, wanted, offer)
+            and self._take(Picked(claim, request, wanted, pool, offer))
+            for pool, offer in selected
+        )
+        if everything and self._request(claim, request + 1):
             return True
-        for pool in reversed(taken):
-            self._give_back(pool)
+        self._back_to(mark)
         return False
 
-    def _take(self, pool: Pool, picked: Picked) -> bool:
+    def _take(self, picked: Picked) -> bool:
         self._steps += 1
         if self._steps > STEP_LIMIT:
             raise AllocationError(f"gave up after {STEP_LIMIT} steps to allocate devices")
-        claim, wanted, offer = picked.claim, picked.alternative, picked.offer
-        if sum(item.claim == claim for item in self._picked) >= MAX_RESULTS:
-            return False
-        if not self._counters.take(pool, offer):
+        claim, _, wanted, pool, offer, _ = picked
+        if offer.withheld or not self._counters.take(pool, offer):
             return False
         if not wanted.tolerates(offer.taints):
             self._counters.give_back(pool, offer)
@@ -241,26 +264,42 @@ class Search:
             self._constraints[claim].remove(wanted.label)
             self._counters.give_back(pool, offer)
             return False
-        if offer.device.allow_multiple_allocations:
-            picked = picked._replace(consumed=consumption(offer.device, wanted.detail))
+        if offer.shared:
+            picked = picked._replace(consumed=self._consumption(wanted, offer))
         self._picked.append(picked)
         self._held.setdefault(offer.id, []).append(picked)
         return True
 
-    def _give_back(self, pool: Pool) -> None:
+    def _back_to(self, mark: int) -> None:
+        """Give back all but the first `mark` devices."""
+        while len(self._picked) > mark:
+            self._give_back()
+
+    def _give_back(self) -> None:
         picked = self._picked.pop()
         self._held[picked.offer.id].pop()
         self._constraints[picked.claim].remove(picked.alternative.label)
-        self._counters.give_back(pool, picked.offer)
+        self._counters.give_back(picked.pool, picked.offer)
 
-    def _enough(self, offer: Offer, consumed: dict[str, int]) -> bool:
-        held = self._held.get(offer.id, ())
+    def _enough(self, offer: Offer, consumed: dict[str, Quantity]) -> bool:
+        held, taken = self._held.get(offer.id, ()), self._books.consumed(offer.id)
         for name, amount in consumed.items():
-            used = self._books.consumed(offer.id, name)
-            used += sum((item.consumed or {}).get(name, 0) for item in held)
-            if used + amount > quantity.nanos(offer.device.capacity[name].value):
+            used = taken.get(name, 0)
+            used += sum(quantity.nanos((item.consumed or {}).get(name, 0)) for item in held)
+            if used + quantity.nanos(amount) > quantity.nanos(offer.device.capacity[name].value):
                 return False
         return True
+
+
+def _refuse_capacity(choices: Sequence[Alternative]) -> None:
+    """Raise if a request asks for a part of a device; parts are not given."""
+    for choice in choices:
+        if choice.detail.capacity is not None:
+            kind = "subrequest" if "/" in choice.label else "request"
+            raise AllocationError(
+                f"claim {choice.claim.key}, {kind} {choice.label.rpartition('/')[2]}: has capacity "
+                "requests, but the DRAConsumableCapacity feature is disabled"
+            )
 
 
 def picked_by_claim(picked: Sequence[Picked], claims: int) -> Iterator[list[Picked]]:

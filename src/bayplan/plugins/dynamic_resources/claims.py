@@ -7,7 +7,7 @@ claims of pods that are on their way to a node. It follows the lister by its jou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bayplan.api import AllocationResult, Pod, ResourceClaim, quantity
@@ -15,6 +15,7 @@ from bayplan.framework import ClusterObjects, Handle
 
 DeviceId = tuple[str, str, str]
 """Driver, pool, device."""
+_NONE: Mapping[str, int] = {}
 
 
 class ClaimProblem(LookupError):
@@ -64,25 +65,31 @@ class Taken(NamedTuple):
     consumed: tuple[tuple[str, int], ...]
 
 
-def taken_devices(allocation: AllocationResult) -> Iterator[Taken]:
-    """The devices that an allocation keeps from others; admin access keeps nothing."""
+def taken_devices(allocation: AllocationResult, *, sharing: bool) -> Iterator[Taken]:
+    """The devices that an allocation keeps from others; admin access keeps nothing.
+
+    `sharing`: parts of a device can be taken.
+    """
     for result in allocation.devices.results:
         if not result.admin_access:
             consumed = tuple(
                 (name, quantity.nanos(amount)) for name, amount in result.consumed_capacity.items()
             )
             device = (result.driver, result.pool, result.device)
-            yield Taken(device, result.share_id != "", consumed)
+            yield Taken(device, sharing and result.share_id != "", consumed)
 
 
 class ClaimBooks:
     """Devices in use; one per cluster."""
 
-    def __init__(self, objects: ClusterObjects) -> None:
+    def __init__(self, objects: ClusterObjects, *, sharing: bool = True) -> None:
+        """`sharing`: parts of a device can be in use (DRAConsumableCapacity)."""
+        self._sharing = sharing
         self._lister = objects.resource_claims
         self._revision = -1
         self._by_claim: dict[str, tuple[Taken, ...]] = {}
         self._users: dict[DeviceId, int] = {}
+        self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._pending: dict[str, tuple[str, AllocationResult, set[str]]] = {}
         self.generation = 0
@@ -112,9 +119,12 @@ class ClaimBooks:
         if claim is None:
             for uid in [uid for uid, (k, _, _) in self._pending.items() if k == key]:
                 del self._pending[uid]
-        self._book(key, tuple(taken_devices(allocation)) if allocation is not None else ())
+        self._book(key, allocation)
 
-    def _book(self, key: str, new: tuple[Taken, ...]) -> None:
+    def _book(self, key: str, allocation: AllocationResult | None) -> None:
+        new: tuple[Taken, ...] = ()
+        if allocation is not None:
+            new = tuple(taken_devices(allocation, sharing=self._sharing))
         for sign, items in ((-1, self._by_claim.pop(key, ())), (1, new)):
             for item in items:
                 self._count(item, sign)
@@ -131,12 +141,11 @@ class ClaimBooks:
     def _count(self, item: Taken, sign: int) -> None:
         self.generation += 1
         self._changed.append(item.device)
+        holders = self._shares if item.shared else self._users
+        holders[item.device] = holders.get(item.device, 0) + sign
+        if not holders[item.device]:
+            del holders[item.device]
         if not item.shared:
-            left = self._users.get(item.device, 0) + sign
-            if left:
-                self._users[item.device] = left
-            else:
-                del self._users[item.device]
             return
         amounts = self._consumed.setdefault(item.device, {})
         for name, amount in item.consumed:
@@ -147,12 +156,16 @@ class ClaimBooks:
         return device in self._users
 
     def shared(self, device: DeviceId) -> bool:
-        """Whether parts of a device are given away."""
-        return any(self._consumed.get(device, {}).values())
+        """Whether a device, or parts of it, are given away to be shared."""
+        return device in self._shares
 
-    def consumed(self, device: DeviceId, capacity: str) -> int:
-        """How much of a shared device's capacity is given away, in nanos."""
-        return self._consumed.get(device, {}).get(capacity, 0)
+    def is_consumed(self, device: DeviceId) -> bool:
+        """Whether it is known of a shared device how much is given away."""
+        return any(self.consumed(device).values())
+
+    def consumed(self, device: DeviceId) -> Mapping[str, int]:
+        """How much of each capacity of a shared device is given away, in nanos."""
+        return self._consumed.get(device, _NONE)
 
     def pending(self, uid: str) -> AllocationResult | None:
         """The allocation that is on its way for a claim."""
@@ -162,7 +175,7 @@ class ClaimBooks:
     def add_pending(self, claim: ResourceClaim, allocation: AllocationResult, pod: Pod) -> None:
         """Book devices for a claim until its status says so."""
         self._pending[claim.uid] = (claim.key, allocation, {pod.uid})
-        self._book(claim.key, tuple(taken_devices(allocation)))
+        self._book(claim.key, allocation)
 
     def remove_pending(self, claim: ResourceClaim, pod: Pod) -> None:
         """Give devices back that were booked for a pod; idempotent."""
@@ -174,4 +187,7 @@ class ClaimBooks:
 
 def shared_books(handle: Handle) -> ClaimBooks:
     """The books of the handle's cluster."""
-    return handle.shared("DynamicResources/books", lambda: ClaimBooks(handle.objects))
+    sharing = handle.gates["DRAConsumableCapacity"]
+    return handle.shared(
+        "DynamicResources/books", lambda: ClaimBooks(handle.objects, sharing=sharing)
+    )

@@ -1,7 +1,8 @@
 """Counters that the devices of a pool share: partitions of one card, say.
 
 A device that is in use takes from the counters of its pool; what all devices in use take must not
-exceed what the counter has. A device that several may share takes once.
+exceed what the counter has. A device that several may share takes once. (In 1.36 it takes again
+where claims hold it without a word about how much.)
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ Key = tuple[str, str]
 class Counters:
     """What is left of the counters during one search."""
 
-    def __init__(self, books: ClaimBooks) -> None:
+    def __init__(self, books: ClaimBooks, *, modern: bool) -> None:
         self._books = books
+        self._is_paid = books.shared if modern else books.is_consumed
         self._left: dict[int, dict[Key, int]] = {}
         self._paid: dict[DeviceId, list[bool]] = {}
         """For each time that a device is taken whether it was paid for."""
@@ -29,9 +31,7 @@ class Counters:
         if not needs:
             return True
         paid = self._paid.setdefault(offer.id, [])
-        free = offer.device.allow_multiple_allocations and (
-            bool(paid) or self._books.shared(offer.id)
-        )
+        free = offer.shared and (bool(paid) or self._is_paid(offer.id))
         if not free:
             left = self._of(pool)
             _subtract(left, needs, 1)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from bayplan.api import Pod, ResourceClaim
+from bayplan.api import CompositePodGroup, Pod, ResourceClaim
 from bayplan.config import DynamicResourcesArgs
 from bayplan.framework import (
     SKIP,
@@ -24,13 +24,17 @@ from bayplan.framework import (
     Depends,
     Diagnosis,
     Effects,
+    GroupTrial,
     Handle,
     IntArray,
     NodeInfo,
     Nodes,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
     PostFilterResult,
     PreBindPreFlightResult,
     PreFilterResult,
+    StateMissing,
     Status,
     Verdict,
     default_normalize,
@@ -56,6 +60,8 @@ from bayplan.plugins.dynamic_resources.work import Attempt, OnNode, binding_read
 NAME = "DynamicResources"
 _CHOSEN = f"{NAME}/chosen"
 DEFAULT_BINDING_TIMEOUT = 600.0
+GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
+"""What is said of every group that does not fit, whether or not it has claims."""
 
 
 class _Nothing:
@@ -79,6 +85,8 @@ class DynamicResources:
         timeout = args.binding_timeout
         self._timeout = DEFAULT_BINDING_TIMEOUT if timeout is None else timeout.seconds
         self._books, self._pools = shared_books(handle), shared_pools(handle)
+        scores = self._pools.features.choices
+        self.score_needs = ("preFilter" if scores else "score", "not found")
         self._verdicts = handle.shared(
             f"{NAME}/verdicts",
             lambda: Verdicts(self._books, self._pools, handle.objects.device_classes),
@@ -155,7 +163,8 @@ class DynamicResources:
             return ""
         if self._books.pending(claim.uid) is not None:
             return f"resource claim {claim.key} is in the process of being allocated"
-        return class_problem(claim, self._objects.device_classes)
+        choices = self._pools.features.choices
+        return class_problem(claim, self._objects.device_classes, choices=choices)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         attempt = state.read(NAME, Attempt)
@@ -189,25 +198,27 @@ class DynamicResources:
         attempt: Attempt | _Nothing = state.read(NAME)
         if not isinstance(attempt, Attempt):
             return None, self._helpless("no new claims to deallocate")
-        unavailable = {
-            key
-            for node, keys in attempt.unavailable.items()
-            # a node that an earlier filter rejects is not asked for its devices
-            if statuses.status_of(node).plugin == NAME
-            for key in keys
-        }
-        for claim in attempt.claims:
-            others = [c for c in claim.status.reserved_for if c.uid != pod.uid]
-            if claim.key in unavailable and not others:
-                effects = Effects((deallocate_call(claim),))
-                text = "deallocation of ResourceClaim completed"
-                return PostFilterResult(effects=effects), unschedulable(text)
-        special = attempt.special
-        if special is not None and special.name != extended.IN_MEMORY_NAME:
-            effects = Effects(tuple(delete_calls(special)))
-            text = "deletion of ResourceClaim completed"
-            return PostFilterResult(effects=effects), unschedulable(text)
-        return None, self._helpless("still not schedulable")
+        calls, text = _to_give_back(attempt, pod, statuses)
+        if not text:
+            return None, self._helpless("still not schedulable")
+        return PostFilterResult(effects=Effects(calls)), unschedulable(text)
+
+    def pod_group_post_filter(
+        self, state: CycleState, group: PodGroupInfo, trial: GroupTrial
+    ) -> tuple[PodGroupPostFilterResult | None, Status]:
+        gates, spec = self._handle.gates, group.group.spec
+        tied = gates["TopologyAwareWorkloadScheduling"] and spec.scheduling_constraints is not None
+        if isinstance(group.group, CompositePodGroup) or tied or not gates.since("1.37"):
+            return None, Status(Code.UNSCHEDULABLE)
+        if not trial.tried:  # nobody came as far as PreFilter
+            raise StateMissing(NAME)
+        calls: list[ApiCall] = []
+        for pod, _, state, statuses in trial.tried:
+            attempt: object = state.get(NAME, object)
+            if isinstance(attempt, Attempt) and statuses is not None:
+                calls += _to_give_back(attempt, pod.pod, statuses)[0]
+        result = PodGroupPostFilterResult(effects=Effects(tuple(calls))) if calls else None
+        return result, unschedulable(GIVEN_BACK)
 
     def _helpless(self, reason: str) -> Status:
         """Nothing to give back: 1.36 says so in the message, 1.37 is silent."""
@@ -222,7 +233,9 @@ class DynamicResources:
         return None if isinstance(state.get(NAME), Attempt) else SKIP
 
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        attempt = state.read(NAME, Attempt)
+        attempt: Attempt | _Nothing = state.read(NAME)
+        if not isinstance(attempt, Attempt):
+            return np.zeros(nodes.count, dtype=np.int64)
         known = attempt.known
         shared = next((its[1] for n, its in known.items() if attempt.same_everywhere(n)), 0)
         return np.fromiter(
@@ -288,7 +301,7 @@ class DynamicResources:
             calls.append(extended.status_call(written, pod, chosen.mappings))
         waits = any(r.binding_conditions for a in given.values() for r in a.devices.results)
         waits = waits or any(binding_ready(claim) is not True for claim in attempt.claims)
-        if not waits:
+        if not waits or not self._pools.features.binding:
             return Effects(tuple(calls))
         keys = [claim.key for claim in attempt.claims]
         return Effects(tuple(calls), lambda: self._progress(keys), self._timeout)
@@ -308,6 +321,27 @@ class DynamicResources:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events(self._objects)
+
+
+def _to_give_back(
+    attempt: Attempt, pod: Pod, statuses: Diagnosis
+) -> tuple[tuple[ApiCall, ...], str]:
+    """The calls that give back a claim that keeps a pod from every node, and what they do."""
+    unavailable = {
+        key
+        for node, keys in attempt.unavailable.items()
+        # a node that an earlier filter rejects is not asked for its devices
+        if statuses.status_of(node).plugin == NAME
+        for key in keys
+    }
+    for claim in attempt.claims:
+        others = [c for c in claim.status.reserved_for if c.uid != pod.uid]
+        if claim.key in unavailable and not others:
+            return (deallocate_call(claim),), "deallocation of ResourceClaim completed"
+    special = attempt.special
+    if special is not None and special.name != extended.IN_MEMORY_NAME:
+        return tuple(delete_calls(special)), "deletion of ResourceClaim completed"
+    return (), ""
 
 
 def new(args: DynamicResourcesArgs | None, handle: Handle) -> DynamicResources:

@@ -10,17 +10,50 @@ the slice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bayplan.api import Device, ResourceSlice
 from bayplan.api.devices import DeviceTaint, DeviceTaintSelector
 from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_selector
+from bayplan.config import FeatureGates
 from bayplan.framework import ClusterObjects, Handle, NodeInfo
 from bayplan.plugins.dynamic_resources.cel_values import device_view
 from bayplan.plugins.dynamic_resources.claims import DeviceId
 
 PoolId = tuple[str, str]
 """Driver, pool."""
+
+
+class Features(NamedTuple):
+    """What devices can do, which hangs on the version and its gates."""
+
+    modern: bool = True
+    """As 1.37 has it. In 1.36 the counters of any node concern all nodes, and errors of selectors
+    do not name the device."""
+    taints: bool = True
+    rules: bool = False
+    """DeviceTaintRules taint devices, too."""
+    partitions: bool = True
+    """There are counters, and devices that say themselves for which nodes they are."""
+    sharing: bool = True
+    """A device may be given to several claims, which say how much of it they need."""
+    binding: bool = True
+    """A device may have conditions that must be true before a pod is bound."""
+    choices: bool = True
+    """A request may list several subrequests, the best first."""
+
+
+def features_of(gates: FeatureGates) -> Features:
+    conditions = gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
+    return Features(
+        modern=gates.since("1.37"),
+        taints=gates["DRADeviceTaints"],
+        rules=gates["DRADeviceTaintRules"],
+        partitions=gates["DRAPartitionableDevices"],
+        sharing=gates["DRAConsumableCapacity"],
+        binding=conditions,
+        choices=gates["DRAPrioritizedList"],
+    )
 
 
 class Place:
@@ -46,15 +79,28 @@ class Place:
 class Offer:
     """A device on offer."""
 
-    __slots__ = ("_view", "device", "id", "own_place", "slice", "taints")
+    __slots__ = (
+        *("_view", "device", "id", "own_place", "slice", "taints"),
+        *("shared", "unsupported", "withheld"),
+    )
 
     def __init__(
-        self, item: ResourceSlice, device: Device, taints: tuple[DeviceTaint, ...]
+        self,
+        item: ResourceSlice,
+        device: Device,
+        taints: tuple[DeviceTaint, ...],
+        features: Features,
     ) -> None:
         self.slice = item
         self.device = device
         self.taints = taints
         """Its own, and those of rules."""
+        self.shared = features.sharing and device.allow_multiple_allocations
+        """Whether several claims can have it."""
+        self.unsupported = bool(device.binding_conditions) and not features.binding
+        """Whether no request selects it, as it has conditions that nobody would await."""
+        self.withheld = bool(device.consumes_counters) and not features.partitions
+        """Whether it can be selected, but not given, as nobody would count."""
         self.id: DeviceId = (item.spec.driver, item.spec.pool.name, device.name)
         self.own_place = Place(device) if item.spec.per_device_node_selection else None
         """Where the device can be used, if not where its slice says."""
@@ -93,8 +139,6 @@ class Slice:
         return not self.node_name and (self.place is None or not self.place.all_nodes)
 
     def concerns(self, name: str, labels: Mapping[str, str]) -> bool:
-        if self.counters:
-            return True
         if self.place is not None:
             return self.place.holds(name, labels)
         places = (offer.own_place for offer in self.offers)
@@ -104,8 +148,11 @@ class Slice:
 class Pool:
     """A pool as some nodes see it."""
 
-    def __init__(self, near: Sequence[Slice], whole: Sequence[Slice]) -> None:
-        """`near` are the slices that concern the nodes, `whole` all of that generation."""
+    def __init__(self, near: Sequence[Slice], whole: Sequence[Slice], *, counts: bool) -> None:
+        """`near` are the slices that concern the nodes, `whole` all of that generation.
+
+        `counts`: counters are looked at.
+        """
         near = sorted(near, key=lambda item: item.name)
         wanted = near[0].item.spec.pool.resource_slice_count
         self.driver, self.name = near[0].pool
@@ -114,21 +161,23 @@ class Pool:
             known = {item.name for item in near}
             far = [item for item in whole if item.name not in known]
         self.complete = len(near) == wanted or len(whole) == wanted
-        self.counters = {c.name: c for item in near for c in item.counters}
+        self.counters = {c.name: c for item in (*near, *far) for c in item.counters}
         devices = [item for item in near if not item.counters]
         self.offers = [offer for item in devices for offer in item.offers]
         self.everything = self.offers + [offer for item in far for offer in item.offers]
         """The devices of all nodes, which share the counters."""
-        self.invalid = self.complete and not self._is_valid(near)
-        self.binding_conditions = any(offer.device.binding_conditions for offer in self.offers)
+        self.invalid = self.complete and not self._is_valid((*near, *far), counts)
+        self.binding_conditions = self.usable and any(
+            offer.device.binding_conditions for offer in self.offers
+        )
 
-    def _is_valid(self, near: Sequence[Slice]) -> bool:
+    def _is_valid(self, slices: Sequence[Slice], counts: bool) -> bool:
         names = {offer.device.name for offer in self.offers}
-        sets = [counters.name for item in near for counters in item.counters]
-        return (
-            len(names) == len(self.offers)
-            and len(sets) == len(set(sets))
-            and all(self._has_counters(offer.device) for offer in self.everything)
+        if len(names) != len(self.offers) or not counts:
+            return len(names) == len(self.offers)
+        sets = [counters.name for item in slices for counters in item.counters]
+        return len(sets) == len(set(sets)) and all(
+            self._has_counters(offer.device) for offer in self.everything
         )
 
     def _has_counters(self, device: Device) -> bool:
@@ -150,17 +199,10 @@ def _parts(selector: DeviceTaintSelector) -> DeviceId:
 class Pools:
     """All slices, read again when one changes, and the pools of each node."""
 
-    def __init__(
-        self, objects: ClusterObjects, *, rules: bool = False, modern: bool = False
-    ) -> None:
-        """`rules`: DeviceTaintRules count. `modern`: as 1.37 has it.
-
-        In 1.36 the counters of any node concern all nodes, and errors of selectors do not name the
-        device.
-        """
-        self.modern = modern
+    def __init__(self, objects: ClusterObjects, features: Features) -> None:
+        self.features = features
         self._lister = objects.resource_slices
-        self._rules = objects.device_taint_rules if rules else None
+        self._rules = objects.device_taint_rules if features.rules else None
         self._seen = (-1, -1)
         self.revision = -1
         self._local: dict[str, list[Slice]] = {}
@@ -182,22 +224,31 @@ class Pools:
         self._pools, self._nodes, self._answers = {}, {}, {}
         for item in self._lister:
             spec = item.spec
-            offers = [Offer(item, d, d.taints + self._ruled(spec, d)) for d in spec.devices]
+            offers = [self._offer(item, device) for device in spec.devices]
             found = Slice(item, offers)
             self._whole.setdefault(found.pool, []).append(found)
         for slices in self._whole.values():
             self._sort_in(slices)
         self.by_labels = any(item.by_labels for item in self._shared)
 
+    def _offer(self, item: ResourceSlice, device: Device) -> Offer:
+        taints: tuple[DeviceTaint, ...] = ()
+        if self.features.taints:
+            taints = device.taints + self._ruled(item.spec, device)
+        return Offer(item, device, taints, self.features)
+
     def _sort_in(self, slices: list[Slice]) -> None:
         """Note which nodes the slices of a pool concern."""
         node = slices[0].node_name
         alone = bool(node) and all(item.node_name == node for item in slices)
-        sound = alone and Pool(slices, _newest(slices)).usable
+        partitions, modern = self.features.partitions, self.features.modern
+        sound = alone and Pool(slices, _newest(slices), counts=partitions).usable
         for item in slices:
+            if not partitions and (item.counters or item.place is None):
+                continue
             if item.node_name:
                 self._local.setdefault(item.node_name, []).append(item)
-            if not item.node_name or (item.counters and not sound and not self.modern):
+            if not item.node_name or (item.counters and not sound and not modern):
                 self._shared.append(item)
             if alone:
                 self._nodes.update({offer.id: node for offer in item.offers})
@@ -240,7 +291,9 @@ class Pools:
         name, labels = node.name, node.labels
         yield from self._local.get(name, ())
         for item in self._shared:
-            if item.node_name != name and item.concerns(name, labels):
+            if item.node_name == name:
+                continue
+            if (item.counters and not self.features.modern) or item.concerns(name, labels):
                 yield item
 
     def on_node(self, node: NodeInfo) -> list[Pool]:
@@ -264,7 +317,8 @@ class Pools:
             if any(item.generation > generation for item in whole):
                 return None
             whole = [item for item in whole if item.generation == generation]
-        found = self._pools[key, names] = Pool(near, whole)
+        found = Pool(near, whole, counts=self.features.partitions)
+        self._pools[key, names] = found
         return found
 
 
@@ -276,7 +330,5 @@ def _newest(slices: Iterable[Slice]) -> list[Slice]:
 
 def shared_pools(handle: Handle) -> Pools:
     """The slices of the handle's cluster."""
-    rules, modern = handle.gates["DRADeviceTaintRules"], handle.gates.since("1.37")
-    return handle.shared(
-        "DynamicResources/pools", lambda: Pools(handle.objects, rules=rules, modern=modern)
-    )
+    features = features_of(handle.gates)
+    return handle.shared("DynamicResources/pools", lambda: Pools(handle.objects, features))

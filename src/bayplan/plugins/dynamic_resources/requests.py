@@ -1,15 +1,16 @@
 """What claims ask for, in one form: the alternatives of each request, with their classes.
 
-Also the test whether one device satisfies one alternative on its own: selectors, taints, and, for
-devices that can be shared, how much of each capacity a request takes.
+Also the test whether one device satisfies one alternative on its own: selectors, taints, and how
+much of each capacity a request takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bayplan.api import Device, DeviceClass, DeviceRequestDetail, ResourceClaim, quantity
 from bayplan.api.devices import CapacityRequestPolicy, DeviceTaint, DeviceToleration
+from bayplan.api.meta import Quantity
 from bayplan.cel.errors import CelError, CompileError
 from bayplan.framework import Lister
 from bayplan.plugins.dynamic_resources.pools import Offer, Pools
@@ -63,7 +64,7 @@ class Alternative:
             for number, selector in enumerate(selectors)
             if selector.cel is not None
         )
-        self._hints = pools.modern
+        self._hints = pools.features.modern
         self._answers = pools.answers(tuple(text for _, text in self._selectors))
 
     @property
@@ -112,11 +113,19 @@ def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def class_problem(claim: ResourceClaim, classes: Lister[DeviceClass]) -> str:
-    """Why a claim cannot be allocated whatever the devices; empty if it can."""
+def class_problem(claim: ResourceClaim, classes: Lister[DeviceClass], *, choices: bool) -> str:
+    """Why a claim cannot be allocated whatever the devices; empty if it can.
+
+    `choices`: requests may have subrequests.
+    """
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
             asked = [(request.name, request.exactly)]
+        elif request.first_available and not choices:
+            return (
+                f"resource claim {claim.key}, request {request.name}: has subrequests, but the "
+                "DRAPrioritizedList feature is disabled"
+            )
         elif request.first_available:
             asked = [(f"{request.name}/{item.name}", item) for item in request.first_available]
         else:
@@ -146,50 +155,44 @@ def alternatives(
     return found
 
 
-def fits_whole(device: Device, detail: DeviceRequestDetail) -> bool:
-    """Whether a device that is not shared has each capacity that a request asks for."""
-    asked: Mapping[str, object] = detail.capacity.requests if detail.capacity is not None else {}
-    return all(
-        name in device.capacity
-        and isinstance(wanted, str | int | float)
-        and quantity.nanos(wanted) <= quantity.nanos(device.capacity[name].value)
-        for name, wanted in asked.items()
-    )
+def consumption(
+    device: Device, detail: DeviceRequestDetail, *, modern: bool
+) -> dict[str, Quantity] | None:
+    """How much of each capacity of a device a request takes; None if it can never have that.
 
-
-def consumption(device: Device, detail: DeviceRequestDetail) -> dict[str, int] | None:
-    """How much of each capacity of a shared device a request takes; None if it cannot."""
-    asked: Mapping[str, object] = detail.capacity.requests if detail.capacity is not None else {}
+    A request takes all, or the default, of a capacity that it does not name. `modern`: a rounded
+    amount is written as the step is, not in powers of two.
+    """
+    asked = detail.capacity.requests if detail.capacity is not None else {}
     if any(name not in device.capacity for name in asked):
         return None
-    found: dict[str, int] = {}
+    found: dict[str, Quantity] = {}
     for name, capacity in device.capacity.items():
-        full = quantity.nanos(capacity.value)
-        policy = capacity.request_policy
-        wanted = asked.get(name)
-        if wanted is None:
+        amount, policy = asked.get(name), capacity.request_policy
+        if amount is None:
             default = policy.default if policy is not None else None
-            found[name] = full if default is None else quantity.nanos(default)
-            continue
-        amount = quantity.nanos(wanted) if isinstance(wanted, str | int | float) else 0
-        rounded = amount if policy is None else _round_up(amount, policy)
-        if rounded is None or rounded > full:
+            amount = capacity.value if default is None else default
+        elif policy is not None:
+            amount = _rounded(amount, policy, modern=modern)
+        if amount is None or quantity.nanos(amount) > quantity.nanos(capacity.value):
             return None
-        found[name] = rounded
+        found[name] = amount
     return found
 
 
-def _round_up(amount: int, policy: CapacityRequestPolicy) -> int | None:
-    if policy.valid_range is not None:
-        least = quantity.nanos(policy.valid_range.min or 0)
-        most = policy.valid_range.max
-        if amount < least:
-            amount = least
-        elif policy.valid_range.step is not None:
-            step = quantity.nanos(policy.valid_range.step)
-            amount = least + -(-(amount - least) // step) * step
-        return None if most is not None and amount > quantity.nanos(most) else amount
+def _rounded(amount: Quantity, policy: CapacityRequestPolicy, *, modern: bool) -> Quantity | None:
+    """The next amount that a policy allows; None if there is none."""
+    wanted = quantity.nanos(amount)
+    if (valid := policy.valid_range) is not None:
+        if valid.min is not None and wanted < quantity.nanos(valid.min):
+            amount = valid.min
+        elif valid.step is not None:
+            least, step = quantity.value(valid.min or 0), quantity.value(valid.step)
+            count = -((least - quantity.value(amount)) // step)
+            form = quantity.parse(valid.step).format if modern else quantity.BINARY_SI
+            amount = quantity.format_nanos((least + count * step) * quantity.NANO, form)
+        too_much = valid.max is not None and quantity.nanos(amount) > quantity.nanos(valid.max)
+        return None if too_much else amount
     if policy.valid_values:
-        larger = [v for v in map(quantity.nanos, policy.valid_values) if v >= amount]
-        return min(larger, default=None)
+        return next((item for item in policy.valid_values if quantity.nanos(item) >= wanted), None)
     return amount

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from bayplan.api import (
     AllocationResult,
@@ -22,6 +22,7 @@ from bayplan.api import (
 from bayplan.framework import ApiCall, Lister
 from bayplan.plugins.dynamic_resources.allocator import Picked
 from bayplan.plugins.dynamic_resources.pools import Offer
+from bayplan.plugins.dynamic_resources.requests import Alternative
 
 RESOURCE = "resourceclaims.resource.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -29,11 +30,16 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 def allocation_of(
-    claim: ResourceClaim, picked: Sequence[Picked], classes: Lister[DeviceClass], node_name: str
+    claim: ResourceClaim,
+    picked: Sequence[Picked],
+    classes: Lister[DeviceClass],
+    node_name: str,
+    *,
+    modern: bool,
 ) -> AllocationResult:
     """What a claim gets."""
     results = tuple(_result(claim, number, item) for number, item in enumerate(picked))
-    devices = DeviceAllocation(results, _config(claim, picked, classes))
+    devices = DeviceAllocation(results, _config(claim, picked, classes, modern=modern))
     return AllocationResult(devices, _node_selector([p.offer for p in picked], node_name))
 
 
@@ -42,11 +48,7 @@ def _result(claim: ResourceClaim, number: int, picked: Picked) -> DeviceResult:
     consumed: Resources = {}
     share = ""
     if picked.consumed is not None:
-        consumed = {
-            name: quantity.format_nanos(amount, quantity.parse(capacity.value).format)
-            for name, amount in picked.consumed.items()
-            if (capacity := picked.offer.device.capacity[name])
-        }
+        consumed = {name: quantity.canonical(item) for name, item in picked.consumed.items()}
         share = _share_id(claim, number, device)
     detail = picked.alternative.detail
     return DeviceResult(
@@ -70,23 +72,47 @@ def _share_id(claim: ResourceClaim, number: int, device: str) -> str:
 
 
 def _config(
-    claim: ResourceClaim, picked: Sequence[Picked], classes: Lister[DeviceClass]
+    claim: ResourceClaim, picked: Sequence[Picked], classes: Lister[DeviceClass], *, modern: bool
 ) -> tuple[dict[str, object], ...]:
-    """Drivers' parameters: of the classes first, then of the claim."""
-    found: list[dict[str, object]] = []
-    chosen = {item.alternative.label: item.alternative for item in picked}
-    for label, alternative in chosen.items():
-        device_class = classes.get(alternative.detail.device_class_name)
-        if device_class is not None:
-            source = {"source": "FromClass", "requests": [label]}
-            found.extend(source | config for config in device_class.spec.config)
+    """Drivers' parameters: of the classes first, then of the claim.
+
+    In 1.36 those of the claim come once for each request that they name, and those for all
+    requests name them all.
+    """
+    chosen = {item.request: item.alternative for item in picked}
+    found = _of_classes(chosen.values(), classes)
+    labels = [(wanted.label.partition("/")[0], wanted.label) for wanted in chosen.values()]
     for config in claim.spec.devices.config:
-        requests = config.get("requests") or []
-        names = requests if isinstance(requests, list) else []
-        labels = {*chosen, *(label.partition("/")[0] for label in chosen)}
-        if not names or any(name in labels for name in names):
-            found.append({"source": "FromClaim", **config})
-    return tuple(found)
+        rest = {"source": "FromClaim", **{k: v for k, v in config.items() if k != "requests"}}
+        asked = config.get("requests")
+        names = [str(name) for name in asked] if isinstance(asked, list) else []
+        times = sum(not {*pair}.isdisjoint(names) for pair in labels) if names else 1
+        found += [(names, rest)] * (min(times, 1) if modern else times)
+    return tuple(
+        config
+        if not names or (modern and _mean_all(names, labels))
+        else config | {"requests": names}
+        for names, config in found
+    )
+
+
+def _of_classes(
+    chosen: Iterable[Alternative], classes: Lister[DeviceClass]
+) -> list[tuple[list[str], dict[str, object]]]:
+    """The parameters of each class, with the requests that it serves."""
+    served: dict[str, list[str]] = {}
+    for wanted in chosen:
+        served.setdefault(wanted.detail.device_class_name, []).append(wanted.label)
+    return [
+        (labels, {"source": "FromClass"} | config)
+        for name, labels in served.items()
+        if (device_class := classes.get(name)) is not None
+        for config in device_class.spec.config
+    ]
+
+
+def _mean_all(names: Collection[str], labels: Iterable[tuple[str, str]]) -> bool:
+    return all(not {*pair}.isdisjoint(names) for pair in labels)
 
 
 def _node_selector(offers: Sequence[Offer], node_name: str) -> NodeSelector | None:

@@ -149,7 +149,7 @@ class Attempt:
             for claim, selector in self._where
             if not selector.matches(node.labels, node.name)
         ]
-        for claim in self.claims:
+        for claim in self.claims if self._pools.features.binding else ():
             if claim.status.allocation is not None and claim.key not in found:
                 ready = binding_ready(claim)
                 if ready is None or (not ready and _timed_out(claim, now, timeout)):
@@ -164,7 +164,7 @@ class Attempt:
         if not wanted:
             return []
         pools = self._pools
-        search = Search(wanted, pools.on_node(node), node, self._books, modern=pools.modern)
+        search = Search(wanted, pools.on_node(node), node, self._books, pools.features)
         return search.run()
 
     def _on_node(
@@ -175,17 +175,17 @@ class Attempt:
         mappings: extended.Mappings,
     ) -> OnNode:
         claims = self.open_claims + ([] if special is None else [special])
-        classes = self._objects.device_classes
+        classes, modern = self._objects.device_classes, self._pools.features.modern
         by_claim = list(picked_by_claim(picked, len(claims)))
         allocations = tuple(
-            (claim, allocation_of(claim, its, classes, name))
+            (claim, allocation_of(claim, its, classes, name, modern=modern))
             for claim, its in zip(claims, by_claim, strict=True)
         )
         return OnNode(allocations, self._score(picked), special, mappings)
 
     def _score(self, picked: Sequence[Picked]) -> int:
-        if not picked:  # upstream scores only nodes on which something was allocated now
-            return 0
+        if not picked or not self._pools.features.choices:
+            return 0  # upstream scores only nodes on which something was allocated now
         chosen = {
             (item.claim, item.request): item.alternative.index
             for item in picked

@@ -50,6 +50,7 @@ class InterPodAffinity:
     name = NAME
     class_hint = True
     compact_scores = True
+    score_needs = ("preScore", f'failed to read "PreScore{NAME}" from cycleState: not found')
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._handle = handle

@@ -2,11 +2,13 @@
 
 The check is what the pod asks against what is offered less what placed pods use, for each resource,
 and the number of pods. Extended resources that the configuration ignores, or that device drivers
-serve on nodes that do not offer them, are left out; in scores their devices count.
+serve on nodes that do not offer them, are left out; in scores their devices count. Placements of
+pod groups are scored as one large node, the fuller the better.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -26,6 +28,8 @@ from bayplan.framework import (
     IntArray,
     NodeInfo,
     Nodes,
+    PodGroupAssignments,
+    PodGroupInfo,
     PodInfo,
     PreFilterResult,
     Status,
@@ -38,6 +42,7 @@ from bayplan.plugins.node_resources_fit.strategies import (
     make_strategy,
     score_one,
     score_table,
+    score_together,
 )
 
 NAME = "NodeResourcesFit"
@@ -160,18 +165,41 @@ class NodeResourcesFit:
         state.write(_WANTED, (wanted, self._served_of(wanted)))
         return None
 
+    def _wanted_served(self, state: CycleState, pod: Pod) -> WantedServed:
+        """What is scored; worked out now if PreScore is off."""
+        known: WantedServed | None = state.get(_WANTED)
+        if known is not None:
+            return known
+        wanted = self._wanted(state, pod)
+        return wanted, self._served_of(wanted)
+
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
-        both: WantedServed = state.read(_WANTED)
-        wanted, served = both
+        wanted, served = self._wanted_served(state, pod)
         if served:
             each = (self.score_node(state, pod, nodes.info(row)) for row in range(nodes.count))
             return np.fromiter(each, dtype=np.int64, count=nodes.count)
         return score_table(self._strategy, wanted, nodes)
 
     def score_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        both: WantedServed = state.read(_WANTED)
-        wanted, served = both
+        wanted, served = self._wanted_served(state, pod)
         return score_one(self._strategy, wanted, self._devices.on(node, served) if served else node)
+
+    def score_placement(
+        self, state: CycleState, group: PodGroupInfo, proposed: PodGroupAssignments
+    ) -> int:
+        """How full the nodes of a placement would be with the group's pods on them."""
+        asked = Counter[int]()
+        for pod, _ in proposed.assignments:
+            for item in self._wanted(None, pod):
+                asked[item.resource] += item.request
+        wanted = [
+            Wanted(resource, weight, asked[resource])
+            for name, resource, weight in self._scored
+            if asked[resource] or not is_scalar(name)
+        ]
+        table = self._handle.table
+        rows = [table.row_by_name[name] for name in proposed.placement.node_names]
+        return score_together(wanted, table.select(np.array(rows, dtype=np.int64)))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return self._hints.events()

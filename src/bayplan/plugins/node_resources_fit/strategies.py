@@ -187,6 +187,20 @@ def score_one(strategy: Strategy, wanted: Sequence[Wanted], node: NodeInfo) -> i
     return _round_half_up(total, weights) if strategy.skip_zero else total // weights
 
 
+def score_together(wanted: Sequence[Wanted], nodes: Nodes) -> int:
+    """How full nodes are together, whatever the strategy for one node is."""
+    strategy = MostAllocated()
+    total = weights = 0
+    for item in wanted:
+        offered = nodes.allocatable(item.resource)  # (N,)
+        used = _used(nodes, item.resource)[offered != 0]
+        if len(used):
+            asked = int(used.sum()) + item.request
+            total += strategy.single(asked, int(offered.sum())) * item.weight
+            weights += item.weight
+    return total // weights if weights else 0
+
+
 def _mean(strategy: Strategy, total: IntArray, weights: IntArray | int) -> IntArray:
     if isinstance(weights, int):
         return total // weights

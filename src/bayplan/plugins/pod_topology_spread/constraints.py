@@ -60,7 +60,16 @@ class Constraints(msgspec.Struct, frozen=True, gc=False):
 class ConstraintSource:
     """Makes the constraints of pods, remembering them while nothing that they hang on changes."""
 
-    def __init__(self, args: PodTopologySpreadArgs, objects: ClusterObjects, limit: int) -> None:
+    def __init__(
+        self,
+        args: PodTopologySpreadArgs,
+        objects: ClusterObjects,
+        limit: int,
+        *,
+        label_keys: bool = True,
+    ) -> None:
+        """`label_keys`: matchLabelKeys count (MatchLabelKeysInPodTopologySpread)."""
+        self._label_keys = label_keys
         self._objects = objects
         self._limit = limit
         self._system = args.defaulting_type != "List"
@@ -95,13 +104,21 @@ class ConstraintSource:
     def _make(self, pod: Pod) -> Constraints:
         own = pod.spec.topology_spread_constraints
         if own:
-            return _split(pod, [(item, _own_selector(pod, item)) for item in own], True)
+            return _split(pod, [(item, self._own_selector(pod, item)) for item in own], True)
         if not self._defaults:
             return Constraints()
         selector = default_selector(pod, self._objects)
         if selector.empty or selector.nothing:
             return Constraints()
         return _split(pod, [(item, selector) for item in self._defaults], not self._system)
+
+    def _own_selector(self, pod: Pod, item: TopologySpreadConstraint) -> Selector:
+        selector = compile_selector(item.label_selector)
+        labels = pod.metadata.labels
+        keys = [key for key in item.match_label_keys if key in labels]
+        if not keys or not self._label_keys:
+            return selector
+        return selector.and_also(requirement(key, IN, (labels[key],)) for key in keys)
 
 
 def _split(
@@ -125,15 +142,6 @@ def _compile(pod: Pod, item: TopologySpreadConstraint, selector: Selector) -> Co
         honor_affinity=item.node_affinity_policy != "Ignore",
         honor_taints=item.node_taints_policy == "Honor",
     )
-
-
-def _own_selector(pod: Pod, item: TopologySpreadConstraint) -> Selector:
-    selector = compile_selector(item.label_selector)
-    labels = pod.metadata.labels
-    keys = [key for key in item.match_label_keys if key in labels]
-    if not keys:
-        return selector
-    return selector.and_also(requirement(key, IN, (labels[key],)) for key in keys)
 
 
 def default_selector(pod: Pod, objects: ClusterObjects) -> Selector:

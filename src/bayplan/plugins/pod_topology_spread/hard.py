@@ -31,6 +31,7 @@ from bayplan.plugins.pod_topology_spread.counting import (
     follows,
     pods_per_domain,
 )
+from bayplan.plugins.pod_topology_spread.least import LeastTwo
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
@@ -47,6 +48,7 @@ class HardState:
     __slots__ = (
         "_before",
         "_domains",
+        "_least",
         "_lookups",
         "_own",
         "_revision",
@@ -85,6 +87,8 @@ class HardState:
             if not known:
                 self.present.append(present)
         self._own = False
+        self._least: list[LeastTwo] | None = None
+        """Instead of what the counts say, once pods came or went in a dry run."""
         self._domains = [int(np.count_nonzero(present)) for present in self.present]
         self._lookups: list[bytes] | None = None
         """What `verdict` found last."""
@@ -121,6 +125,7 @@ class HardState:
         copy._told = copy._lookups = copy._before = None
         copy._domains = self._domains
         copy._own = True
+        copy._least = None if self._least is None else [two.clone() for two in self._least]
         return copy
 
     def least(self, place: int) -> int:
@@ -128,6 +133,8 @@ class HardState:
         domains, counts = self._domains[place], self.counts[place]
         if domains == 0 or domains < self.constraints[place].min_domains:
             return 0
+        if self._least is not None:
+            return self._least[place].least
         inside = counts if domains == len(counts) else counts[self.present[place]]
         return int(inside.min())
 
@@ -148,11 +155,15 @@ class HardState:
         if not self._own:
             self.counts = [counts.copy() for counts in self.counts]
             self._own = True
+        if self._least is None:
+            known = zip(self.counts, self.present, strict=True)
+            self._least = [LeastTwo.of(counts, present) for counts, present in known]
         for place, item in enumerate(self.constraints):
             mask = self.included[place]
             if (mask is None or mask[node.row]) and item.selector.matches(meta.labels):
                 code = node.table.label_column(item.key).code_of(labels[item.key])
                 self.counts[place][code] += delta
+                self._least[place].update(code, int(self.counts[place][code]))
 
     def verdict(self, nodes: Nodes) -> Verdict:
         lookups = self._find_lookups()

@@ -44,10 +44,13 @@ class PodTopologySpread:
     name = NAME
     class_hint = True
     compact_scores = True
+    score_needs = ("preScore", f'error reading "PreScore{NAME}" from cycleState: not found')
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._handle = handle
-        self._source = ConstraintSource(args, handle.objects, handle.limits.terms)
+        label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
+        limit = handle.limits.terms
+        self._source = ConstraintSource(args, handle.objects, limit, label_keys=label_keys)
         self._inclusion = Inclusion(handle.limits.terms)
         self._comparisons = handle.gates["TaintTolerationComparisonOperators"]
         self._hints = SpreadHints(self._constraints)

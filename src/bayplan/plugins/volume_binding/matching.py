@@ -14,6 +14,7 @@ import numpy as np
 from bayplan.api import LabelSelector, PersistentVolume, PersistentVolumeClaim, quantity
 from bayplan.api.labels import compile_selector
 from bayplan.framework import BoolArray, IntArray, NodeTable
+from bayplan.plugins.go_sort import go_sorted
 from bayplan.plugins.volume_binding.index import Candidate, VolumeIndex
 from bayplan.plugins.volume_claims import class_of_claim, class_of_volume
 
@@ -79,7 +80,7 @@ def _kinds_agree(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool
 
 def in_order(claims: Sequence[PersistentVolumeClaim]) -> list[PersistentVolumeClaim]:
     """Claims in the order in which they are served."""
-    return sorted(claims, key=requested)
+    return go_sorted(claims, [requested(claim) for claim in claims])
 
 
 def unmatched(

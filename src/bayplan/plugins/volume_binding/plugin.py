@@ -64,6 +64,7 @@ class VolumeBinding:
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._timeout = float(args.bind_timeout_seconds)
         self._scores = handle.gates["StorageCapacityScoring"]
+        self.score_needs = ("preFilter" if self._scores else "score", "not found")
         shape = args.shape or ()
         self._shape = [(point.utilization, point.score * 10) for point in shape] or [
             (0, 100),
@@ -114,8 +115,9 @@ class VolumeBinding:
     def score(self, state: CycleState, pod: Pod, nodes: Nodes) -> IntArray:
         scores = np.zeros(nodes.count, dtype=np.int64)
         if state.get(NAME, Claims) is not None:
-            feasible: BoolArray = state.read(_FEASIBLE)
-            for place in np.flatnonzero(nodes.pick(feasible)).tolist():
+            feasible: BoolArray | None = state.get(_FEASIBLE)
+            mask = np.ones(nodes.count, bool) if feasible is None else nodes.pick(feasible)
+            for place in np.flatnonzero(mask).tolist():
                 scores[place] = self.score_node(state, pod, nodes.info(place))
         return scores
 

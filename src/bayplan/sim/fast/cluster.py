@@ -27,15 +27,18 @@ from bayplan.controllers.objects import timestamp
 Json = dict[str, Any]
 T = TypeVar("T", bound=Object)
 FIXED = ("uid", "name", "namespace", "creationTimestamp", "deletionTimestamp")
+MERGED_LISTS = ("conditions", "hostIPs", "podIPs")
+"""Those of a pod's status that patches merge by key; others they replace."""
 TYPES: dict[Resource, type[Object]] = {PODS: Pod, NODES: Node}
 
 
 class Entry:
     """One object: as JSON and as the scheduler reads it."""
 
-    __slots__ = ("body", "typed")
+    __slots__ = ("body", "key", "typed")
 
-    def __init__(self, body: Json, typed: Object) -> None:
+    def __init__(self, key: str, body: Json, typed: Object) -> None:
+        self.key = key
         self.body = body
         self.typed = typed
 
@@ -50,17 +53,13 @@ class FastCluster:
     def __init__(self, now: Callable[[], float], uid: Callable[[], str]) -> None:
         self._now = now
         self._uid = uid
-        self._second = (-1, "")
         self.version = 1_000_000_000  # above what the server of the other kinds will reach
         self.shelves: dict[Resource, dict[str, Entry]] = {PODS: {}, NODES: {}}
-        self.listeners: list[Listener] = []
+        self._listeners: dict[Resource, list[Listener]] = {PODS: [], NODES: []}
 
     def stamp(self) -> str:
         """The present second as Kubernetes writes it."""
-        second = int(self._now())
-        if second != self._second[0]:
-            self._second = (second, timestamp(second))
-        return self._second[1]
+        return timestamp(self._now())
 
     def get(self, resource: Resource, key: str) -> Entry:
         found = self.shelves[resource].get(key)
@@ -73,6 +72,15 @@ class FastCluster:
         """In the order of keys, as a server lists them."""
         shelf = self.shelves[resource]
         return [shelf[key] for key in sorted(shelf)]
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Tell of every change of a pod, or of a node."""
+        self._listeners[resource].append(listener)
+
+    def unlisten(self, resource: Resource, listener: Listener) -> None:
+        """Tell no more; whoever did not listen need not."""
+        if listener in self._listeners[resource]:
+            self._listeners[resource].remove(listener)
 
     # -- writes
 
@@ -100,7 +108,7 @@ class FastCluster:
                 resource_version=version,
             ),
         )
-        entry = Entry({**body, "metadata": meta}, typed)
+        entry = Entry(key, {**body, "metadata": meta}, typed)
         self.shelves[resource][key] = entry
         self._tell("ADDED", resource, entry, None)
         return entry
@@ -110,7 +118,7 @@ class FastCluster:
         return str(self.version)
 
     def _tell(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
-        for listener in self.listeners:
+        for listener in self._listeners[resource]:
             listener(action, resource, entry, old)
 
     def put(self, resource: Resource, key: str, body: Json, typed: Object | None = None) -> Entry:
@@ -122,7 +130,7 @@ class FastCluster:
             typed = msgspec.convert(body, TYPES[resource])
         else:
             typed = replace(typed, metadata=replace(typed.metadata, resource_version=version))
-        entry = Entry(body, typed)
+        entry = Entry(key, body, typed)
         self.shelves[resource][key] = entry
         self._tell("MODIFIED", resource, entry, old)
         meta = body["metadata"]
@@ -133,18 +141,29 @@ class FastCluster:
         return entry
 
     def put_status(self, key: str, status: Json) -> Entry:
-        """Replace a pod's status, the most frequent of all writes."""
+        """Replace a pod's status."""
         old = self.get(PODS, key)
-        read = {name: value for name, value in status.items() if "ontainerStatuses" not in name}
-        typed = replace(old.typed, status=msgspec.convert(read, PodStatus))
+        typed = replace(old.typed, status=msgspec.convert(status, PodStatus))
         return self.put(PODS, key, {**old.body, "status": status}, typed)
+
+    def report_status(self, key: str, status: Json) -> None:
+        """Merge what a kubelet says into a pod's status, the most frequent of all writes.
+
+        It is what a strategic merge patch without nulls and directives would make of it.
+        """
+        old = self.get(PODS, key).body.get("status") or {}
+        merged = with_report(old, status)
+        if merged is None:
+            self.patch(PODS, key, {"status": status}, "strategic", "status")
+        elif merged != old:
+            self.put_status(key, merged)
 
     def _remove(self, resource: Resource, key: str) -> None:
         entry = self.shelves[resource].pop(key, None)
         if entry is not None:
             version = self._next()
             meta = {**entry.body["metadata"], "resourceVersion": version}
-            gone = Entry({**entry.body, "metadata": meta}, entry.typed)
+            gone = Entry(key, {**entry.body, "metadata": meta}, entry.typed)
             self._tell("DELETED", resource, gone, entry)
 
     def bind(self, key: str, uid: str, node: str) -> None:
@@ -286,6 +305,22 @@ def with_condition(status: Json, condition: Json, now: str) -> list[Json]:
             conditions[index] = {**condition, "lastTransitionTime": moment}
             return conditions
     return [*conditions, {**condition, "lastTransitionTime": now}]
+
+
+def with_report(status: Json, report: Json) -> Json | None:
+    """A status with a kubelet's report in it; None where that needs a patch's whole rules."""
+    merged = {**status, **report}
+    for name in MERGED_LISTS:
+        ours, theirs = status.get(name), report.get(name)
+        if ours is None or theirs is None or ours == theirs:
+            continue
+        if name != "conditions":
+            return None
+        known, told = {c["type"] for c in ours}, {c["type"] for c in theirs}
+        if not known.isdisjoint(told):
+            return None
+        merged[name] = [*theirs, *ours]  # new ones come first, as upstream weaves them
+    return merged
 
 
 def _grace_of(body: Json, grace: int | None) -> int:

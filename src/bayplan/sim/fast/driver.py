@@ -9,6 +9,7 @@ happens meanwhile is held back.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Sequence
 
 import structlog
@@ -18,11 +19,11 @@ from bayplan.client import Change, Client, ClientError, Conflict, Informer, NotF
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import VirtualLoop
 from bayplan.engine.loop import Scheduler
-from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, PatchPod, RecordEvent
+from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, Observe, PatchPod, RecordEvent
 from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted, Input
 from bayplan.scheduler.apicalls import carry_out
 from bayplan.scheduler.feed import kinds_of
-from bayplan.scheduler.live import LONGEST_SLEEP, PODS_PER_TURN
+from bayplan.scheduler.live import PODS_PER_TURN
 from bayplan.sim.extender import SimulatedExtender
 from bayplan.sim.fast.cluster import Entry, FastCluster
 
@@ -42,7 +43,7 @@ class FastScheduler:
         cluster: FastCluster,
         client: Client,
         wall: Callable[[], float],
-        told: Told,
+        told: Told | None,
         serves: Callable[[Resource], bool],
     ) -> None:
         """`serves` says which kinds there are: others would be asked for again and again."""
@@ -51,9 +52,13 @@ class FastScheduler:
         self._client = client
         self._wall = wall
         self._told = told
+        self._unheard = {Observe} if told else {Observe, RecordEvent}
+        """Metrics are not kept, and events only for those who want them."""
         self._serves = serves
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
+        """When the timer rings."""
         self._awake = self._away = self._runs = False
         self._held: list[Callable[[], None]] = []
         self.core = make()
@@ -78,7 +83,7 @@ class FastScheduler:
         for resource in (NODES, PODS):
             for entry in self._cluster.all(resource):
                 self._written("ADDED", resource, entry, None)
-        self._cluster.listeners.append(self._written)
+            self._cluster.listen(resource, self._written)
         for informer in informers:
             await informer.wait_synced()
         self._wake()
@@ -86,10 +91,11 @@ class FastScheduler:
     async def stop(self, *, drain: bool = False) -> None:
         """End at once."""
         self._runs = False
-        if self._written in self._cluster.listeners:
-            self._cluster.listeners.remove(self._written)
+        for resource in (NODES, PODS):
+            self._cluster.unlisten(resource, self._written)
         if self._timer is not None:
             self._timer.cancel()
+        self._timer, self._due = None, math.inf
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -126,16 +132,40 @@ class FastScheduler:
             self.core.delete(item, self._wall())
         else:
             self.core.put(item, self._wall())
-        self._wake()
+        self._look()
 
     def _report(self, result: Input) -> None:
         if self._away:
             self._held.append(lambda: self._report(result))
             return
         self.core.handle(result, self._wall())
-        self._wake()
+        self._look()
 
     # -- decisions out
+
+    def _look(self) -> None:
+        """Plan a turn if there is something to do, now or at a deadline; most changes ask none."""
+        if self._awake or not self._runs:
+            return
+        if self.core.ready or self.core.bindings.polls:
+            self._wake()  # who polls is asked again after every change
+        else:
+            self._plan()
+
+    def _plan(self) -> None:
+        """Wake at the core's next deadline; a turn that comes too early does nothing."""
+        due = self.core.next_wake()
+        if due >= self._due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        delay = max(due - self._wall(), 0.0)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._due = None, math.inf
+        self._wake()
 
     def _wake(self) -> None:
         if not self._awake and self._runs:
@@ -148,9 +178,6 @@ class FastScheduler:
         self._awake = False
         if not self._runs or self._away:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         slow = [e for e in self.core.engine.extenders if isinstance(e, SimulatedExtender)]
         actions = self.core.step(self._wall(), limit=1 if slow else PODS_PER_TURN)
         owed = sum(extender.owed() for extender in slow)
@@ -171,28 +198,33 @@ class FastScheduler:
         self._go_on(actions)
 
     def _go_on(self, actions: list[Action]) -> None:
-        for action in actions:
-            self._perform(action)
-        if self.core.ready:
+        core, waiting = self.core, self._awake
+        self._awake = True  # whatever is reported meanwhile, this looks at it in the end
+        while actions:
+            for action in actions:
+                if type(action) not in self._unheard:
+                    self._perform(action)
+            # What follows from bindings is carried out now; pods are tried in a turn of their own.
+            more = core.ready and not core.queue.ready
+            actions = core.step(self._wall(), limit=0) if more else []
+        self._awake = waiting
+        if core.ready:
             self._wake()
-            return
-        delay = min(max(self.core.next_wake() - self._wall(), 0.0), LONGEST_SLEEP)
-        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+        else:
+            self._plan()
 
     def _perform(self, action: Action) -> None:
-        match action:
-            case Bind(pod=pod, node_name=node):
-                self._bind(pod, node)
-            case PatchPod():
-                self._patch(action)
-            case Evict():
-                self._evict(action)
-            case RecordEvent():
-                self._told(action)
-            case CallApi():
-                self._spawn(self._call(action))
-            case _:
-                return  # numbers for metrics; extenders of scenarios do not bind
+        if isinstance(action, Bind):
+            self._bind(action.pod, action.node_name)
+        elif isinstance(action, PatchPod):
+            self._patch(action)
+        elif isinstance(action, Evict):
+            self._evict(action)
+        elif isinstance(action, CallApi):
+            self._spawn(self._call(action))
+        elif isinstance(action, RecordEvent) and self._told is not None:
+            self._told(action)
+        # extenders of scenarios do not bind
 
     def _bind(self, pod: Pod, node: str) -> None:
         uid = pod.metadata.uid

@@ -26,13 +26,11 @@ class FastCache(Cache[Object]):
         for key, entry in cluster.shelves[resource].items():
             store[key] = view(entry)
         self.informer.mark_synced()
-        cluster.listeners.append(self._written)
+        cluster.listen(resource, self._written)
 
     def _written(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
-        if resource is not self.resource:
-            return
         store = self.informer.store
-        key = entry.typed.key
+        key = entry.key
         before = store.get(key)
         if action == "DELETED":
             store.pop(key, None)
@@ -97,6 +95,12 @@ class FastKit(Kit):
         if (here := HERE.get(resource)) is not None:
             return self._fast.change(here, key, body, kind, subresource)
         return await super().patch(resource, key, body, kind=kind, subresource=subresource)
+
+    async def report_status(self, resource: Resource, key: str, status: Json) -> None:
+        if resource == PODS:
+            self._cluster.report_status(key, status)
+            return
+        await super().report_status(resource, key, status)
 
     async def delete(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bayplan.api import Pod
 from bayplan.client import Resource
-from bayplan.client.resources import NODES
+from bayplan.client.resources import NODES, PODS
 from bayplan.config import default_config
 from bayplan.controllers.manager import ControllerManager, select
 from bayplan.engine.loop import Scheduler
@@ -52,17 +53,17 @@ class FastWorld(World):
                 raise needs_all(what)
         super().__init__(settings)
         self.cluster = FastCluster(self.now, self._uid)
-        self.cluster.listeners.append(self._written)
+        for resource in (PODS, NODES):
+            self.cluster.listen(resource, self._written)
         self.fast = FastClient(super().new_client(), self.cluster, self._suffix, self._wrote)
         self.client = self.fast
         self._manager: ControllerManager | None = None
         self._chosen = select(settings.controllers)
 
     def _processes(self) -> list[FastScheduler]:  # type: ignore[override]
+        told = self._told if self.settings.keep else None
         return [
-            FastScheduler(
-                self._make_core, self.cluster, self.fast, self.now, self._told, self._serves
-            )
+            FastScheduler(self._make_core, self.cluster, self.fast, self.now, told, self._serves)
             for _ in range(self.settings.schedulers)
         ]
 
@@ -98,14 +99,13 @@ class FastWorld(World):
     def _written(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
         time = self.elapsed()
         self.tracker.see_object(time, action, entry.typed)
-        key = f"core/{resource.plural}/{entry.typed.key}"
+        key = f"core/{resource.plural}/{entry.key}"
         self.log.write(time, self.cluster.version, action, key, _digest(entry), entry.typed)
         if resource is NODES and (action != "ADDED" or _needs_care(entry)):
             self._wrote("changed nodes")
 
     def _told(self, event: RecordEvent) -> None:
-        if self.settings.keep:
-            self.tracker.see_told(self.elapsed(), event.reason, event.pod.key, event.note)
+        self.tracker.see_told(self.elapsed(), event.reason, event.pod.key, event.note)
 
     # -- faults that need requests to break
 
@@ -128,16 +128,14 @@ def needs_all(what: str) -> ScenarioError:
 
 def _digest(entry: Entry) -> bytes:
     """What of an object counts for the hash of a run: where it is and how it goes."""
-    spec, status, meta = entry.body.get("spec") or {}, entry.body.get("status") or {}, entry.typed
-    words = (
-        meta.metadata.uid,
-        spec.get("nodeName", ""),
-        status.get("phase", ""),
-        status.get("nominatedNodeName", ""),
-        meta.metadata.deletion_timestamp,
-        str(spec.get("unschedulable", "")),
-    )
-    return " ".join(words).encode()
+    item, meta = entry.typed, entry.typed.metadata
+    end = meta.deletion_timestamp
+    if isinstance(item, Pod):
+        how = f"{item.status.phase} {item.status.nominated_node_name}"
+        return f"{meta.uid} {item.spec.node_name} {how} {end} ".encode()
+    spec, status = entry.body.get("spec") or {}, entry.body.get("status") or {}
+    closed = spec.get("unschedulable", "")
+    return f"{meta.uid}  {status.get('phase', '')}  {end} {closed}".encode()
 
 
 def _needs_care(entry: Entry) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bayplan.sim.run import Result
+from bayplan.words import plural
 
 MANY = 200
 
@@ -33,8 +34,8 @@ def summary(result: Result) -> list[str]:
     bound = sum(bool(life.node) for life in lives)
     waiting = [life for life in tracker.pods.values() if not life.node]
     lines.append(
-        f"{len(lives)} pods, {bound} bound, {len(waiting)} still pending; "
-        f"{len(tracker.nodes)} nodes; {result.seconds:g} s simulated"
+        f"{plural(len(lives), 'pod')}, {bound} bound, {len(waiting)} still pending; "
+        f"{plural(len(tracker.nodes), 'node')}; {result.seconds:g} s simulated"
     )
     reasons = Counter(life.why or "not tried yet" for life in waiting)
     lines += [f"  {number} pending: {why}" for why, number in reasons.most_common(5)]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,9 @@ import msgspec
 from bayplan.config import FeatureGates, from_data, parse_version
 from bayplan.config.gates import NEWEST
 from bayplan.config.load import read_document
+from bayplan.engine.loop import Scheduler
 from bayplan.errors import BayplanError
+from bayplan.scheduler.extensions import load_registry
 from bayplan.sim.errors import ScenarioSyntaxError
 from bayplan.sim.library import path_of
 from bayplan.sim.located import Located, load, wrap
@@ -124,14 +126,15 @@ def load_plan(path: Path, kind: str = "Sweep") -> Plan:
     if said not in ("Sweep", "Tune"):
         raise top["kind"].error(f'"{said}" is not Sweep or Tune')
     versions = list(_versions(top["versions"]))
+    plugins = tuple(_plugins(top["plugins"], path.parent))
     plan = Plan(
         name=(top["metadata"]["name"].text(path.stem)),
-        configs=dict(_configs(top["configs"], path.parent, versions)),
+        configs=dict(_configs(top["configs"], path.parent, versions, plugins)),
         sources=_sources(top["workloads"], path.parent),
         seeds=_seeds(top["seeds"]),
         loads=list(_loads(top["loads"])),
         versions=versions,
-        plugins=tuple(_plugins(top["plugins"], path.parent)),
+        plugins=plugins,
         tune=top["tune"] if top["tune"].value is not None else None,
     )
     _check(plan, top)
@@ -157,7 +160,7 @@ def _distinct(axis: Located, values: list[object]) -> None:
 
 
 def _configs(
-    axis: Located, folder: Path, versions: list[str]
+    axis: Located, folder: Path, versions: list[str], plugins: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, object]]]:
     if axis.value is None:
         yield "default", dict(HEAD)
@@ -173,12 +176,19 @@ def _configs(
             else:
                 document = read_document(folder / item.text())
             for version in versions:
-                from_data(document, FeatureGates(version=version))
+                _try_out(document, FeatureGates(version=version), plugins)
         except BayplanError as problem:
             if isinstance(problem, ScenarioSyntaxError):
                 raise
             raise wrap(problem, item) from problem
         yield str(name), document
+
+
+def _try_out(document: dict[str, object], gates: FeatureGates, plugins: Sequence[str]) -> None:
+    """Make a scheduler of a configuration, as each run will; raises BayplanError."""
+    config = from_data(document, gates)
+    if all(name.endswith(".py") for name in plugins):  # modules may be on the workers only
+        Scheduler(config, load_registry(list(plugins)), gates=gates)
 
 
 def _sources(axis: Located, folder: Path) -> dict[str, Source]:

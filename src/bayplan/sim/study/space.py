@@ -71,6 +71,11 @@ def read_space(tune: Located, configs: Mapping[str, object]) -> Space:
     if not knobs:
         raise tune.error("nothing to change; give weights, strategies or args")
     objectives = tuple(_objective(item) for item in tune["objectives"].one_or_more())
+    if not objectives:
+        raise tune["objectives"].error("must name what counts, such as pending or nodes")
+    for objective in objectives:
+        if sum(other.measure == objective.measure for other in objectives) > 1:
+            raise tune["objectives"].error(f'"{objective.measure}" is there twice')
     return Space(
         objectives, knobs, tune["trials"].integer(50, least=1), tune["seed"].integer(0), base
     )

@@ -82,13 +82,14 @@ def reproduce(
     policies: Sequence[str],
     plugins: Path,
     told: Callable[[Allocation], None] = lambda run: None,
-    order: Order | None = None,
+    orders: Sequence[Order] = (),
 ) -> list[Allocation]:
-    """Run policies × seeds; `told` hears of each run."""
+    """Run policies × seeds, whose `orders` may be given; `told` hears of each run."""
     nodes, pods = read_nodes(_file(data, NODE_FILE)), read_pods(_file(data, POD_FILE))
     runs = []
     for policy in policies:
-        for seed in seeds:
+        for number, seed in enumerate(seeds):
+            order = orders[number] if orders else None
             runs.append(run_one(policy, seed, nodes, pods, plugins, order))
             told(runs[-1])
     return runs

@@ -14,6 +14,7 @@ from bayplan.sim.traces.format import read_trace
 from bayplan.sim.tracker import Tracker
 from bayplan.sim.workload import Workload, run_workload
 from bayplan.sim.world import Settings
+from bayplan.words import plural
 
 LIMIT = 366 * 86400.0
 
@@ -38,7 +39,7 @@ def play_trace(
 def _lines(tracker: Tracker) -> list[str]:
     lives = tracker.every_pod()
     waits = np.array([life.bound - life.created for life in lives if life.bound is not None])
-    lines = [f"{len(lives)} pods, {len(waits)} bound"]
+    lines = [f"{plural(len(lives), 'pod')}, {len(waits)} bound"]
     if len(waits):
         middle, late = np.percentile(waits, [50, 99])
         lines.append(

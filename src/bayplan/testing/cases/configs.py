@@ -52,9 +52,20 @@ def _plugins(draw: Draw) -> Body:
         }
     if draw.chance(0.2):
         found["filter"] = {"disabled": [{"name": draw.pick(FILTERS)}]}
+    if draw.wants("multipoint"):
+        found["multiPoint"] = _multi_point(draw)
     if draw.chance(0.15):
         found["postFilter"] = {"disabled": [{"name": draw.pick(("DefaultPreemption", "*"))}]}
     return found
+
+
+def _multi_point(draw: Draw) -> Body:
+    """Plugins off at all points, or on at all with another weight."""
+    off = draw.some((*SCORES, "NodePorts", "NodeUnschedulable", "VolumeBinding"), 2)
+    body: Body = {"disabled": [{"name": plugin} for plugin in off]}
+    again = [plugin for plugin in off if plugin in SCORES and draw.chance(0.5)]
+    body["enabled"] = [{"name": plugin, "weight": draw.number(1, 9)} for plugin in again]
+    return body
 
 
 def _args(draw: Draw) -> Body:
@@ -74,6 +85,8 @@ def _args(draw: Draw) -> Body:
         }
     if draw.chance(0.3):
         found["PodTopologySpread"] = _spread(draw)
+    if draw.wants("storage shape"):
+        found["VolumeBinding"] = {"bindTimeoutSeconds": 60, "shape": _shape(draw)}
     if draw.chance(0.25):
         found["NodeAffinity"] = {"addedAffinity": _added(draw)}
     return found
@@ -89,15 +102,18 @@ def _fit(draw: Draw) -> Body:
     weighed = [{"name": name, "weight": draw.number(1, 10)} for name in chosen]
     strategy: Body = {"type": kind, "resources": weighed}
     if kind == "RequestedToCapacityRatio":
-        places = sorted({0, 100, draw.number(1, 99), draw.number(1, 99)})
-        shape = [{"utilization": place, "score": draw.number(0, 10)} for place in places]
-        strategy["requestedToCapacityRatio"] = {"shape": shape}
+        strategy["requestedToCapacityRatio"] = {"shape": _shape(draw)}
     body: Body = {"scoringStrategy": strategy}
     if draw.chance(0.2):
         body["ignoredResources"] = [GPU]
     if draw.chance(0.1):
         body["ignoredResourceGroups"] = ["example.com"]
     return body
+
+
+def _shape(draw: Draw) -> list[Body]:
+    places = sorted({0, 100, draw.number(1, 99), draw.number(1, 99)})
+    return [{"utilization": place, "score": draw.number(0, 10)} for place in places]
 
 
 def _spread(draw: Draw) -> Body:

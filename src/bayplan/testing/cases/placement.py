@@ -118,7 +118,7 @@ def _constraint(draw: Draw, action: str) -> Body:
     for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if draw.chance(0.3):
             body[field] = draw.pick(("Honor", "Ignore"))
-    if "labelSelector" in body and draw.chance(0.2):
+    if "labelSelector" in body and (draw.chance(0.2) or draw.wants("label keys")):
         _match_label_keys(body)
     return body
 

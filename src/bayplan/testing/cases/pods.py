@@ -17,7 +17,10 @@ def running(draw: Draw, name: str, names: list[str]) -> Body:
     """A pod that is on a node."""
     body = pod(draw, name, names)
     body["spec"]["nodeName"] = draw.pick(names)
-    body["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:{draw.number(0, 59):02}Z"}
+    body["status"] = {"phase": "Running"}
+    if not draw.wants("not started"):
+        second = draw.number(0, 2 if draw.wants("started together") else 59)
+        body["status"]["startTime"] = f"2026-01-01T00:00:{second:02}Z"
     if draw.wants("resize"):
         _resize(draw, body)
     if draw.wants("terminating"):
@@ -109,6 +112,9 @@ def _resize(draw: Draw, body: Body) -> None:
             status["resources"] = {"requests": given}
         statuses.append(status)
     body["status"]["containerStatuses"] = statuses
+    if "resources" in body["spec"] and draw.chance(0.7):
+        body["status"]["allocatedResources"] = {"cpu": cpu(draw), "memory": memory(draw)}
+        body["status"]["resources"] = {"requests": {"cpu": cpu(draw), "memory": memory(draw)}}
     if draw.chance(0.5):
         reason = draw.pick(("Infeasible", "Deferred"))
         condition = {"type": "PodResizePending", "status": "True", "reason": reason}

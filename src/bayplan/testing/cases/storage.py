@@ -16,11 +16,13 @@ CLAIMS = 4
 def storage(draw: Draw, names: list[str]) -> Body:
     """Objects by resource; the claims are `claim-0` and so on, in `default`."""
     volumes, claims = [], []
-    for i in range(CLAIMS):
+    for i in range(_claims(draw)):
         volume, claim = _pair(draw, i, names)
         volumes += [volume] if volume else []
         claims += [claim] if claim else []
     volumes += [_volume(draw, f"free-{i}", names) for i in range(draw.number(0, 3))]
+    if "many claims" in draw.traits:
+        volumes += [_numbered(draw, i, names) for i in range(24)]
     objects: Body = {
         "storageClasses": _classes(draw),
         "persistentVolumes": volumes,
@@ -36,15 +38,17 @@ def storage(draw: Draw, names: list[str]) -> Body:
     return objects
 
 
-def mount(draw: Draw, pod: Body, claims: int = 2) -> None:
+def _claims(draw: Draw) -> int:
+    return 24 if "many claims" in draw.traits else CLAIMS
+
+
+def mount(draw: Draw, pod: Body, claims: int = 0) -> None:
     """Give a pod of `default` volumes."""
-    volumes = [
+    names = [f"claim-{i}" for i in range(_claims(draw))] + ["absent"] * draw.chance(0.05)
+    least, most = (10, 20) if "many claims" in draw.traits and not claims else (0, claims or 2)
+    volumes: list[Body] = [
         {"name": f"v{i}", "persistentVolumeClaim": {"claimName": name}}
-        for i, name in enumerate(
-            draw.some(
-                [f"claim-{i}" for i in range(CLAIMS)] + ["absent"] * draw.chance(0.05), claims
-            )
-        )
+        for i, name in enumerate(draw.some(names, most, least))
     ]
     if draw.chance(0.15):
         disk = {"pdName": draw.pick(("d1", "d2")), "readOnly": draw.chance(0.5)}
@@ -53,8 +57,27 @@ def mount(draw: Draw, pod: Body, claims: int = 2) -> None:
         volumes.append({"name": "ebs", "awsElasticBlockStore": {"volumeID": "vol-1"}})
     if draw.chance(0.1):
         volumes.append({"name": "scratch", "emptyDir": {}})
+    if draw.wants("odd volumes"):
+        volumes += _odd_volumes(draw)
     if volumes:
         pod["spec"]["volumes"] = volumes
+
+
+def _odd_volumes(draw: Draw) -> list[Body]:
+    """Volumes that need no claim of their own name, or share what only some may."""
+    iscsi = {"targetPortal": "10.0.0.1:3260", "iqn": draw.pick(("iqn.a", "iqn.b")), "lun": 0}
+    rbd = {"monitors": draw.some(("m1", "m2"), 2, 1), "image": "i", "pool": "p"}
+    only = {"readOnly": draw.chance(0.5)}
+    template = {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+    every: tuple[Body, ...] = (
+        {"csi": {"driver": DRIVER}},
+        {"iscsi": {**iscsi, **only}},
+        {"rbd": {**rbd, **only}},
+        {"ephemeral": {"volumeClaimTemplate": template}},
+        {"hostPath": {"path": "/data"}},
+        {"azureDisk": {"diskName": "a", "diskURI": "/a"}},
+    )
+    return [{"name": f"odd{i}", **body} for i, body in enumerate(draw.some(every, 2, 1))]
 
 
 def _pair(draw: Draw, i: int, names: list[str]) -> tuple[Body | None, Body | None]:
@@ -71,18 +94,48 @@ def _pair(draw: Draw, i: int, names: list[str]) -> tuple[Body | None, Body | Non
     }
     if draw.chance(0.1):
         claim["spec"]["selector"] = {"matchLabels": {"tier": "gold"}}
-    if draw.chance(0.05):
+    if "many claims" not in draw.traits and draw.chance(0.05):
         claim["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    if "many claims" in draw.traits:
+        # most wait for one of the free volumes, for which there are not too many kinds of claims
+        claim["spec"] |= {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+        if draw.chance(0.4):
+            claim["spec"]["selector"] = {"matchLabels": {"tier": "gold"}}
+        if draw.chance(0.95):
+            return None, claim
+    if draw.wants("odd claims"):
+        _make_odd(draw, claim, names)
     if not draw.chance(0.6):
         return None, claim
-    volume = _volume(draw, f"pv-{i}", names, claim["spec"]["storageClassName"])
+    volume = _volume(draw, f"pv-{i}", names, claim["spec"].get("storageClassName", "local"))
     volume["spec"]["accessModes"] = [mode]
     volume["spec"]["claimRef"] = {"name": name, "namespace": "default", "uid": uid}
     volume["status"] = {"phase": "Bound"}
-    claim["metadata"]["annotations"] = dict(BOUND)
+    claim["metadata"].setdefault("annotations", {}).update(BOUND)
     claim["spec"]["volumeName"] = volume["metadata"]["name"]
     claim["status"] = {"phase": "Bound"}
     return (None if draw.chance(0.03) else volume), claim
+
+
+def _make_odd(draw: Draw, claim: Body, names: list[str]) -> None:
+    """Give a claim what few have."""
+    kind = draw.pick(("node", "node", "block", "beta", "attributes", "size", "absent", "lost"))
+    spec, meta = claim["spec"], claim["metadata"]
+    if kind == "node":
+        meta["annotations"] = {"volume.kubernetes.io/selected-node": draw.pick(names)}
+    elif kind == "block":
+        spec["volumeMode"] = "Block"
+    elif kind == "beta":
+        meta["annotations"] = {"volume.beta.kubernetes.io/storage-class": "local"}
+        del spec["storageClassName"]
+    elif kind == "attributes":
+        spec["volumeAttributesClassName"] = "gold"
+    elif kind == "size":
+        spec["resources"]["requests"]["storage"] = draw.pick(("1073741824", "0.5Gi", "1e9", "1"))
+    elif kind == "absent":
+        spec["storageClassName"] = "missing"
+    else:
+        claim["status"]["phase"] = "Lost"
 
 
 def _volume(draw: Draw, name: str, names: list[str], storage_class: str = "") -> Body:
@@ -97,12 +150,25 @@ def _volume(draw: Draw, name: str, names: list[str], storage_class: str = "") ->
     if draw.chance(0.5):
         terms = [node_term(draw, names) for _ in range(draw.number(1, 2))]
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    if draw.wants("odd claims"):
+        spec |= draw.pick(({"volumeMode": "Block"}, {"volumeAttributesClassName": "gold"}))
     meta: Body = {"name": name, "labels": {}}
     if draw.chance(0.3):
         meta["labels"][ZONE] = draw.pick((*ZONES, "z1__z2"))
     if draw.chance(0.3):
         meta["labels"]["tier"] = "gold"
     return {"metadata": meta, "spec": spec, "status": {"phase": "Available"}}
+
+
+def _numbered(draw: Draw, i: int, names: list[str]) -> Body:
+    """A free volume of a size of its own, so that upstream does not draw among equals."""
+    body = _volume(draw, f"own-{i}", names, "local")
+    body["spec"]["accessModes"] = ["ReadWriteOnce"]
+    body["spec"]["capacity"] = {"storage": f"{1000 + 200 * i}Mi"}
+    body["spec"].pop("nodeAffinity", None)
+    if draw.chance(0.3):
+        body["metadata"]["labels"]["tier"] = "gold"
+    return body
 
 
 def _classes(draw: Draw) -> list[Body]:

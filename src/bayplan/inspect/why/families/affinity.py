@@ -11,7 +11,7 @@ from bayplan.api.labels import Requirement, Selector
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.info import AffinityTerm
 from bayplan.framework import Status
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.step import Step, remove, set_to
 from bayplan.inspect.why.case import Case
 from bayplan.plugins.inter_pod_affinity.required import (
@@ -19,6 +19,7 @@ from bayplan.plugins.inter_pod_affinity.required import (
     REASON_ANTI,
     REASON_EXISTING,
 )
+from bayplan.words import plural
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -8,10 +8,11 @@ from collections import Counter
 from bayplan.api import DeviceClass, ResourceClaim, ResourceSlice
 from bayplan.cluster.arrays import IntArray
 from bayplan.framework import Status
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.errors import unknown
 from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import Case
+from bayplan.words import plural
 
 
 def claim_names(case: Case) -> list[tuple[str, str]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.info import PodInfo, Port, ports_conflict
 from bayplan.framework import Status
-from bayplan.inspect.amounts import plural
 from bayplan.inspect.step import Step, remove
 from bayplan.inspect.why.case import Case
+from bayplan.words import plural
 
 
 def holders(case: Case, row: int) -> list[tuple[Port, PodInfo]]:

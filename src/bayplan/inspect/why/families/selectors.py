@@ -14,9 +14,10 @@ from bayplan.cluster.arrays import IntArray
 from bayplan.cluster.selection import requirement_mask
 from bayplan.errors import DecodeError
 from bayplan.framework import Status
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.step import Step, pointer, remove, set_to
 from bayplan.inspect.why.case import Case
+from bayplan.words import plural
 
 AFFINITY = ("spec", "affinity", "nodeAffinity")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -6,12 +6,13 @@ from msgspec.structs import replace
 
 from bayplan.cluster.arrays import IntArray
 from bayplan.framework import Status
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families.affinity import selector_text
 from bayplan.plugins.pod_topology_spread.constraints import Constraint
 from bayplan.plugins.pod_topology_spread.hard import REASON_LABEL, HardState
+from bayplan.words import plural
 
 HARD_STATE = "PodTopologySpread/hard"
 

@@ -11,9 +11,10 @@ from bayplan.api import Node, Pod, Taint, plain
 from bayplan.api.taints import tolerated
 from bayplan.cluster.arrays import FloatArray, IntArray, distinct
 from bayplan.framework import Status
-from bayplan.inspect.amounts import listed, plural
+from bayplan.inspect.amounts import listed
 from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import CORDON, HARD, Case
+from bayplan.words import plural
 
 LIFECYCLE = {
     "node.kubernetes.io/not-ready": "the node is not ready",

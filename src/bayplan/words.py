@@ -1,0 +1,17 @@
+"""Words in messages for people: numbers with their nouns, and what a misspelt name may mean."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean a or b?`, to be added to a message; empty if nothing is near."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -1,0 +1,84 @@
+"""A server that is told to end under load ends in time, with 0, and says nothing of failures."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+import aiohttp
+import pytest
+
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+GRACE = 10.0  # seconds, after which the process would be ended by force
+BROKEN = (aiohttp.ClientError, ConnectionError)
+
+
+async def watch_for_ever(session):
+    """Open a watch anew whenever it ends, as informers do."""
+    while True:
+        with contextlib.suppress(*BROKEN):
+            async with session.get(f"{CONFIGMAPS}?watch=1") as answer:
+                async for _ in answer.content:
+                    pass
+        await asyncio.sleep(0)
+
+
+async def write_for_ever(session, writer):
+    for number in range(1_000_000):
+        with contextlib.suppress(*BROKEN):
+            body = {"metadata": {"name": f"w{writer}-{number}"}}
+            async with session.post(CONFIGMAPS, json=body) as answer:
+                await answer.read()
+        await asyncio.sleep(0)
+
+
+async def until_written(session, count):
+    async with asyncio.timeout(60):
+        while True:
+            async with session.get(CONFIGMAPS) as answer:
+                if len((await answer.json())["items"]) >= count:
+                    return
+
+
+async def half_a_body(port, token):
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{{".encode())
+    await writer.drain()
+    return writer
+
+
+async def started(tmp_path):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bayplan", "apiserver", "--bind", "127.0.0.1:0"),
+        *("--data", str(tmp_path / "data")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        line = (await process.stdout.readline()).decode()
+    port = int(line.split("127.0.0.1:")[1].split()[0])
+    return process, port, (tmp_path / "data" / "admin-token").read_text("utf-8").strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_under_load_ends_in_time_and_quietly(tmp_path, number):
+    process, port, token = await started(tmp_path)
+    headers = {"Authorization": f"Bearer {token}"}
+    connector = aiohttp.TCPConnector(limit=0)
+    address = f"http://127.0.0.1:{port}"
+    async with aiohttp.ClientSession(address, headers=headers, connector=connector) as session:
+        work = [asyncio.create_task(watch_for_ever(session)) for _ in range(30)]
+        work += [asyncio.create_task(write_for_ever(session, n)) for n in range(8)]
+        half = await half_a_body(port, token)
+        await until_written(session, 100)
+        process.send_signal(number)
+        said, errors = await asyncio.wait_for(process.communicate(), GRACE + 20)
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        half.close()
+
+    assert (0, b"") == (process.returncode, errors)
+    assert b"Traceback" not in said

@@ -1,0 +1,57 @@
+"""Writes of the fast lane leave what the API server would leave."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayplan.api.patch import apply_strategic_merge
+from bayplan.api.schema import type_for
+from bayplan.sim.fast.cluster import with_report
+
+TYPES = ("PodScheduled", "Initialized", "Ready", "DisruptionTarget")
+conditions = st.lists(
+    st.builds(
+        lambda type_, status: {"type": type_, "status": status},
+        st.sampled_from(TYPES),
+        st.sampled_from(["True", "False"]),
+    ),
+    unique_by=lambda condition: condition["type"],
+    max_size=4,
+)
+addresses = st.lists(
+    st.builds(lambda end: {"ip": f"10.0.0.{end}"}, st.integers(1, 3)),
+    unique_by=lambda address: address["ip"],
+    max_size=2,
+)
+containers = st.lists(
+    st.builds(lambda ready: {"name": "c", "ready": ready, "state": {}}, st.booleans()), max_size=1
+)
+statuses = st.fixed_dictionaries(
+    {},
+    optional={
+        "phase": st.sampled_from(["Pending", "Running"]),
+        "conditions": conditions,
+        "podIPs": addresses,
+        "hostIPs": addresses,
+        "containerStatuses": containers,
+    },
+)
+
+
+@given(statuses, statuses)
+def test_a_report_is_merged_as_a_strategic_patch_would(status, report):
+    before = {"status": status}
+    patched = apply_strategic_merge(before, {"status": report}, type_for("v1", "Pod"))
+
+    merged = with_report(status, report)
+
+    assert merged is None or merged == (patched.get("status") or {})
+
+
+def test_the_first_report_of_a_bound_pod_needs_no_patch():
+    status = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+    report = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+    merged = with_report(status, report)
+
+    assert merged is not None
+    assert [c["type"] for c in merged["conditions"]] == ["Ready", "PodScheduled"]
