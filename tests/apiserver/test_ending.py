@@ -3,10 +3,18 @@
 import asyncio
 import contextlib
 import signal
+import socket
 import sys
+from collections import Counter
+from contextlib import closing
 
 import aiohttp
 import pytest
+
+from bayplan import asgi
+from bayplan.apiserver import tls
+from bayplan.apiserver.web import WebServer, server_context
+from bayplan.listening import listen
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 GRACE = 10.0  # seconds, after which the process would be ended by force
@@ -82,3 +90,29 @@ async def test_a_server_under_load_ends_in_time_and_quietly(tmp_path, number):
 
     assert (0, b"") == (process.returncode, errors)
     assert b"Traceback" not in said
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_comes_with_the_end_is_closed(tmp_path, turns):
+    """Whichever turn of the loop the end falls on, also before anybody has looked at it."""
+    files = tls.generate(tmp_path, ["127.0.0.1"])
+    context = server_context(str(files.certificate), str(files.key))
+    settings = asgi.config(nobody_answers, lifespan="off")
+    settings.load()
+    web = WebServer(settings, context, Counter(), plain=True)
+    with closing(listen("127.0.0.1", 0, "--port")) as listener:
+        web.lifespan = settings.lifespan_class(settings)
+        await web.startup([listener])
+        await asyncio.sleep(0)
+        with socket.create_connection(listener.getsockname(), timeout=60) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await web.shutdown([])
+            listener.close()
+
+            with contextlib.suppress(ConnectionError):  # refused before it was accepted
+                assert b"" == await asyncio.to_thread(client.recv, 1)
+
+
+async def nobody_answers(scope, receive, send):
+    raise AssertionError("nothing was asked")

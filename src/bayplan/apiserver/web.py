@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 TLS_HANDSHAKE = b"\x16"
 FIRST_BYTE_SECONDS = 32.0
 HANDSHAKE_SECONDS = 10.0
+ACCEPTED_AT_ONCE = 100
 
 
 class WebServer(Server):
@@ -69,19 +70,26 @@ class WebServer(Server):
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        """Take connections as they come; none is ever held by a future that a shutdown drops."""
         while True:
+            await _readable(listener)
             try:
-                connection, _ = await loop.sock_accept(listener)
+                for _ in range(ACCEPTED_AT_ONCE):
+                    self._accepted(listener.accept()[0])
+            except BlockingIOError:
+                continue
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED):
                     raise
                 log.warning("cannot accept connections", error=error.strerror)
                 await asyncio.sleep(0.2)
-                continue
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._keep(asyncio.create_task(self._serve_connection(connection)))
+
+    def _accepted(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        task = asyncio.create_task(self._serve_connection(connection))
+        task.add_done_callback(partial(_close_if_cancelled, connection))
+        self._keep(task)
 
     async def _serve_connection(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -95,9 +103,6 @@ class WebServer(Server):
             )
         except (OSError, TimeoutError, ssl.SSLError):
             connection.close()  # the client went away, or does not speak what is served here
-        except asyncio.CancelledError:
-            connection.close()
-            raise
 
     def _protocol(self) -> asyncio.Protocol:
         protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -108,15 +113,25 @@ class WebServer(Server):
 
 async def _speaks_tls(connection: socket.socket) -> bool:
     """Look at the first byte of a connection without taking it."""
+    async with asyncio.timeout(FIRST_BYTE_SECONDS):
+        await _readable(connection)
+    return connection.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE
+
+
+async def _readable(waiting: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
-    loop.add_reader(connection.fileno(), _wake, readable)
+    loop.add_reader(waiting.fileno(), _wake, readable)
     try:
-        async with asyncio.timeout(FIRST_BYTE_SECONDS):
-            await readable
+        await readable
     finally:
-        loop.remove_reader(connection.fileno())
-    return connection.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE
+        loop.remove_reader(waiting.fileno())
+
+
+def _close_if_cancelled(connection: socket.socket, task: asyncio.Task[None]) -> None:
+    """Close what a task was given that may have been cancelled before it began."""
+    if task.cancelled():
+        connection.close()
 
 
 def _wake(future: asyncio.Future[None]) -> None:
