@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from bayplan.engine.loop import Bind, Evict, Evicted, PatchPod
-from bayplan.engine.loop.core import MOST_SLICES
+from bayplan.engine.loop.pod_attempts import MOST_SLICES
 from bayplan.engine.loop.timing import Timing
 from bayplan.framework import Code, Status
 from bayplan.testing import make_node, make_pod

@@ -23,7 +23,7 @@ def test_pods_alike_are_judged_once():
 
     world.run()
 
-    assert world.scheduler.verdicts.passed_on == 19
+    assert world.scheduler.attempts.verdicts.passed_on == 19
     said = {world.condition(f"p{i}").message for i in range(20)}
     assert len(said) == 1
     assert [e.pod.name for e in world.events] == [f"p{i}" for i in range(20)]
@@ -47,7 +47,7 @@ def test_a_pod_with_a_nomination_is_judged_for_itself():
 
     world.step(limit=3)
 
-    assert world.scheduler.verdicts.passed_on == 1
+    assert world.scheduler.attempts.verdicts.passed_on == 1
 
 
 def test_a_pod_that_is_being_deleted_is_skipped_among_pods_alike():
@@ -75,13 +75,13 @@ def test_a_nomination_that_goes_with_an_attempt_ends_the_row():
 
     assert not len(nominator)
     assert {item.attempts for item in world.scheduler.queue} == {1}
-    assert world.scheduler.verdicts.passed_on == 1
+    assert world.scheduler.attempts.verdicts.passed_on == 1
 
 
 def test_plugins_are_asked_for_their_revisions_once_a_step(monkeypatch):
     world = World(node("a"), *(make_pod(f"p{i}").req(cpu="3") for i in range(20)))
     world.step(limit=2)
-    engine, asked = world.scheduler.verdicts.engine, []
+    engine, asked = world.scheduler.attempts.verdicts.engine, []
     revisions = engine.revisions
     monkeypatch.setattr(
         engine, "revisions", lambda decision: [asked.append(1), revisions(decision)][1]
@@ -90,7 +90,7 @@ def test_plugins_are_asked_for_their_revisions_once_a_step(monkeypatch):
     world.step(limit=9)
     world.step(limit=9)
 
-    assert world.scheduler.verdicts.passed_on == 19
+    assert world.scheduler.attempts.verdicts.passed_on == 19
     assert len(asked) == 2
 
 
@@ -133,7 +133,7 @@ def test_plugins_that_promise_nothing_are_asked_for_every_pod(kind):
     world.run()
 
     assert plugin.asked >= 5
-    assert world.scheduler.verdicts.passed_on == 0
+    assert world.scheduler.attempts.verdicts.passed_on == 0
 
 
 def told(world):
@@ -173,7 +173,7 @@ def some_life(seed, limit, at_once=1):
     rng = random.Random(seed)
     world = World(node("n-a"), node("n-b"))
     world.limit = at_once
-    world.scheduler.verdicts.limit = limit
+    world.scheduler.attempts.verdicts.limit = limit
     for i in range(12):
         match rng.randrange(7):
             case 0:
@@ -204,4 +204,4 @@ def test_lives_go_the_same_way_with_and_without(seed, at_once):
 
 
 def test_lives_share_verdicts_at_all():
-    assert sum(some_life(seed, 256).scheduler.verdicts.passed_on for seed in range(5)) > 10
+    assert sum(some_life(seed, 256).scheduler.attempts.verdicts.passed_on for seed in range(5)) > 10

@@ -395,6 +395,18 @@ def test_reconfigured_queue_keeps_every_pod():
     assert len(queue) == 20
 
 
+def test_reconfigured_queue_keeps_the_order_of_pods_that_are_equal():
+    queue = make_queue()
+    for i in range(20):
+        queue.add(make_pod(f"p{i:02}").build(), 0)
+    queue.pop()
+
+    hints = queue._requeuing.hints
+    queue.reconfigure(hints, {}, sort_key=lambda item: 0)
+
+    assert [f"p{i:02}" for i in range(1, 20)] == names(queue)
+
+
 def test_metrics_by_plugin():
     queue = make_queue()
     queue.add(make_pod("a").build(), 0)

@@ -7,9 +7,7 @@ Both take the time as an argument. See the package's docstring for the contract 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -17,15 +15,13 @@ from bayplan.api import Object, Pod
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration
 from bayplan.config.defaults import gangs_are_on
 from bayplan.engine.cache import Cache
-from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.cycle.records import AttemptRecord, RecordRing
 from bayplan.engine.engine import Engine
-from bayplan.engine.loop.actions import Action, CallApi
+from bayplan.engine.loop.actions import Action
 from bayplan.engine.loop.binding_cycles import POLL_SECONDS, BindingCycles
 from bayplan.engine.loop.explain import Explanation, explain
 from bayplan.engine.loop.failure import Failures
-from bayplan.engine.loop.gangs import Branch, Gang, Gangs
-from bayplan.engine.loop.group_attempts import GroupAttempts
+from bayplan.engine.loop.gangs import Gangs
 from bayplan.engine.loop.inputs import (
     Added,
     BindDone,
@@ -38,45 +34,23 @@ from bayplan.engine.loop.inputs import (
 )
 from bayplan.engine.loop.nominations import NominationRules
 from bayplan.engine.loop.objects import ObjectHandlers
+from bayplan.engine.loop.pod_attempts import PodAttempts
 from bayplan.engine.loop.preemption import Preemptions
-from bayplan.engine.loop.shared import Failure, Shared
+from bayplan.engine.loop.shared import Shared
 from bayplan.engine.loop.story import Note
 from bayplan.engine.loop.timing import Timing
-from bayplan.engine.loop.verdicts import Verdicts
 from bayplan.engine.loop.wiring import gates_of, hints_of, order_of, watched_kinds
-from bayplan.engine.queue import QueuedPod, SchedulingQueue
+from bayplan.engine.queue import SchedulingQueue
 from bayplan.errors import BayplanError
 from bayplan.framework import PodInfo
 from bayplan.framework.contract.events import RECONFIGURED
 from bayplan.framework.contract.extender import Extender
 from bayplan.framework.contract.handle import never
-from bayplan.framework.contract.permits import WaitingPod
 from bayplan.framework.contract.registry import Factory
-from bayplan.framework.contract.results import CLEAR_NOMINATION, Unfinished
-from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState
-from bayplan.framework.contract.status import Status
-from bayplan.framework.runtime.profile import Profile
-
-if TYPE_CHECKING:
-    from bayplan.engine.loop.refusals import Refusals
 
 _LOG = structlog.get_logger(__name__)
 
 Registry = Mapping[str, Factory]
-Late = Callable[[], bool]
-
-MOST_SLICES = 100
-"""An attempt that was cut so often, because the cluster changes all the time, is finished."""
-
-
-class Attempt(NamedTuple):
-    """A pod that is being tried."""
-
-    item: QueuedPod
-    begun: float
-    """By the clock of metrics."""
-    slices: int = 0
-    """How often time was up before it was decided."""
 
 
 class Scheduler:
@@ -97,8 +71,6 @@ class Scheduler:
         self.timing = timing or Timing()
         self.config = config
         self.gates = gates
-        self.problems: Counter[str] = Counter()
-        """Unexpected exceptions by type; the pod that was tried failed, others went on."""
         self.registry = registry
         self.cache = Cache(gates=gates)
         self.records = RecordRing()
@@ -120,17 +92,15 @@ class Scheduler:
         )
         if self.timing.enabled:
             self.queue.measure(self.timing.clock, self.timing.observe, self.timing.gates)
-        self._failures = Failures(shared)
-        self.verdicts = Verdicts(self.engine)
-        self._refusals: Refusals | None = None
-        self.bindings = BindingCycles(shared, self._failures)
-        self._gangs = Gangs(shared) if gangs_are_on(gates) else None
-        self._objects = ObjectHandlers(shared, self.bindings, self._gangs)
+        failures = Failures(shared)
+        self.bindings = BindingCycles(shared, failures)
+        gangs = Gangs(shared) if gangs_are_on(gates) else None
+        self._objects = ObjectHandlers(shared, self.bindings, gangs)
         self.preemptions = Preemptions(shared, self.bindings)
-        self._groups = GroupAttempts(shared, self._failures, self.preemptions, self._go_on)
+        self.attempts = PodAttempts(shared, failures, self.bindings, self.preemptions, gangs)
+        self.problems = self.attempts.problems
+        """Unexpected exceptions by type; the pod that was tried failed, others went on."""
         self._next_poll = math.inf
-        self._unfinished: Attempt | None = None
-        """The attempt that time was up for; the next step goes on with it."""
 
     # --- events in ---
 
@@ -201,8 +171,7 @@ class Scheduler:
     @property
     def ready(self) -> bool:
         """Whether `step` has something to do right now."""
-        unfinished = self._unfinished is not None
-        return bool(self._shared.actions) or unfinished or self.queue.ready
+        return bool(self._shared.actions) or self.attempts.ready
 
     def next_wake(self) -> float:
         """When `step` has to be called even if nothing happens; infinity if never."""
@@ -226,34 +195,17 @@ class Scheduler:
         self._timers(shared.now)
         clock = self.timing.clock
         late = never if until is None else lambda: clock() >= until
-        while limit > 0:
-            attempt, self._unfinished = self._unfinished, None
-            if attempt is None:
-                if (item := self.queue.pop()) is None:
-                    break
-                attempt = Attempt(item, clock())
-            self.verdicts.sure = None
-            self._try(attempt, late)
+        while limit > 0 and self.attempts.next(late):
             limit -= 1
             if len(shared.waiting):
                 self._waits_over()
             else:
-                limit -= self._refuse_alike(limit)
+                limit -= self.attempts.refuse_alike(limit)
             if late():
                 break
         self._poll(shared.now)  # plans the first look at what pods tried just now wait for
         actions, shared.actions = shared.actions, []
         return actions
-
-    def _refuse_alike(self, most: int) -> int:
-        """If a verdict was just passed on, pass it on to those who come next; to how many."""
-        if self.verdicts.sure is None:
-            return 0
-        if self._refusals is None:
-            from bayplan.engine.loop.refusals import Refusals  # many clusters never need it
-
-            self._refusals = Refusals(self._shared, self._failures, self.verdicts)
-        return self._refusals.go_on(most)
 
     def _timers(self, now: float) -> None:
         if len(self.queue):
@@ -277,110 +229,6 @@ class Scheduler:
         while decided := self._shared.waiting.take_decided(self._shared.now):
             for waiting in decided:
                 self.bindings.decided(waiting)
-
-    # --- one attempt ---
-
-    def _try(self, attempt: Attempt, late: Late) -> None:
-        """Begin an attempt, or go on with one that time was up for."""
-        shared, pod = self._shared, attempt.item.pod
-        uid = pod.metadata.uid
-        profile = self.engine.profiles.get(pod.spec.scheduler_name)
-        if profile is None:
-            self.queue.done(uid)
-            return
-        if pod.metadata.deletion_timestamp:
-            self.queue.done(uid)
-            note = f"skip schedule deleting pod: {pod.key}"
-            shared.record(pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name)
-            return
-        if self.cache.is_assumed(uid) or (attempt.slices and pod.key not in shared.unassigned):
-            self.queue.done(uid)
-            return
-        self.timing.begin(attempt.begun)
-        try:
-            self._decide(attempt, profile, never if attempt.slices >= MOST_SLICES else late)
-        finally:
-            self.timing.end(profile.name)
-
-    def _decide(self, attempt: Attempt, profile: Profile, late: Late) -> None:
-        item = attempt.item
-        try:
-            gang = None if self._gangs is None else self._gangs.gather(item)
-            if gang is not None:
-                self._decide_gang(gang)
-                return
-            known = self.verdicts.of(item, self._shared.wall)
-            if known is not None:
-                self._failures.fail(item, profile, known)
-                return
-            decision = self.engine.place(item.pod, self._shared.wall, late)
-            self.timing.decided()
-        except Unfinished:
-            self._unfinished = attempt._replace(slices=attempt.slices + 1)
-            return
-        except Exception as problem:
-            self._broken(item, profile, problem)
-            return
-        self._go_on(item, profile, decision)
-
-    def _decide_gang(self, gang: Gang | Branch) -> None:
-        try:
-            if isinstance(gang, Branch):
-                self._groups.attempt_tree(gang)
-            else:
-                self._groups.attempt(gang)
-        except Exception as problem:
-            for item in gang.items:
-                if self.queue.in_flight(item.pod.metadata.uid):
-                    self._broken(item, self.engine.profiles[item.pod.spec.scheduler_name], problem)
-
-    def _go_on(self, item: QueuedPod, profile: Profile, decision: Decision) -> None:
-        """From a decision to a binding cycle, or back to the queue."""
-        shared, pod = self._shared, item.pod
-        item.signature = decision.info.signature
-        node_name = decision.node_name
-        if not node_name:
-            self._not_placed(item, profile, decision)
-            return
-        if decision.timeouts:
-            waiting = WaitingPod(pod, node_name, decision.timeouts, shared.now)
-            shared.waiting.add(waiting)
-        if profile.permit or profile.reserve:
-            self._activate_wanted(decision.state)
-        self.bindings.start(item, node_name, profile, decision.state)
-
-    def _broken(self, item: QueuedPod, profile: Profile, problem: Exception) -> None:
-        """A bug or an object that the engine cannot take: this pod fails, others go on."""
-        kind = type(problem).__name__
-        self.problems[kind] += 1
-        _LOG.error("attempt failed", pod=item.key, error=str(problem), exc_info=problem)
-        status = Status.from_error(problem)
-        message = status.message or kind
-        self._failures.fail(item, profile, Failure(status, message, nominating=CLEAR_NOMINATION))
-
-    def _not_placed(self, item: QueuedPod, profile: Profile, decision: Decision) -> None:
-        status = decision.status
-        assert status is not None
-        self.preemptions.start(decision)
-        effects = decision.effects
-        if effects is not None and effects.calls:
-            self._shared.actions.append(CallApi(0, item.pod, "", effects.calls))
-        failure = Failure(
-            status,
-            decision.message,
-            frozenset(decision.unschedulable_plugins),
-            frozenset(decision.pending_plugins),
-            decision.post_filter_status is not None,
-            decision.nominating,
-        )
-        self.verdicts.keep(item, decision, failure)
-        self._failures.fail(item, profile, failure)
-
-    def _activate_wanted(self, state: CycleState) -> None:
-        wanted: dict[str, Pod] | None = state.get(PODS_TO_ACTIVATE)
-        if wanted:
-            self.queue.activate(list(wanted.values()), self._shared.now)
-            state.delete(PODS_TO_ACTIVATE)
 
     # --- configuration ---
 
@@ -443,7 +291,7 @@ class Scheduler:
         if self.engine.ahead is not None:
             self.engine.ahead.drop()
         self.config, self.engine, shared.engine = config, engine, engine
-        self.verdicts.forget(engine)
+        self.attempts.verdicts.forget(engine)
         self.queue.reconfigure(
             hints_of(self.engine),
             gates_of(self.engine),

@@ -1,14 +1,10 @@
 """The scheduling queue: active, backoff, unschedulable, and the events that move pods."""
 
+from bayplan.engine.queue.gates import Gate
 from bayplan.engine.queue.heap import sort_key_of
 from bayplan.engine.queue.hints import EXTENDER, HintIndex, Registrations
 from bayplan.engine.queue.pods import PLACE_NAMES, Place, QueuedPod
-from bayplan.engine.queue.queue import (
-    AlreadyQueuedError,
-    Gate,
-    Nominations,
-    SchedulingQueue,
-)
+from bayplan.engine.queue.queue import AlreadyQueuedError, Nominations, SchedulingQueue
 
 __all__ = [
     "EXTENDER",

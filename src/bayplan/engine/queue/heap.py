@@ -52,6 +52,13 @@ class PodHeap:
         self.remove(item)
         self.push(item)
 
+    def reorder(self, key: SortKey) -> None:
+        """Sort all pods by another key."""
+        self._key = key
+        valid = (entry for entry in self._entries if self._valid(entry))
+        self._entries = [(key(item), ticket, item) for _, ticket, item in valid]
+        heapify(self._entries)
+
     def peek(self) -> QueuedPod | None:
         entries = self._entries
         while entries:

@@ -15,7 +15,6 @@ hints, and it knows neither nodes nor the API server.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -27,35 +26,27 @@ from bayplan.engine.queue.changes import (
     UNSCHEDULED_POD_UPDATE,
     pod_update_events,
 )
-from bayplan.engine.queue.contents import QueueContents
-from bayplan.engine.queue.heap import PodHeap, SortKey
+from bayplan.engine.queue.gates import Gate, Gates, TimeGates
+from bayplan.engine.queue.heap import SortKey
 from bayplan.engine.queue.hints import HintIndex
+from bayplan.engine.queue.places import LEFTOVER_PERIOD, QueuePlaces
 from bayplan.engine.queue.pods import Place, QueuedPod
 from bayplan.engine.queue.requeuing import (
-    SAMPLE,
     Concerned,
     HintObserver,
     Incoming,
     Requeuing,
     Strategy,
 )
-from bayplan.engine.queue.waiting_room import WaitingRoom
 from bayplan.framework.contract.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
-from bayplan.framework.contract.status import Status, is_success
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
-LEFTOVER_PERIOD = 30.0
-
-Gate = tuple[str, Callable[[Pod], Status | None]]
-"""A PreEnqueue plugin: its name and method."""
-TimeGates = Callable[[str, Sequence[Gate]], Sequence[Gate]]
-"""Puts timers in front of a profile's gates."""
 
 
 class Nominations(Protocol):
@@ -75,7 +66,7 @@ class AlreadyQueuedError(RuntimeError):
     """A pod came back from an attempt although it is in the queue; a bug of the caller."""
 
 
-class SchedulingQueue(QueueContents):
+class SchedulingQueue(QueuePlaces):
     """All pods that wait to be scheduled."""
 
     def __init__(
@@ -90,30 +81,18 @@ class SchedulingQueue(QueueContents):
         max_in_unschedulable: float = 300.0,
         pop_from_backoff: bool = True,
     ) -> None:
-        self.backoff = Backoff(initial_backoff, max_backoff, aligned=pop_from_backoff)
         self.max_in_unschedulable = max_in_unschedulable
-        self.pop_from_backoff = pop_from_backoff
-        self.scheduling_cycle = 0
-        """How many pods were popped."""
-        self.move_request_cycle = -1
-        """The cycle of the last move request."""
-        self.incoming: defaultdict[tuple[str, str], int] = defaultdict(int)
-        """Entries by (queue, event); kube-scheduler's `queue_incoming_pods_total`."""
         self._requeuing = Requeuing(hints)
         self.problems = self._requeuing.problems
         """Exceptions by (plugin, where), which counted as Queue or as gated."""
-        self._gates: Mapping[str, Sequence[Gate]] = gates or {}
         self._nominations = nominations
-        self._sort_key = sort_key
         super().__init__(
-            PodHeap(Place.ACTIVE, sort_key),
-            PodHeap(Place.BACKOFF, self._backoff_key),
-            PodHeap(Place.ERROR_BACKOFF, self.backoff.expiration),
-            WaitingRoom(self._selectors_of),
+            Gates(gates or {}, self.problems),
+            self._selectors_of,
+            sort_key,
+            Backoff(initial_backoff, max_backoff, aligned=pop_from_backoff),
+            pop_from_backoff=pop_from_backoff,
         )
-        self._time_gates: TimeGates | None = None
-        self._gatings = 0
-        self._next_leftover = -math.inf
 
     def _selectors_of(self, plugin: str, pod: Pod) -> Sequence[Selector] | None:
         return self._requeuing.hints.selectors_of(plugin, pod)
@@ -125,7 +104,7 @@ class SchedulingQueue(QueueContents):
     ) -> None:
         """Time one hint in ten by a clock, and have one run of PreEnqueue in ten timed."""
         self._requeuing.clock, self._requeuing.observe = clock, observe
-        self._time_gates = time_gates
+        self._gates.timed = time_gates
 
     @property
     def hint_calls(self) -> int:
@@ -211,18 +190,6 @@ class SchedulingQueue(QueueContents):
         if item is not None:
             self._leave(item)
 
-    def _leave(self, item: QueuedPod) -> None:
-        """Take a pod out of where it is."""
-        place = item.place
-        if place is Place.UNSCHEDULABLE:
-            self._waiting.remove(item)
-        elif place is Place.ACTIVE:
-            self._active.remove(item)
-        elif place is Place.BACKOFF:
-            self._backoff.remove(item)
-        elif place is Place.ERROR_BACKOFF:
-            self._error_backoff.remove(item)
-
     # --- an attempt ---
 
     def pop(self) -> QueuedPod | None:
@@ -249,7 +216,6 @@ class SchedulingQueue(QueueContents):
             early = self._backoff.pop_while(wanted, most - len(found))
             self.incoming["active", POP_FROM_BACKOFF_Q] += len(early)
             found += early
-        self.scheduling_cycle += len(found)
         return found
 
     def refused(
@@ -302,7 +268,6 @@ class SchedulingQueue(QueueContents):
             return False
         item.place = Place.IN_FLIGHT
         self._in_flight.start(uid)
-        self.scheduling_cycle += 1
         return True
 
     def done(self, uid: str) -> None:
@@ -369,8 +334,7 @@ class SchedulingQueue(QueueContents):
                 if strategy is None:
                     moved += self._move(items, incoming, now)
                 else:
-                    moved += self._move_alike(items, strategy, event.label, now)
-        self.move_request_cycle = self.scheduling_cycle
+                    moved += self._requeue_alike(items, strategy, event.label, now)
         self._in_flight.record(event, old, new)
         return moved
 
@@ -390,38 +354,11 @@ class SchedulingQueue(QueueContents):
                 moved += 1
         return moved
 
-    def _move_alike(
-        self, items: Iterable[QueuedPod], strategy: Strategy, event: str, now: float
-    ) -> int:
-        """Do `_requeue` for waiting pods that no gate holds, in one go."""
-        after_backoff = strategy is Strategy.AFTER_BACKOFF
-        active = backing_off = 0
-        for item in items:
-            off = after_backoff and self.backoff.active(item, now)
-            if (not off or self.pop_from_backoff) and self._is_gated(item):
-                self._gate(item, event, now)
-                continue
-            self._waiting.remove(item)
-            if off:
-                (self._error_backoff if item.group_size else self._backoff).push(item)
-                backing_off += 1
-                continue
-            if item.initial_attempt_timestamp is None:
-                item.initial_attempt_timestamp = now
-            self._active.push(item)
-            active += 1
-        self.incoming["active", event] += active
-        self.incoming["backoff", event] += backing_off
-        return active + backing_off
-
     def activate(self, pods: Iterable[Pod], now: float) -> None:
         """Move pods to active without backoff; one in flight is tried again when it comes back."""
         for pod in pods:
-            if self._activate(pod, now):
-                continue
-            if pod.metadata.uid in self._in_flight:
+            if not self._activate(pod, now) and pod.metadata.uid in self._in_flight:
                 self._in_flight.record(FORCE_ACTIVATE, None, pod)
-            self.move_request_cycle = self.scheduling_cycle
 
     def retry(self, item: QueuedPod, timestamp: float, now: float) -> None:
         """Let a pod that came back be tried at once, at the place that a timestamp gives it."""
@@ -462,95 +399,8 @@ class SchedulingQueue(QueueContents):
             item.flush_timestamp = now
         event = UNSCHEDULABLE_TIMEOUT
         moved = self._move(items, self._requeuing.incoming(event, None, None), now)
-        self.move_request_cycle = self.scheduling_cycle
         self._in_flight.record(event, None, None)
         return moved
-
-    # --- moves ---
-
-    def _requeue(self, item: QueuedPod, strategy: Strategy, event: str, now: float) -> Place:
-        if strategy is Strategy.SKIP:
-            if item.place is not Place.UNSCHEDULABLE:
-                self._wait(item, event, now)
-        elif strategy is Strategy.AFTER_BACKOFF and self.backoff.active(item, now):
-            self._to_backoff(item, event, now)
-        else:
-            self._to_active(item, event, now)
-        return item.place
-
-    def _to_active(
-        self, item: QueuedPod, event: str, now: float, *, from_backoff: bool = False
-    ) -> bool:
-        """Move a pod to active unless a PreEnqueue plugin gates it."""
-        if not (from_backoff and self.pop_from_backoff) and self._is_gated(item):
-            self._gate(item, event, now)
-            return False
-        if item.initial_attempt_timestamp is None:
-            item.initial_attempt_timestamp = now
-        self._leave(item)
-        self._pods[item.key] = item
-        self._active.push(item)
-        self.incoming["active", event] += 1
-        return True
-
-    def _to_backoff(self, item: QueuedPod, event: str, now: float) -> None:
-        if self.pop_from_backoff and self._is_gated(item):
-            self._gate(item, event, now)
-            return
-        self._leave(item)
-        self._pods[item.key] = item
-        early = item.rejectors and not item.group_size
-        heap = self._backoff if early else self._error_backoff
-        heap.push(item)
-        self.incoming["backoff", event] += 1
-
-    def _gate(self, item: QueuedPod, event: str, now: float) -> None:
-        # A flushed pod that is gated makes no attempt, so the mark would stay for the next one.
-        item.was_flushed = False
-        if item.place is not Place.UNSCHEDULABLE:
-            self._leave(item)
-            self._wait(item, event, now)
-        else:
-            self._waiting.refresh(item)
-
-    def _wait(self, item: QueuedPod, event: str, now: float) -> None:
-        self._expect_leftover(now)
-        self._pods[item.key] = item
-        self._waiting.add(item)
-        queue = "gated" if item.gating_plugin else "unschedulable"
-        self.incoming[queue, event] += 1
-
-    def _expect_leftover(self, now: float) -> None:
-        """Pods begin to wait: if none did, the first that waits too long is a while away."""
-        if not len(self._waiting):
-            self._next_leftover = max(self._next_leftover, now + LEFTOVER_PERIOD)
-
-    def _is_gated(self, item: QueuedPod) -> bool:
-        """Run PreEnqueue, the plugin that gated the pod last time first."""
-        gates = self._gates.get(item.pod.spec.scheduler_name, ())
-        last = item.gating_plugin
-        self._gatings += 1
-        if self._gatings % SAMPLE == 1 and self._time_gates is not None:
-            gates = self._time_gates(item.pod.spec.scheduler_name, gates)
-        if last:
-            gates = sorted(gates, key=lambda gate: gate[0] != last)
-        for name, pre_enqueue in gates:
-            try:
-                status = pre_enqueue(item.pod)
-                closed = status is not None and not is_success(status)
-            except Exception:  # counted: as upstream, an error gates the pod
-                self.problems[name, "pre_enqueue"] += 1
-                closed = True
-            if closed:
-                item.gating_plugin = name
-                item.unschedulable_plugins |= {name}
-                return True
-        item.gating_plugin = ""
-        return False
-
-    def _backoff_key(self, item: QueuedPod) -> tuple[object, ...]:
-        end = self.backoff.expiration(item)
-        return (end, self._sort_key(item)) if self.pop_from_backoff else (end,)
 
     # --- changes of the configuration ---
 
@@ -565,21 +415,9 @@ class SchedulingQueue(QueueContents):
     ) -> None:
         """Take over another configuration; every pod keeps its place."""
         self._requeuing.hints = hints
-        self._gates = gates
-        self._sort_key = sort_key
-        self.backoff = Backoff(initial_backoff, max_backoff, aligned=self.pop_from_backoff)
-        self._active = self._rebuilt(self._active, Place.ACTIVE, sort_key)
-        self._backoff = self._rebuilt(self._backoff, Place.BACKOFF, self._backoff_key)
-        self._error_backoff = self._rebuilt(
-            self._error_backoff, Place.ERROR_BACKOFF, self.backoff.expiration
-        )
-
-    def _rebuilt(self, heap: PodHeap, place: Place, key: SortKey) -> PodHeap:
-        items = list(heap)
-        fresh = PodHeap(place, key)
-        for item in items:
-            fresh.push(item)
-        return fresh
+        self._gates.by_profile = gates
+        aligned = self.pop_from_backoff
+        self._reorder(sort_key, Backoff(initial_backoff, max_backoff, aligned=aligned))
 
 
 def _alike(old: Pod, new: Pod) -> bool:
