@@ -11,6 +11,6 @@ depends on who wrote and on the old object (status, generation) is the strategy 
 
 from __future__ import annotations
 
-from bayplan.api.defaults.registry import apply_defaults, has_defaults
+from bayplan.api.defaults.registry import apply_defaults
 
-__all__ = ["apply_defaults", "has_defaults"]
+__all__ = ["apply_defaults"]

@@ -4,81 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.json_types import Object, absent, empty
 
 _ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
 
 
 def default_autoscaler(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    if spec.get("minReplicas") is None:
-        spec["minReplicas"] = 1
-    if not spec.get("metrics"):
-        target = {"type": "Utilization", "averageUtilization": 80}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    absent(spec, minReplicas=1)
+    target = {"type": "Utilization", "averageUtilization": 80}
+    empty(spec, metrics=[{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
 
 
 def default_flow_schema(obj: Object) -> None:
-    spec = obj.setdefault("spec", {})
-    if not spec.get("matchingPrecedence"):
-        spec["matchingPrecedence"] = 1000
+    empty(obj.setdefault("spec", {}), matchingPrecedence=1000)
 
 
 def default_priority_level(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("type") == "Exempt":
-        exempt = spec.setdefault("exempt", {})
-        exempt.setdefault("nominalConcurrencyShares", 0)
-        exempt.setdefault("lendablePercent", 0)
+        absent(spec.setdefault("exempt", {}), nominalConcurrencyShares=0, lendablePercent=0)
         return
     limited = spec.get("limited")
     if limited is None:
         return
-    limited.setdefault("nominalConcurrencyShares", 30)
-    limited.setdefault("lendablePercent", 0)
+    absent(limited, nominalConcurrencyShares=30, lendablePercent=0)
     answer = limited.setdefault("limitResponse", {})
     if answer.get("type") == "Queue":
-        queuing = answer.setdefault("queuing", {})
-        for key, value in (("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)):
-            if not queuing.get(key):
-                queuing[key] = value
+        empty(answer.setdefault("queuing", {}), queues=64, handSize=8, queueLengthLimit=50)
 
 
 def _match(rules: Object) -> None:
     """Fill in what a webhook or a policy matches."""
-    rules.setdefault("matchPolicy", "Equivalent")
-    rules.setdefault("namespaceSelector", {})
-    rules.setdefault("objectSelector", {})
+    absent(rules, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for field in ("rules", "resourceRules", "excludeResourceRules"):
         for rule in rules.get(field) or []:
-            rule.setdefault("scope", "*")
+            absent(rule, scope="*")
 
 
 def default_webhooks(obj: Object) -> None:
     for hook in obj.get("webhooks") or []:
-        hook.setdefault("failurePolicy", "Fail")
-        hook.setdefault("timeoutSeconds", 10)
+        absent(hook, failurePolicy="Fail", timeoutSeconds=10)
         _match(hook)
-        service = (hook.get("clientConfig") or {}).get("service")
-        if service is not None:
-            service.setdefault("port", 443)
+        _default_port(hook.get("clientConfig"))
 
 
 def default_api_service(obj: Object) -> None:
-    service = (obj.get("spec") or {}).get("service")
+    _default_port(obj.get("spec"))
+
+
+def _default_port(holder: Object | None) -> None:
+    service = (holder or {}).get("service")
     if service is not None:
-        service.setdefault("port", 443)
+        absent(service, port=443)
 
 
 def default_mutating_webhooks(obj: Object) -> None:
     default_webhooks(obj)
     for hook in obj.get("webhooks") or []:
-        hook.setdefault("reinvocationPolicy", "Never")
+        absent(hook, reinvocationPolicy="Never")
 
 
 def default_policy(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    spec.setdefault("failurePolicy", "Fail")
+    absent(spec, failurePolicy="Fail")
     if spec.get("matchConstraints") is not None:
         _match(spec["matchConstraints"])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from bayplan.api.defaults.json_types import Object
-from bayplan.api.defaults.quantities import round_resources
+from bayplan.api.defaults.json_types import Object, absent, empty, struct
+from bayplan.api.defaults.quantities import round_lists
 from bayplan.api.defaults.volumes import default_claim_spec, default_volume_source
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -15,34 +15,27 @@ _ROUTED = ("ClusterIP", "NodePort", "LoadBalancer")
 
 def default_service(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    if not spec.get("type"):
-        spec["type"] = "ClusterIP"
+    empty(spec, type="ClusterIP", sessionAffinity="None")
     _default_session_affinity(spec)
     for port in spec.get("ports") or ():
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-        if not port.get("targetPort"):
-            port["targetPort"] = port.get("port", 0)
+        empty(port, protocol="TCP", targetPort=port.get("port", 0))
     kind = spec["type"]
     external = kind in ("NodePort", "LoadBalancer") or (
         kind == "ClusterIP" and spec.get("externalIPs")
     )
-    if external and not spec.get("externalTrafficPolicy"):
-        spec["externalTrafficPolicy"] = "Cluster"
-    if kind in _ROUTED and spec.get("internalTrafficPolicy") is None:
-        spec["internalTrafficPolicy"] = "Cluster"
+    if external:
+        empty(spec, externalTrafficPolicy="Cluster")
+    if kind in _ROUTED:
+        absent(spec, internalTrafficPolicy="Cluster")
     if kind == "LoadBalancer":
-        if spec.get("allocateLoadBalancerNodePorts") is None:
-            spec["allocateLoadBalancerNodePorts"] = True
+        absent(spec, allocateLoadBalancerNodePorts=True)
         balancer = (obj.get("status") or {}).get("loadBalancer") or {}
         for ingress in balancer.get("ingress") or ():
-            if ingress.get("ip") and ingress.get("ipMode") is None:
-                ingress["ipMode"] = "VIP"
+            if ingress.get("ip"):
+                absent(ingress, ipMode="VIP")
 
 
 def _default_session_affinity(spec: Object) -> None:
-    if not spec.get("sessionAffinity"):
-        spec["sessionAffinity"] = "None"
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     elif spec["sessionAffinity"] == "ClientIP":
@@ -60,8 +53,7 @@ def default_secret(obj: Object) -> None:
             data[key] = base64.b64encode(text.encode()).decode()
         obj["data"] = data
     _fill_nulls(obj.get("data"))
-    if not obj.get("type"):
-        obj["type"] = "Opaque"
+    empty(obj, type="Opaque")
 
 
 def default_config_map(obj: Object) -> None:
@@ -77,40 +69,25 @@ def _fill_nulls(data: dict[str, str | None] | None) -> None:
 
 def default_persistent_volume(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    if not spec.get("persistentVolumeReclaimPolicy"):
-        spec["persistentVolumeReclaimPolicy"] = "Retain"
-    if spec.get("volumeMode") is None:
-        spec["volumeMode"] = "Filesystem"
-    if spec.get("capacity"):
-        round_resources(spec["capacity"])
+    empty(spec, persistentVolumeReclaimPolicy="Retain")
+    absent(spec, volumeMode="Filesystem")
+    round_lists(spec, "capacity")
     default_volume_source(spec)
-    _default_phase(obj, "Pending")
+    empty(struct(obj, "status"), phase="Pending")
 
 
 def default_claim(obj: Object) -> None:
     default_claim_spec(obj.setdefault("spec", {}))
-    _default_phase(obj, "Pending")
-    status = obj["status"]
-    for field in ("capacity", "allocatedResources"):
-        if status.get(field):
-            round_resources(status[field])
-
-
-def _default_phase(obj: Object, phase: str) -> None:
-    status = obj.get("status")
-    if status is None:
-        status = obj["status"] = {}
-    if not status.get("phase"):
-        status["phase"] = phase
+    status = struct(obj, "status")
+    empty(status, phase="Pending")
+    round_lists(status, "capacity", "allocatedResources")
 
 
 def default_namespace(obj: Object) -> None:
     metadata = obj.setdefault("metadata", {})
     if metadata.get("name"):
-        if metadata.get("labels") is None:
-            metadata["labels"] = {}
-        metadata["labels"][NAME_LABEL] = metadata["name"]
-    _default_phase(obj, "Active")
+        struct(metadata, "labels")[NAME_LABEL] = metadata["name"]
+    empty(struct(obj, "status"), phase="Active")
 
 
 def default_node(obj: Object) -> None:
@@ -124,25 +101,20 @@ def default_node(obj: Object) -> None:
     status = obj.get("status")
     if not status:
         return
-    for field in ("capacity", "allocatable"):
-        if status.get(field):
-            round_resources(status[field])
-    if status.get("capacity") and status.get("allocatable") is None:
-        status["allocatable"] = dict(status["capacity"])
+    round_lists(status, "capacity", "allocatable")
+    if status.get("capacity"):
+        absent(status, allocatable=dict(status["capacity"]))
 
 
 def default_endpoints(obj: Object) -> None:
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
-            if not port.get("protocol"):
-                port["protocol"] = "TCP"
+            empty(port, protocol="TCP")
 
 
 def default_limit_range(obj: Object) -> None:
     for item in obj.setdefault("spec", {}).get("limits") or ():
-        for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            if item.get(field):
-                round_resources(item[field])
+        round_lists(item, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if item.get("type") == "Container":
             _default_limit_item(item)
 
@@ -157,10 +129,5 @@ def _default_limit_item(item: Object) -> None:
 
 
 def default_resource_quota(obj: Object) -> None:
-    spec = obj.setdefault("spec", {})
-    if spec.get("hard"):
-        round_resources(spec["hard"])
-    status = obj.get("status") or {}
-    for field in ("hard", "used"):
-        if status.get(field):
-            round_resources(status[field])
+    round_lists(obj.setdefault("spec", {}), "hard")
+    round_lists(obj.get("status") or {}, "hard", "used")

@@ -4,49 +4,34 @@ from __future__ import annotations
 
 import datetime
 
-from bayplan.api.defaults.json_types import Object
-from bayplan.api.defaults.quantities import round_resources
+from bayplan.api.defaults.json_types import Object, absent, empty
+from bayplan.api.defaults.quantities import round_lists
 
 _RBAC = "rbac.authorization.k8s.io"
-_CSI_DRIVER: dict[str, object] = {
-    "attachRequired": True,
-    "podInfoOnMount": False,
-    "storageCapacity": False,
-    "fsGroupPolicy": "ReadWriteOnceWithFSType",
-    "requiresRepublish": False,
-    "seLinuxMount": False,
-}
 
 
 def default_priority_class(obj: Object) -> None:
-    if obj.get("preemptionPolicy") is None:
-        obj["preemptionPolicy"] = "PreemptLowerPriority"
+    absent(obj, preemptionPolicy="PreemptLowerPriority")
 
 
 def default_storage_class(obj: Object) -> None:
-    if obj.get("reclaimPolicy") is None:
-        obj["reclaimPolicy"] = "Delete"
-    if obj.get("volumeBindingMode") is None:
-        obj["volumeBindingMode"] = "Immediate"
+    absent(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
 def default_csi_driver(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    for field, value in _CSI_DRIVER.items():
-        if spec.get(field) is None:
-            spec[field] = value
-    if not spec.get("volumeLifecycleModes"):
-        spec["volumeLifecycleModes"] = ["Persistent"]
+    absent(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False)
+    absent(spec, fsGroupPolicy="ReadWriteOnceWithFSType")
+    absent(spec, requiresRepublish=False, seLinuxMount=False)
+    empty(spec, volumeLifecycleModes=["Persistent"])
 
 
 def default_role_binding(obj: Object) -> None:
     """Write the API group of the role and of users and groups (Role- and ClusterRoleBinding)."""
-    role = obj.setdefault("roleRef", {})
-    if not role.get("apiGroup"):
-        role["apiGroup"] = _RBAC
+    empty(obj.setdefault("roleRef", {}), apiGroup=_RBAC)
     for subject in obj.get("subjects") or ():
-        if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
-            subject["apiGroup"] = _RBAC
+        if subject.get("kind") in ("User", "Group"):
+            empty(subject, apiGroup=_RBAC)
 
 
 def default_resource_claim(obj: Object) -> None:
@@ -66,36 +51,27 @@ def _default_claim_devices(spec: Object) -> None:
 
 
 def _default_device_request(request: Object) -> None:
-    if not request.get("allocationMode"):
-        request["allocationMode"] = "ExactCount"
-    if request["allocationMode"] == "ExactCount" and not request.get("count"):
-        request["count"] = 1
+    empty(request, allocationMode="ExactCount")
+    if request["allocationMode"] == "ExactCount":
+        empty(request, count=1)
     for toleration in request.get("tolerations") or ():
-        if not toleration.get("operator"):
-            toleration["operator"] = "Equal"
+        empty(toleration, operator="Equal")
 
 
 def default_resource_slice(obj: Object) -> None:
     for device in obj.setdefault("spec", {}).get("devices") or ():
         for taint in device.get("taints") or ():
-            _default_taint(taint)
+            absent(taint, timeAdded=now_text())
 
 
 def default_device_taint_rule(obj: Object) -> None:
     taint = obj.setdefault("spec", {}).get("taint")
     if taint is not None:
-        _default_taint(taint)
+        absent(taint, timeAdded=now_text())
 
 
 def default_certificate_request(obj: Object) -> None:
-    spec = obj.setdefault("spec", {})
-    if spec.get("maxExpirationSeconds") is None:
-        spec["maxExpirationSeconds"] = 24 * 3600
-
-
-def _default_taint(taint: Object) -> None:
-    if taint.get("timeAdded") is None:
-        taint["timeAdded"] = now_text()
+    absent(obj.setdefault("spec", {}), maxExpirationSeconds=24 * 3600)
 
 
 def now_text() -> str:
@@ -107,38 +83,30 @@ def default_pod_group(obj: Object) -> None:
     """How its pods may be disrupted, and, in 1.37, whether it may preempt."""
     modern = obj.get("apiVersion") != "scheduling.k8s.io/v1alpha2"
     spec = obj.setdefault("spec", {})
-    if spec.get("disruptionMode") is None:
-        spec["disruptionMode"] = {"single": {}} if modern else "Pod"
-    if modern and spec.get("preemptionPolicy") is None:
-        spec["preemptionPolicy"] = "PreemptLowerPriority"
+    absent(spec, disruptionMode={"single": {}} if modern else "Pod")
+    if modern:
+        absent(spec, preemptionPolicy="PreemptLowerPriority")
 
 
 def default_network_policy(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
-    if not spec.get("policyTypes"):
-        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    empty(spec, policyTypes=["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
     for direction in ("ingress", "egress"):
         for rule in spec.get(direction) or ():
             for port in rule.get("ports") or ():
-                if port.get("protocol") is None:
-                    port["protocol"] = "TCP"
+                absent(port, protocol="TCP")
 
 
 def default_ingress_class(obj: Object) -> None:
     parameters = obj.setdefault("spec", {}).get("parameters")
-    if parameters is not None and parameters.get("scope") is None:
-        parameters["scope"] = "Cluster"
+    if parameters is not None:
+        absent(parameters, scope="Cluster")
 
 
 def default_runtime_class(obj: Object) -> None:
-    overhead = (obj.get("overhead") or {}).get("podFixed")
-    if overhead:
-        round_resources(overhead)
+    round_lists(obj.get("overhead") or {}, "podFixed")
 
 
 def default_endpoint_slice(obj: Object) -> None:
     for port in obj.get("ports") or ():
-        if port.get("name") is None:
-            port["name"] = ""
-        if port.get("protocol") is None:
-            port["protocol"] = "TCP"
+        absent(port, name="", protocol="TCP")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bayplan.api.defaults.images import default_pull_policy
 from bayplan.api.defaults.json_types import Object
-from bayplan.api.defaults.quantities import round_resources
-from bayplan.api.defaults.volumes import default_volume
+from bayplan.api.defaults.quantities import round_lists
+from bayplan.api.defaults.volumes import default_references, default_volume
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -36,11 +36,9 @@ def default_pod_spec(spec: Object) -> None:
     for kind in CONTAINER_LISTS:
         for container in spec.get(kind) or ():
             default_container(container)
-    if spec.get("overhead"):
-        round_resources(spec["overhead"])
-    resources = spec.get("resources")
-    if resources:
-        _round_requirements(resources)
+    round_lists(spec, "overhead")
+    if resources := spec.get("resources"):
+        round_lists(resources, "limits", "requests")
 
 
 def _default_service_account(spec: Object) -> None:
@@ -61,7 +59,7 @@ def default_container(container: Object) -> None:
         container["terminationMessagePolicy"] = "File"
     resources = container.get("resources")
     if resources:
-        _round_requirements(resources)
+        round_lists(resources, "limits", "requests")
     elif resources is None:
         container["resources"] = {}
     for port in container.get("ports") or ():
@@ -81,27 +79,11 @@ def default_container(container: Object) -> None:
             _default_http_get((lifecycle.get(moment) or {}).get("httpGet"))
 
 
-def _round_requirements(resources: Object) -> None:
-    if resources.get("limits"):
-        round_resources(resources["limits"])
-    if resources.get("requests"):
-        round_resources(resources["requests"])
-
-
 def _default_env_source(source: Object) -> None:
-    field_ref = source.get("fieldRef")
-    if field_ref is not None and not field_ref.get("apiVersion"):
-        field_ref["apiVersion"] = "v1"
-    default_resource_ref(source.get("resourceFieldRef"))
+    default_references(source)
     file_ref = source.get("fileKeyRef")
     if file_ref is not None and file_ref.get("optional") is None:
         file_ref["optional"] = False
-
-
-def default_resource_ref(reference: Object | None) -> None:
-    """Show the divisor of a resource reference, which is zero where none is given."""
-    if reference is not None and reference.get("divisor") is None:
-        reference["divisor"] = "0"
 
 
 def _default_probe(probe: Object) -> None:

@@ -36,6 +36,13 @@ def round_resources(resources: Object) -> None:
             resources[name] = text
 
 
+def round_lists(holder: Object, *names: str) -> None:
+    """Do that for the resource lists in some fields, as far as they are there."""
+    for name in names:
+        if holder.get(name):
+            round_resources(holder[name])
+
+
 def add(a: str, b: str) -> str:
     """Return the sum of two quantities, in the format of the first."""
     first = quantity.parse(a)

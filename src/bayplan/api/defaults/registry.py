@@ -22,7 +22,7 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("", "endpoints"): core.default_endpoints,
     ("", "limitranges"): core.default_limit_range,
     ("", "resourcequotas"): core.default_resource_quota,
-    ("", "podtemplates"): workloads.default_pod_template,
+    ("", "podtemplates"): workloads.default_template,
     ("", "replicationcontrollers"): workloads.default_replication_controller,
     ("apps", "deployments"): workloads.default_deployment,
     ("apps", "daemonsets"): workloads.default_daemon_set,
@@ -59,8 +59,3 @@ def apply_defaults(group: str, version: str, resource: str, obj: Object) -> None
     function = _DEFAULTS.get((group, resource))
     if function is not None:
         function(obj)
-
-
-def has_defaults(group: str, resource: str) -> bool:
-    """Say whether this resource has defaults of its own."""
-    return (group, resource) in _DEFAULTS

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.images import default_pull_policy
-from bayplan.api.defaults.json_types import Object
-from bayplan.api.defaults.quantities import round_resources
+from bayplan.api.defaults.json_types import Object, absent, empty
+from bayplan.api.defaults.quantities import round_lists
 
 _MODE = 0o644
 
 # Defaults of older volume plugins: source -> field -> value taken where the field is empty.
-_PLAIN_DEFAULTS: dict[str, dict[str, object]] = {
+_PLAIN_DEFAULTS: dict[str, Object] = {
     "iscsi": {"iscsiInterface": "default"},
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-}
-_AZURE_DISK: dict[str, object] = {
-    "cachingMode": "ReadWrite",
-    "fsType": "ext4",
-    "readOnly": False,
-    "kind": "Shared",
 }
 
 
@@ -31,7 +25,8 @@ def default_volume(volume: Object) -> None:
         source = volume.get(kind)
         if source is not None and source.get("defaultMode") is None:
             source["defaultMode"] = _MODE
-    _default_items((volume.get("downwardAPI") or {}).get("items"))
+    for item in (volume.get("downwardAPI") or {}).get("items") or ():
+        default_references(item)
     for projection in (volume.get("projected") or {}).get("sources") or ():
         _default_projection(projection)
     ephemeral = volume.get("ephemeral")
@@ -51,38 +46,31 @@ def default_volume_source(holder: Object) -> None:
     for kind, values in _PLAIN_DEFAULTS.items():
         source = holder.get(kind)
         if source is not None:
-            for field, value in values.items():
-                if not source.get(field):
-                    source[field] = value
+            empty(source, **values)
     azure = holder.get("azureDisk")
     if azure is not None:
-        for field, value in _AZURE_DISK.items():
-            if azure.get(field) is None:
-                azure[field] = value
+        absent(azure, cachingMode="ReadWrite", fsType="ext4", readOnly=False, kind="Shared")
 
 
 def default_claim_spec(spec: Object) -> None:
     """Write the defaults of a PersistentVolumeClaim's spec."""
-    if spec.get("volumeMode") is None:
-        spec["volumeMode"] = "Filesystem"
-    resources = spec.setdefault("resources", {})
-    for kind in ("limits", "requests"):
-        if resources and resources.get(kind):
-            round_resources(resources[kind])
+    absent(spec, volumeMode="Filesystem")
+    round_lists(spec.setdefault("resources", {}) or {}, "limits", "requests")
 
 
-def _default_items(items: list[Object] | None) -> None:
-    for item in items or ():
-        field_ref = item.get("fieldRef")
-        if field_ref is not None and not field_ref.get("apiVersion"):
-            field_ref["apiVersion"] = "v1"
-        resource_ref = item.get("resourceFieldRef")
-        if resource_ref is not None and resource_ref.get("divisor") is None:
-            resource_ref["divisor"] = "0"
+def default_references(source: Object) -> None:
+    """References to fields have a version; those to resources show a divisor, if only zero."""
+    field_ref = source.get("fieldRef")
+    if field_ref is not None:
+        empty(field_ref, apiVersion="v1")
+    resource_ref = source.get("resourceFieldRef")
+    if resource_ref is not None:
+        absent(resource_ref, divisor="0")
 
 
 def _default_projection(projection: Object) -> None:
-    _default_items((projection.get("downwardAPI") or {}).get("items"))
+    for item in (projection.get("downwardAPI") or {}).get("items") or ():
+        default_references(item)
     token = projection.get("serviceAccountToken")
     if token is not None and token.get("expirationSeconds") is None:
         token["expirationSeconds"] = 3600
