@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, not_supported, required
+from bayplan.apiserver.validation.causes import (
+    Cause,
+    allowed,
+    forbidden,
+    invalid,
+    required,
+)
 from bayplan.apiserver.validation.repeats import repeated
 
 Schema = Mapping[str, Any]
@@ -35,8 +41,7 @@ def validate_extensions(schema: Schema, path: str) -> list[Cause]:
         causes.append(invalid(f"{path}.{PRESERVE}", False, "must be true or undefined"))
     causes += _needs_type(schema, path, MAP_TYPE, "object")
     map_type = schema.get(MAP_TYPE)
-    if map_type is not None and map_type not in MAP_TYPES:
-        causes.append(not_supported(f"{path}.{MAP_TYPE}", map_type, MAP_TYPES))
+    causes += allowed(f"{path}.{MAP_TYPE}", map_type, MAP_TYPES)
     causes += _validate_list(schema, path)
     for name in (PRESERVE, EMBEDDED):
         if schema.get(INT_OR_STRING) and schema.get(name):
@@ -60,8 +65,7 @@ def _validate_list(schema: Schema, path: str) -> list[Cause]:
     items = items if isinstance(items, Mapping) else {}
     if not causes and list_type == "set" and items:
         causes += _validate_set_items(items, f"{path}.items")
-    if list_type is not None and list_type not in LIST_TYPES:
-        causes.append(not_supported(f"{path}.{LIST_TYPE}", list_type, LIST_TYPES))
+    causes += allowed(f"{path}.{LIST_TYPE}", list_type, LIST_TYPES)
     if keys and list_type != "map":
         text = f"must be map if {KEYS} is non-empty"
         place = f"{path}.{LIST_TYPE}"

@@ -18,7 +18,13 @@ from bayplan.apiserver.crd.extensions import (
 )
 from bayplan.apiserver.crd.junctors import validate_junctors
 from bayplan.apiserver.crd.values import validate_value
-from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, not_supported, required
+from bayplan.apiserver.validation.causes import (
+    Cause,
+    allowed,
+    forbidden,
+    invalid,
+    required,
+)
 
 Schema = Mapping[str, Any]
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -123,8 +129,7 @@ _WHERE = {
 def _validate_type(schema: Schema, path: str, level: str) -> list[Cause]:
     kind, causes = schema.get("type") or "", list[Cause]()
     place = f"{path}.type"
-    if kind and kind not in TYPES:
-        causes.append(not_supported(place, kind, TYPES))
+    causes += allowed(place, kind or None, TYPES)
     if kind == "null":
         text = "type cannot be set to null, use nullable as an alternative"
         causes.append(forbidden(place, text))

@@ -8,6 +8,7 @@ import zoneinfo
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     immutable,
     invalid,
@@ -98,8 +99,7 @@ def _validate_job_spec(field: str, spec: Object) -> Causes:
         causes.append(required(f"{field}.backoffLimitPerIndex", text))
     causes += _validate_managed_by(f"{field}.managedBy", spec.get("managedBy"))
     mode = spec.get("completionMode")
-    if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        causes.append(not_supported(f"{field}.completionMode", mode, ("NonIndexed", "Indexed")))
+    causes += allowed(f"{field}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         causes += _validate_indexed(field, spec)
     elif mode in (None, "NonIndexed"):

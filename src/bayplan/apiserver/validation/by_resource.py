@@ -18,6 +18,7 @@ from bayplan.apiserver.validation import (
     workloads,
 )
 from bayplan.apiserver.validation import strategy as s
+from bayplan.apiserver.validation.causes import unchanged
 from bayplan.apiserver.validation.declared import show_absent, validate_declared
 from bayplan.apiserver.validation.formats import dns1123_label, path_segment
 from bayplan.apiserver.validation.pod_strategy import (
@@ -150,7 +151,7 @@ _CORE: dict[tuple[str, str], Strategy] = {
 _WORKLOADS: dict[tuple[str, str], Strategy] = {
     ("apps", "deployments"): Strategy(
         validate=workloads.validate_deployment,
-        update=workloads.selector_is_immutable,
+        update=unchanged("spec.selector"),
         new_status={},
         generation=True,
         status=workloads.validate_deployment_status,
@@ -158,7 +159,7 @@ _WORKLOADS: dict[tuple[str, str], Strategy] = {
     ),
     ("apps", "replicasets"): Strategy(
         validate=workloads.validate_replica_set,
-        update=workloads.selector_is_immutable,
+        update=unchanged("spec.selector"),
         new_status={"replicas": 0},
         generation=True,
         status=workloads.validate_replica_set_status,
@@ -175,7 +176,7 @@ _WORKLOADS: dict[tuple[str, str], Strategy] = {
     ("apps", "daemonsets"): Strategy(
         update_first=True,
         validate=workloads.validate_daemon_set,
-        update=workloads.selector_is_immutable,
+        update=unchanged("spec.selector"),
         new_status=_DAEMON_STATUS,
         generation=True,
         prepare_create=s.prepare_daemon_set_create,
@@ -262,7 +263,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     (_STORAGE, "storageclasses"): Strategy(
         namespaced=False,
         validate=storage.validate_storage_class,
-        update=storage.validate_storage_class_update,
+        update=unchanged("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
         revalidate_meta=True,
     ),
     (_STORAGE, "csinodes"): Strategy(
@@ -284,14 +285,14 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     ),
     (_STORAGE, "csistoragecapacities"): Strategy(
         validate=storage.validate_storage_capacity,
-        update=storage.validate_storage_capacity_update,
+        update=unchanged("nodeTopology", "storageClassName"),
         revalidate_meta=True,
         unconditional=False,
     ),
     (_STORAGE, "volumeattachments"): Strategy(
         namespaced=False,
         validate=storage.validate_attachment,
-        update=storage.spec_is_immutable,
+        update=unchanged("spec"),
         revalidate_meta=True,
         meta_update=False,
         new_status={"attached": False},
@@ -300,14 +301,14 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     ),
     (_DRA, "resourceclaims"): Strategy(
         validate=devices.validate_claim,
-        update=devices.spec_is_immutable,
+        update=unchanged("spec"),
         revalidate=False,
         new_status={},
         prepare_status=s.keep_metadata,
     ),
     (_DRA, "resourceclaimtemplates"): Strategy(
         validate=devices.validate_claim_template,
-        update=devices.spec_is_immutable,
+        update=unchanged("spec"),
         revalidate_meta=True,
     ),
     (_DRA, "deviceclasses"): Strategy(
@@ -316,7 +317,7 @@ _OTHERS: dict[tuple[str, str], Strategy] = {
     (_DRA, "resourceslices"): Strategy(
         namespaced=False,
         validate=devices.validate_slice,
-        update=devices.validate_slice_update,
+        update=unchanged("spec.pool.name", "spec.driver", "spec.nodeName"),
         generation=True,
     ),
     (_DRA, "devicetaintrules"): Strategy(
@@ -365,7 +366,7 @@ _APART: dict[tuple[str, str], Strategy] = {
     ("networking.k8s.io", "ingressclasses"): Strategy(
         namespaced=False,
         validate=networking.validate_ingress_class,
-        update=networking.ingress_controller_is_immutable,
+        update=unchanged("spec.controller"),
         revalidate_meta=True,
         update_first=True,
         generation=True,
@@ -393,7 +394,7 @@ _APART: dict[tuple[str, str], Strategy] = {
     ("node.k8s.io", "runtimeclasses"): Strategy(
         namespaced=False,
         validate=networking.validate_runtime_class,
-        update=networking.handler_is_immutable,
+        update=unchanged("handler"),
         revalidate=False,
         standard_finalizers=False,
         create_on_update=True,

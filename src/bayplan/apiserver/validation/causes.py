@@ -10,7 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from bayplan.api.defaults.json_types import Object
 
 
 class Cause(NamedTuple):
@@ -119,11 +121,31 @@ def immutable(field: str, new: object, old: object) -> Causes:
     return [invalid(field, new, IMMUTABLE)]
 
 
+def unchanged(*paths: str) -> Callable[[Object, Object], Causes]:
+    """A check of updates: the fields at these paths may not change."""
+
+    def check(obj: Object, old: Object) -> Causes:
+        return [each for path in paths for each in immutable(path, _at(obj, path), _at(old, path))]
+
+    return check
+
+
+def _at(obj: Any, path: str) -> Any:
+    for name in path.split("."):
+        obj = (obj or {}).get(name)
+    return obj
+
+
 def one_of(field: str, value: object, supported: Sequence[str]) -> Causes:
     """Demand one of the given words; empty is a missing value."""
     if value in supported:
         return []
     return [not_supported(field, value, supported) if value else required(field)]
+
+
+def allowed(field: str, value: object, supported: Sequence[str]) -> Causes:
+    """Demand one of the given words if something is given."""
+    return [] if value is None or value in supported else [not_supported(field, value, supported)]
 
 
 def non_negative(field: str, value: int | None) -> Causes:

@@ -7,6 +7,7 @@ from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     POSITIVE,
     Causes,
+    allowed,
     forbidden,
     invalid,
     not_supported,
@@ -52,8 +53,7 @@ def validate_claim_spec(field: str, spec: Object, *, check_group: bool = True) -
     if class_name:
         causes += check(f"{field}.storageClassName", class_name, dns1123_subdomain)
     mode = spec.get("volumeMode")
-    if mode is not None and mode not in VOLUME_MODES:
-        causes.append(not_supported(f"{field}.volumeMode", mode, VOLUME_MODES))
+    causes += allowed(f"{field}.volumeMode", mode, VOLUME_MODES)
     causes += _validate_data_sources(field, spec, check_group)
     attributes = spec.get("volumeAttributesClassName")
     if attributes:

@@ -12,11 +12,12 @@ from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.callers import validate_client_config
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     forbidden,
-    immutable,
     invalid,
     not_supported,
     required,
+    unchanged,
 )
 from bayplan.apiserver.validation.expressions import (
     validate_conditions,
@@ -63,11 +64,6 @@ def validate_service_cidr(obj: Object) -> Causes:
     return causes
 
 
-def cidrs_are_immutable(obj: Object, old: Object) -> Causes:
-    new, before = (obj.get("spec") or {}).get("cidrs"), (old.get("spec") or {}).get("cidrs")
-    return immutable("spec.cidrs", new, before) if new != before else []
-
-
 def ip_name(value: str) -> list[str]:
     """An IPAddress is named by its address, in canonical form."""
     try:
@@ -84,11 +80,6 @@ def validate_ip_address(obj: Object) -> Causes:
     return [
         required(f"spec.parentRef.{key}") for key in ("resource", "name") if not parent.get(key)
     ]
-
-
-def parent_is_immutable(obj: Object, old: Object) -> Causes:
-    new, before = (obj.get("spec") or {}).get("parentRef"), (old.get("spec") or {}).get("parentRef")
-    return immutable("spec.parentRef", new, before) if new != before else []
 
 
 def validate_flow_schema(obj: Object) -> Causes:
@@ -133,8 +124,7 @@ def validate_webhooks(obj: Object) -> Causes:
             if not hook.get(key)
         ]
         effects, seconds = hook.get("sideEffects"), hook.get("timeoutSeconds", 10)
-        if effects and effects not in _EFFECTS:
-            causes.append(not_supported(f"{path}.sideEffects", effects, _EFFECTS))
+        causes += allowed(f"{path}.sideEffects", effects or None, _EFFECTS)
         if not 1 <= seconds <= 30:
             detail = "the timeout value must be between 1 and 30 seconds"
             causes.append(invalid(f"{path}.timeoutSeconds", seconds, detail))
@@ -213,7 +203,7 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ),
     ("certificates.k8s.io", "podcertificaterequests"): Strategy(
         validate=_later("trust", "validate_pod_certificate_request"),
-        update=_later("trust", "request_spec_is_immutable"),
+        update=unchanged("spec"),
         revalidate=False,
         new_status={},
         prepare_status=keep_metadata,
@@ -223,7 +213,7 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("storagemigration.k8s.io", "storageversionmigrations"): Strategy(
         namespaced=False,
         validate=_later("migrations", "validate_migration"),
-        update=_later("migrations", "migration_is_immutable"),
+        update=unchanged("spec"),
         new_status={},
         prepare_status=keep_metadata,
         status=_later("migrations", "validate_progress"),
@@ -232,11 +222,14 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     (_NETWORK, "servicecidrs"): Strategy(
         namespaced=False,
         validate=validate_service_cidr,
-        update=cidrs_are_immutable,
+        update=unchanged("spec.cidrs"),
         new_status={},
     ),
     (_NETWORK, "ipaddresses"): Strategy(
-        name=ip_name, namespaced=False, validate=validate_ip_address, update=parent_is_immutable
+        name=ip_name,
+        namespaced=False,
+        validate=validate_ip_address,
+        update=unchanged("spec.parentRef"),
     ),
     (_FLOW, "flowschemas"): Strategy(
         namespaced=False, validate=validate_flow_schema, new_status={}, generation=True

@@ -12,9 +12,9 @@ from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.other_groups import now_text
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
-    immutable,
     invalid,
     not_supported,
     required,
@@ -28,6 +28,7 @@ from bayplan.apiserver.validation.formats import (
     dns1123_label,
     dns1123_subdomain,
     label_value,
+    named,
 )
 from bayplan.apiserver.validation.labels import validate_label_name
 from bayplan.apiserver.validation.repeats import repeated
@@ -62,10 +63,6 @@ def validate_claim_template(obj: Object) -> Causes:
     causes = validate_template_meta("spec.metadata", spec.get("metadata") or {})
     inner = spec.get("spec") or {}
     return causes + _validate_devices("spec.spec.devices", inner.get("devices") or {})
-
-
-def spec_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("spec", obj.get("spec"), old.get("spec"))
 
 
 def _validate_devices(field: str, devices: Object) -> Causes:
@@ -171,10 +168,7 @@ def _validate_request(field: str, request: Object) -> Causes:
 def _validate_exact(field: str, request: Object) -> Causes:
     causes: Causes = []
     name = request.get("deviceClassName")
-    if not name:
-        causes.append(required(f"{field}.deviceClassName"))
-    else:
-        causes += check(f"{field}.deviceClassName", name, dns1123_subdomain)
+    causes += named(f"{field}.deviceClassName", name, dns1123_subdomain)
     causes += _validate_selectors(f"{field}.selectors", request.get("selectors") or [])
     mode, count = request.get("allocationMode"), request.get("count", 0)
     if mode == "All":
@@ -233,8 +227,7 @@ def _validate_toleration(field: str, toleration: Object) -> Causes:
         causes += check(f"{field}.value", value, label_value)
     else:
         causes.append(not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
-    if effect and effect not in _EFFECTS:
-        causes.append(not_supported(f"{field}.effect", effect, _EFFECTS))
+    causes += allowed(f"{field}.effect", effect or None, _EFFECTS)
     return causes
 
 
@@ -370,13 +363,4 @@ def _validate_attributes(field: str, attributes: Object) -> Causes:
         if version is not None and not _SEMANTIC_VERSION.fullmatch(version):
             text = "must be a string compatible with semver.org spec 2.0.0"
             causes.append(invalid(f"{where}.version", version, text))
-    return causes
-
-
-def validate_slice_update(obj: Object, old: Object) -> Causes:
-    spec, before = obj.get("spec") or {}, old.get("spec") or {}
-    name = (spec.get("pool") or {}).get("name")
-    causes = immutable("spec.pool.name", name, (before.get("pool") or {}).get("name"))
-    for part in ("driver", "nodeName"):
-        causes += immutable(f"spec.{part}", spec.get(part), before.get(part))
     return causes

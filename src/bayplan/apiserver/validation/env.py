@@ -13,6 +13,7 @@ from bayplan.apiserver.validation.formats import (
     dns1123_label,
     dns1123_subdomain,
     env_name,
+    named,
     qualified_name,
 )
 from bayplan.apiserver.validation.paths import no_backsteps
@@ -57,10 +58,7 @@ def validate_env(field: str, variables: list[Object]) -> Causes:
     causes: Causes = []
     for i, variable in enumerate(variables):
         path, name = f"{field}[{i}]", variable.get("name")
-        if not name:
-            causes.append(required(f"{path}.name"))
-        else:
-            causes += check(f"{path}.name", name, env_name)
+        causes += named(f"{path}.name", name, env_name)
         source = variable.get("valueFrom")
         if source is not None:
             causes += _validate_source(f"{path}.valueFrom", source, variable.get("value"))
@@ -163,15 +161,8 @@ def _validate_key_ref(field: str, reference: Object) -> Causes:
 
 
 def _validate_file_key(field: str, reference: Object) -> Causes:
-    causes: Causes = []
-    if not reference.get("key"):
-        causes.append(required(f"{field}.key"))
-    else:
-        causes += check(f"{field}.key", reference["key"], env_name)
-    if not reference.get("volumeName"):
-        causes.append(required(f"{field}.volumeName"))
-    else:
-        causes += check(f"{field}.volumeName", reference["volumeName"], dns1123_label)
+    causes = named(f"{field}.key", reference.get("key"), env_name)
+    causes += named(f"{field}.volumeName", reference.get("volumeName"), dns1123_label)
     if not reference.get("path"):
         causes.append(required(f"{field}.path"))
     else:
@@ -188,10 +179,7 @@ def validate_env_from(field: str, sources: list[Object]) -> Causes:
         given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
         for name in given:
             target = source[name].get("name")
-            if not target:
-                causes.append(required(f"{path}.{name}.name"))
-            else:
-                causes += check(f"{path}.{name}.name", target, dns1123_subdomain)
+            causes += named(f"{path}.{name}.name", target, dns1123_subdomain)
         if not given:
             text = "must specify one of: `configMapRef` or `secretRef`"
             causes.append(invalid(field, "", text))

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from bayplan.apiserver.validation.causes import Causes, invalid
+from bayplan.apiserver.validation.causes import Causes, invalid, required
 
 Checker = Callable[[str], list[str]]
 
@@ -243,6 +243,11 @@ def masked(name: str) -> str:
 def check(field: str, value: str, checker: Checker) -> Causes:
     """Return one cause for each complaint of a checker."""
     return [invalid(field, value, problem) for problem in checker(value)]
+
+
+def named(field: str, value: str | None, checker: Checker, detail: str = "") -> Causes:
+    """Demand a value, and then that a checker does not complain."""
+    return check(field, value, checker) if value else [required(field, detail)]
 
 
 def port_or_name(field: str, value: object) -> Causes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.causes import Causes, immutable, invalid, required
+from bayplan.apiserver.validation.causes import Causes, invalid, required
 from bayplan.apiserver.validation.formats import dns1035_label, dns1123_subdomain
 from bayplan.apiserver.validation.groups import validate_conditions
 
@@ -21,10 +21,6 @@ def validate_migration(obj: Object) -> Causes:
     if group and (wrong := dns1123_subdomain(group)):
         causes.append(invalid("spec.resource.group", group, ",".join(wrong)))
     return causes
-
-
-def migration_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("spec", obj.get("spec"), old.get("spec"))
 
 
 def validate_progress(obj: Object, old: Object) -> Causes:

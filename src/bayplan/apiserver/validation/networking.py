@@ -11,6 +11,7 @@ import re
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
     immutable,
@@ -26,6 +27,7 @@ from bayplan.apiserver.validation.formats import (
     dns1123_subdomain,
     ip_address,
     label_value,
+    named,
     path_segment,
     port_name,
     port_number,
@@ -72,8 +74,7 @@ def validate_network_policy(obj: Object) -> Causes:
 def _validate_policy_port(field: str, port: Object) -> Causes:
     causes: Causes = []
     protocol, number, end = port.get("protocol"), port.get("port"), port.get("endPort")
-    if protocol is not None and protocol not in _PROTOCOLS:
-        causes.append(not_supported(f"{field}.protocol", protocol, _PROTOCOLS))
+    causes += allowed(f"{field}.protocol", protocol, _PROTOCOLS)
     if number is not None:
         causes += port_or_name(f"{field}.port", number)
     if end is None:
@@ -219,11 +220,7 @@ def _validate_backend(field: str, backend: Object) -> Causes:
         return _validate_reference(f"{field}.resource", resource)
     if service is None:
         return [invalid(field, "", "resource or service backend is required")]
-    causes: Causes = []
-    if not service.get("name"):
-        causes.append(required(f"{field}.service.name"))
-    else:
-        causes += check(f"{field}.service.name", service["name"], dns1123_label)
+    causes = named(f"{field}.service.name", service.get("name"), dns1123_label)
     port = service.get("port") or {}
     name, number = port.get("name"), port.get("number")
     if name and number:
@@ -244,10 +241,7 @@ def _validate_reference(field: str, reference: Object) -> Causes:
     if group is not None:
         causes += check(f"{field}.apiGroup", group, dns1123_subdomain)
     for part in ("kind", "name"):
-        if not reference.get(part):
-            causes.append(required(f"{field}.{part}"))
-        else:
-            causes += check(f"{field}.{part}", reference[part], path_segment)
+        causes += named(f"{field}.{part}", reference.get(part), path_segment)
     return causes
 
 
@@ -272,11 +266,6 @@ def validate_ingress_class(obj: Object) -> Causes:
             text = "`parameters.scope` is set to 'Cluster'"
             causes.append(forbidden("spec.parameters.namespace", text))
     return causes
-
-
-def ingress_controller_is_immutable(obj: Object, old: Object) -> Causes:
-    new, was = obj.get("spec") or {}, old.get("spec") or {}
-    return immutable("spec.controller", new.get("controller"), was.get("controller"))
 
 
 def domain_path(field: str, text: str) -> Causes:
@@ -356,8 +345,7 @@ def validate_endpoint_slice_update(obj: Object, old: Object) -> Causes:
 
 
 def validate_runtime_class(obj: Object) -> Causes:
-    handler = obj.get("handler")
-    causes = check("handler", handler, dns1123_label) if handler else [required("handler")]
+    causes = named("handler", obj.get("handler"), dns1123_label)
     overhead = (obj.get("overhead") or {}).get("podFixed")
     if overhead:
         causes += validate_requirements("overhead", {"limits": overhead}, ())
@@ -371,17 +359,10 @@ def validate_runtime_class(obj: Object) -> Causes:
     return causes
 
 
-def handler_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("handler", obj.get("handler"), old.get("handler"))
-
-
 def validate_attributes_class(obj: Object) -> Causes:
     driver, parameters = obj.get("driverName"), obj.get("parameters") or {}
     causes: Causes = []
-    if not driver:
-        causes.append(required("driverName"))
-    else:
-        causes += check("driverName", driver.lower(), qualified_name)
+    causes += named("driverName", driver and driver.lower(), qualified_name)
     if "" in parameters:
         causes.append(invalid("parameters", "", "field can not be empty."))
     if not parameters:

@@ -6,6 +6,7 @@ from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
     immutable,
@@ -17,6 +18,7 @@ from bayplan.apiserver.validation.causes import (
 from bayplan.apiserver.validation.formats import (
     check,
     dns1123_subdomain,
+    named,
     path_segment,
     qualified_name,
 )
@@ -234,8 +236,7 @@ def validate_disruption_budget(obj: Object) -> Causes:
     causes += validate_label_selector("spec.selector", spec.get("selector"))
     policy = spec.get("unhealthyPodEvictionPolicy")
     policies = ("AlwaysAllow", "IfHealthyBudget")
-    if policy is not None and policy not in policies:
-        causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, policies))
+    causes += allowed("spec.unhealthyPodEvictionPolicy", policy, policies)
     return causes
 
 
@@ -326,10 +327,7 @@ def _validate_binding(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) 
         causes.append(not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (_RBAC,)))
     if role.get("kind") not in kinds:
         causes.append(not_supported("roleRef.kind", role.get("kind", ""), kinds))
-    if not role.get("name"):
-        causes.append(required("roleRef.name"))
-    else:
-        causes += check("roleRef.name", role["name"], path_segment)
+    causes += named("roleRef.name", role.get("name"), path_segment)
     for i, subject in enumerate(obj.get("subjects") or ()):
         causes += _validate_subject(f"subjects[{i}]", subject, namespaced)
     return causes

@@ -79,8 +79,7 @@ def _prepare_status(strategy: Strategy, obj: Object, old: Object, now: str) -> N
 
 
 def _prepare_update(strategy: Strategy, obj: Object, old: Object) -> None:
-    if strategy.keep_status:
-        _keep(obj, old, "status")
+    _keep(obj, old, "status")
     if strategy.prepare_update is not None:
         strategy.prepare_update(obj, old)
     if strategy.generation and strategy.update_generation and _is_newer(obj, old):

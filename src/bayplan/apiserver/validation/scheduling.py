@@ -5,6 +5,7 @@ from __future__ import annotations
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
     invalid,
@@ -199,8 +200,7 @@ def validate_spread(field: str, constraints: list[Object]) -> Causes:
         causes += _validate_min_domains(f"{path}.minDomains", constraint.get("minDomains"), action)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             value = constraint.get(policy)
-            if value is not None and value not in ("Honor", "Ignore"):
-                causes.append(not_supported(f"{path}.{policy}", value, ("Honor", "Ignore")))
+            causes += allowed(f"{path}.{policy}", value, ("Honor", "Ignore"))
         selector = constraint.get("labelSelector")
         causes += _validate_label_keys(path, constraint.get("matchLabelKeys"), None, selector)
         causes += validate_label_selector(f"{path}.labelSelector", selector)
@@ -248,8 +248,7 @@ def _validate_toleration(field: str, toleration: Object) -> Causes:
     else:
         known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
         causes.append(not_supported(f"{field}.operator", operator, known))
-    if effect and effect not in EFFECTS:
-        causes.append(not_supported(f"{field}.effect", effect, EFFECTS))
+    causes += allowed(f"{field}.effect", effect or None, EFFECTS)
     return causes
 
 

@@ -7,6 +7,7 @@ import re
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
     invalid,
@@ -39,8 +40,7 @@ def validate_pod_security(field: str, context: Object, spec: Object) -> Causes:
         causes += _validate_sysctls(f"{field}.sysctls", context["sysctls"], spec)
     for name, supported in _POD_CHOICES.items():
         value = context.get(name)
-        if value is not None and value not in supported:
-            causes.append(not_supported(f"{field}.{name}", value, supported))
+        causes += allowed(f"{field}.{name}", value, supported)
     causes += _validate_seccomp(f"{field}.seccompProfile", context.get("seccompProfile"))
     return causes + _validate_app_armor(f"{field}.appArmorProfile", context.get("appArmorProfile"))
 

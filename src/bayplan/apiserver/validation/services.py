@@ -7,6 +7,7 @@ import ipaddress
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
     invalid,
@@ -149,8 +150,7 @@ def validate_addresses(obj: Object) -> Causes:
         if i in again:
             causes.append(duplicate(f"spec.ipFamilies[{i}]", family))
     policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in _FAMILY_POLICIES:
-        causes.append(not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
+    causes += allowed("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES)
     if addresses == ["None"]:
         return causes
     return causes + _validate_address_list(addresses, families)
@@ -279,8 +279,7 @@ def validate_service_status(obj: Object, old: Object) -> Causes:
         elif mode is not None:
             text = "may not be specified when `ip` is not set"
             causes.append(forbidden(f"{path}.ipMode", text))
-        if mode is not None and mode not in ("Proxy", "VIP"):
-            causes.append(not_supported(f"{path}.ipMode", mode, ("Proxy", "VIP")))
+        causes += allowed(f"{path}.ipMode", mode, ("Proxy", "VIP"))
         if point.get("hostname"):
             causes += check(f"{path}.hostname", point["hostname"], dns1123_subdomain)
     return causes

@@ -9,6 +9,7 @@ from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     POSITIVE,
     Causes,
+    allowed,
     duplicate,
     forbidden,
     immutable,
@@ -27,6 +28,7 @@ from bayplan.apiserver.validation.formats import (
     check,
     dns1123_label,
     dns1123_subdomain,
+    named,
     qualified_name,
 )
 from bayplan.apiserver.validation.labels import validate_label_name, validate_label_selector
@@ -70,8 +72,7 @@ def validate_volume(obj: Object) -> Causes:
         if quantity.nanos(value) <= 0:
             causes.append(invalid(path, value, POSITIVE))
     policy = spec.get("persistentVolumeReclaimPolicy")
-    if policy and policy not in _RECLAIM:
-        causes.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
+    causes += allowed("spec.persistentVolumeReclaimPolicy", policy or None, _RECLAIM)
     affinity = spec.get("nodeAffinity")
     if affinity is not None:
         if affinity.get("required") is None:
@@ -108,15 +109,11 @@ def _validate_volume_details(spec: Object) -> Causes:
     if spec.get("storageClassName"):
         causes += check("spec.storageClassName", spec["storageClassName"], dns1123_subdomain)
     mode = spec.get("volumeMode")
-    if mode is not None and mode not in VOLUME_MODES:
-        causes.append(not_supported("spec.volumeMode", mode, VOLUME_MODES))
+    causes += allowed("spec.volumeMode", mode, VOLUME_MODES)
     attributes = spec.get("volumeAttributesClassName")
     if attributes is not None:
         path = "spec.volumeAttributesClassName"
-        if not attributes:
-            causes.append(required(path, "an empty string is disallowed"))
-        else:
-            causes += check(path, attributes, dns1123_subdomain)
+        causes += named(path, attributes, dns1123_subdomain, "an empty string is disallowed")
         if csi is None:
             text = "has to be specified when using volumeAttributesClassName"
             causes.append(required("spec.csi", text))
@@ -127,10 +124,7 @@ def _validate_secret_ref(field: str, reference: Object) -> Causes:
     causes: Causes = []
     for part, checker in (("name", dns1123_subdomain), ("namespace", dns1123_label)):
         value = reference.get(part)
-        if not value:
-            causes.append(required(f"{field}.{part}"))
-        else:
-            causes += check(f"{field}.{part}", value, checker)
+        causes += named(f"{field}.{part}", value, checker)
     return causes
 
 
@@ -254,18 +248,14 @@ def validate_claim_status(obj: Object, old: Object) -> Causes:
 def validate_storage_class(obj: Object) -> Causes:
     causes: Causes = []
     provisioner = obj.get("provisioner")
-    if not provisioner:
-        causes.append(required("provisioner"))
-    else:
-        causes += check("provisioner", provisioner.lower(), qualified_name)
+    causes += named("provisioner", provisioner and provisioner.lower(), qualified_name)
     parameters = obj.get("parameters") or {}
     if len(parameters) > 512:
         causes.append(too_long("parameters", 512))
     elif "" in parameters:
         causes.append(invalid("parameters", "", "field can not be empty."))
     policy = obj.get("reclaimPolicy")
-    if policy and policy not in ("Delete", "Retain"):
-        causes.append(not_supported("reclaimPolicy", policy, ("Delete", "Retain")))
+    causes += allowed("reclaimPolicy", policy or None, ("Delete", "Retain"))
     mode = obj.get("volumeBindingMode")
     modes = ("Immediate", "WaitForFirstConsumer")
     if mode is None:
@@ -296,13 +286,6 @@ def _validate_topologies(topologies: list[Object]) -> Causes:
         if keys in seen:
             causes.append(duplicate(f"allowedTopologies[{i}].matchLabelExpressions", ""))
         seen.append(keys)
-    return causes
-
-
-def validate_storage_class_update(obj: Object, old: Object) -> Causes:
-    causes: Causes = []
-    for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        causes += immutable(name, obj.get(name), old.get(name))
     return causes
 
 
@@ -374,12 +357,6 @@ def validate_storage_capacity(obj: Object) -> Causes:
     return causes
 
 
-def validate_storage_capacity_update(obj: Object, old: Object) -> Causes:
-    causes = immutable("nodeTopology", obj.get("nodeTopology"), old.get("nodeTopology"))
-    name = "storageClassName"
-    return causes + immutable(name, obj.get(name), old.get(name))
-
-
 def validate_attachment(obj: Object) -> Causes:
     spec = obj.get("spec") or {}
     causes = csi_driver_name("spec.attacher", spec.get("attacher", ""))
@@ -393,7 +370,3 @@ def validate_attachment(obj: Object) -> Causes:
     elif name is not None:
         causes += check("spec.source.persistentVolumeName", name, dns1123_subdomain)
     return causes + check("spec.nodeName", spec.get("nodeName", ""), dns1123_subdomain)
-
-
-def spec_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("spec", obj.get("spec"), old.get("spec"))

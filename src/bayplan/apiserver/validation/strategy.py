@@ -44,7 +44,6 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     update_first: bool = False
     standard_finalizers: bool = True
     new_status: Object | None = None
-    keep_status: bool = True
     generation: bool = False
     update_generation: bool = True
     prepare_create: Prepare | None = None

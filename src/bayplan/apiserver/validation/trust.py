@@ -195,10 +195,6 @@ def _validate_stub(given: str) -> Causes:
     return [] if signed else [invalid_unshown(path, "invalid signature")]
 
 
-def request_spec_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("spec", obj.get("spec"), old.get("spec"))
-
-
 def validate_ended(obj: Object, old: Object) -> Causes:
     """What may become of a request's status."""
     status, before = obj.get("status") or {}, old.get("status") or {}

@@ -13,6 +13,7 @@ from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
+    allowed,
     duplicate,
     forbidden,
     invalid,
@@ -32,6 +33,7 @@ from bayplan.apiserver.validation.formats import (
     check,
     dns1123_label,
     dns1123_subdomain,
+    named,
 )
 from bayplan.apiserver.validation.paths import descending, file_mode, no_backsteps, non_reserved
 
@@ -102,10 +104,7 @@ def validate_volumes(
             for problem in dns1123_subdomain(f"{pod_name}-{name}"):
                 text = f'PVC name "{pod_name}-{name}": {problem}'
                 found.append(invalid(f"{path}.name", name, text))
-        if not name:
-            found.append(required(f"{path}.name"))
-        else:
-            found += check(f"{path}.name", name, dns1123_label)
+        found += named(f"{path}.name", name, dns1123_label)
         if name in valid:
             found.append(duplicate(f"{path}.name", name))
         if found:
@@ -154,8 +153,7 @@ def _host_path(field: str, source: Object) -> Causes:
         return [required(f"{field}.path")]
     causes = no_backsteps(f"{field}.path", path)
     kind = source.get("type")
-    if kind is not None and kind not in _HOST_PATH_TYPES:
-        causes.append(not_supported(f"{field}.type", kind, _HOST_PATH_TYPES))
+    causes += allowed(f"{field}.type", kind, _HOST_PATH_TYPES)
     return causes
 
 
@@ -204,11 +202,9 @@ def _azure_disk(field: str, source: Object) -> Causes:
     kind, uri = source.get("kind"), source.get("diskURI", "")
     modes = ("None", "ReadOnly", "ReadWrite")
     mode = source.get("cachingMode")
-    if mode is not None and mode not in modes:
-        causes.append(not_supported(f"{field}.cachingMode", mode, modes))
+    causes += allowed(f"{field}.cachingMode", mode, modes)
     kinds = ("Dedicated", "Managed", "Shared")
-    if kind is not None and kind not in kinds:
-        causes.append(not_supported(f"{field}.kind", kind, kinds))
+    causes += allowed(f"{field}.kind", kind, kinds)
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/"
         form += "microsoft.compute/disks/{disk-id}"

@@ -74,10 +74,6 @@ def _validate_deployment_strategy(strategy: Object) -> Causes:
     return causes + at_most_100_percent(f"{path}.maxUnavailable", unavailable)
 
 
-def selector_is_immutable(obj: Object, old: Object) -> Causes:
-    return immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))
-
-
 def validate_deployment_status(obj: Object, old: Object) -> Causes:
     status = obj.get("status") or {}
     counts = (
