@@ -65,3 +65,25 @@ async def test_who_leaves_while_waiting_keeps_no_seat() -> None:
     await asyncio.gather(*leaving, return_exceptions=True)
 
     assert 0 == seats.taken
+
+
+@pytest.mark.parametrize("turns", range(3))
+async def test_who_has_left_the_queue_takes_no_place_in_it(turns: int) -> None:
+    """Clients that give up while all seats are taken must not keep their next request out."""
+    seats = Seats(1, queue=2)
+    await seats.take(FLOOD)
+    for _ in range(3):
+        leaving = asyncio.create_task(seats.take(FLOOD))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    staying = asyncio.create_task(seats.take(FLOOD))
+    await asyncio.sleep(0)
+    assert not staying.done()
+
+    seats.give()
+    await staying
+    seats.give()
+
+    assert (0, 0) == (seats.taken, seats.waiting)

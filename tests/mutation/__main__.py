@@ -167,6 +167,7 @@ def summary(rows: list[dict], seed: int, possible: int) -> dict[str, object]:
     share = round(100 * killed / len(rows), 1)
     return {
         "killed": killed,
+        "late": sum(row["outcome"] == "late" for row in rows),
         "sample": len(rows),
         "possible": possible,
         "seed": seed,

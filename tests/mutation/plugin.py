@@ -3,7 +3,8 @@
 The tests are collected once. A first child process runs them all and learns which test runs which
 line; then each mutant gets a child of its own, which plants it and runs the tests of its line, the
 quickest first, until one fails. Children are forks made before any test ran, so every one begins
-alike. Only tests that passed in the first child are asked.
+alike. Only tests that passed in the first child are asked. A mutant that takes too long is run
+once more without its change: only where that takes a small part of the time, the mutant is at fault.
 
 What was learnt and found is written as it comes. A plan with a `deadline` ends there; one with
 `continues` goes on where another ended.
@@ -28,10 +29,12 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.planting import ROOT, plant
 
 KILLED, SURVIVED, LATE, NOT_RUN = "killed", "survived", "late", "not run"
+UNSURE = "unsure"  # late, but so might the tests be without the mutant
 NOT_PLANTED = "not planted"  # nothing that is loaded has the function: a fault of this tool
 SURVIVAL, ABSENT = 101, 102  # exit codes of a child
 LIMIT_CPU = 10.0  # seconds that a child may compute beyond what its tests need
 LIMIT = 20.0  # seconds that a child may take at all, waiting for a processor not counted
+FAR = 4  # what is late takes as many times of what its tests take without it
 BUDGET = 8.0  # seconds of tests for one mutant
 
 
@@ -133,16 +136,19 @@ class _Run:
         if not names:
             return NOT_RUN
 
-        def test() -> int:
-            if not plant(ROOT / mutant["path"], mutant["index"]):
-                return ABSENT
+        def unchanged() -> int:
             items = [*(self.items[name] for name in names), None]
             alive = all(_passes(item, following) for item, following in pairwise(items))
             return SURVIVAL if alive else 0
 
-        code = _child(test, cpu=LIMIT_CPU + 4 * seconds, wall=LIMIT + 4 * seconds)
+        def changed() -> int:
+            return unchanged() if plant(ROOT / mutant["path"], mutant["index"]) else ABSENT
+
+        cpu, wall = LIMIT_CPU + FAR * seconds, LIMIT + FAR * seconds
+        code = _child(changed, cpu=cpu, wall=wall)
         if code is None:
-            return LATE
+            alone = _child(unchanged, cpu=cpu / FAR, wall=wall / FAR)
+            return LATE if alone == SURVIVAL else UNSURE
         return {SURVIVAL: SURVIVED, ABSENT: NOT_PLANTED}.get(code, KILLED)
 
 

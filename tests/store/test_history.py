@@ -215,3 +215,17 @@ def test_interested_readers_get_each_event_of_theirs_once_in_order(steps: list[s
 
     expected, read = asyncio.run(play())
     assert expected == read
+
+
+async def test_who_no_longer_waits_for_a_revision_is_forgotten():
+    """Clients may ask for revisions that never come, and each write looks at all who wait."""
+    past = History(revision=0)
+    waits = [asyncio.create_task(past.wait_for(1000)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert 3 == past.awaited
+
+    for wait in waits:
+        wait.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+
+    assert 0 == past.awaited

@@ -6,8 +6,10 @@ import asyncio
 import os
 import sqlite3
 import stat
+import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -341,3 +343,51 @@ def test_a_disk_without_room_to_spare_is_told_before_a_create_fails(
     with pytest.raises(sqlite3.OperationalError, match="disk is full"):
         file.probe()
     file.close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_gives_up_opening_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """The thread that reads the file goes on; what it opened must be closed all the same."""
+    made: list[SqliteFile] = []
+
+    class Slow(SqliteFile):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            made.append(self)
+            assert go.wait(60)
+
+    go = threading.Event()
+    monkeypatch.setattr(sqlite_store, "SqliteFile", Slow)
+    opening = asyncio.create_task(SqliteStore.open(tmp_path))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+    await (await SqliteStore.open(tmp_path)).close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_closer_that_is_cancelled_leaves_nothing_half_closed(
+    tmp_path: Path, turns: int
+) -> None:
+    store = await SqliteStore.open(tmp_path)
+    watcher = store.watch("/", after=store.revision)
+    writing = asyncio.create_task(store.put("/a", b"1"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(store.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+
+    await store.close()
+
+    assert b"1" == (await writing).value
+    assert [] == [batch async for batch in watcher]  # it ends
+    await (await SqliteStore.open(tmp_path)).close()

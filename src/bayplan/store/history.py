@@ -398,7 +398,16 @@ class History:
         while self.revision < revision:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((revision, future))
-            await future
+            try:
+                await future
+            except asyncio.CancelledError:
+                self._resolve_waiting()  # what never comes must not be remembered for ever
+                raise
+
+    @property
+    def awaited(self) -> int:
+        """Return how many wait for a revision that has not come."""
+        return len(self._waiting)
 
     def close(self) -> None:
         for watcher in self.watchers():
@@ -451,8 +460,10 @@ class History:
     def _resolve_waiting(self) -> None:
         still: list[tuple[int, asyncio.Future[None]]] = []
         for revision, future in self._waiting:
+            if future.done():
+                continue
             if revision > self.revision:
                 still.append((revision, future))
-            elif not future.done():
+            else:
                 future.set_result(None)
         self._waiting = still

@@ -49,6 +49,7 @@ class SqliteStore:
         self._in_flight = 0
         self._epoch = 0
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._writer = writer(file, self._loop, self._finish)
         self.get_now = self._table.get
@@ -74,7 +75,15 @@ class SqliteStore:
                 file.close()
                 raise
 
-        file, loaded = await asyncio.to_thread(read)
+        reading = asyncio.ensure_future(asyncio.to_thread(read))
+        try:
+            file, loaded = await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            # The thread goes on; when this is over, the directory is free again.
+            [outcome] = await asyncio.gather(reading, return_exceptions=True)
+            if not isinstance(outcome, BaseException):
+                outcome[0].close()
+            raise
         limits = {"max_events": max_events, "max_bytes": max_bytes, "max_lag": max_lag}
         return cls(file, loaded, past_of(loaded, **limits))
 
@@ -153,13 +162,17 @@ class SqliteStore:
         await asyncio.shield(probe.done)
 
     async def close(self) -> None:
-        if not self._closed:
+        if self._closing is None:
             self._closed = True
-            if self._in_flight:
-                self._idle = self._loop.create_future()
-                await self._idle
-            await self._writer.stop()
-            self._history.close()
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)  # it goes on, whoever leaves meanwhile
+
+    async def _close(self) -> None:
+        if self._in_flight:
+            self._idle = self._loop.create_future()
+            await self._idle
+        await self._writer.stop()
+        self._history.close()
 
     def _lookup(self, key: str) -> KeyValue | None:
         pending = self._overlay.get(key)

@@ -98,13 +98,20 @@ class Seats:
         alarm = loop.call_later(LONGEST_WAIT, _give_up, turn)
         try:
             await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+        except (asyncio.CancelledError, ApiError):
+            if turn in queue:
+                self._leave(flow, queue, turn)
+            elif not turn.cancelled() and turn.exception() is None:
                 self.give()  # it came while the caller was leaving
             raise
         finally:
             alarm.cancel()
             self.waiting -= 1
+
+    def _leave(self, flow: Flow, queue: deque[Turn], turn: Turn) -> None:
+        queue.remove(turn)
+        if not queue:
+            del self._waiting[flow]
 
     def give(self) -> None:
         """Hand a seat to the next flow in turn, or keep it free."""
