@@ -1,7 +1,9 @@
 """Which server and user a kubeconfig names, in kubectl's order, and what wrong ones say."""
 
+import asyncio
 import base64
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -258,3 +260,30 @@ async def test_missing_exec_plugin_shows_the_install_hint():
 
     with pytest.raises(KubeconfigError, match="brew install it"):
         await Credentials(Connection("https://a", exec_plugin=plugin)).get()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5, None], ids=str)
+async def test_an_exec_plugin_nobody_waits_for_is_ended(tmp_path, turns):
+    """None: when it runs already, which it tells by a file."""
+    script, mark = tmp_path / "plugin", tmp_path / "pid"
+    script.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        f"open({str(mark) + '.new'!r}, 'w').write(str(os.getpid()))\n"
+        f"os.rename({str(mark) + '.new'!r}, {str(mark)!r})\n"
+        "os.read(os.open(sys.argv[1], os.O_RDONLY), 1)\n"
+    )
+    script.chmod(0o700)
+    os.mkfifo(tmp_path / "never")
+    plugin = ExecPlugin(str(script), args=(str(tmp_path / "never"),), directory=str(tmp_path))
+    asking = asyncio.create_task(Credentials(Connection("https://a", exec_plugin=plugin)).get())
+    for _ in range(turns or 0):
+        await asyncio.sleep(0)
+    while turns is None and not mark.exists():
+        await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    told = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    assert [] == [words for words in told if str(script).encode() in words]

@@ -133,3 +133,20 @@ async def test_closing_the_client_ends_its_streams():
         await client.close()
         with pytest.raises(TransportError, match="the client is closed"):
             await anext(watch)
+
+
+async def test_a_request_that_cannot_be_written_costs_no_connection():
+    async def never(writer):
+        raise AssertionError("nothing was asked")
+
+    async with serving(never) as url:
+        pool = Http1Pool(url, None)
+        for _ in range(3):
+            with pytest.raises(TransportError, match="line break"):
+                await pool.request("GET", "/", {"authorization": "a\nb"}, None, None)
+            with pytest.raises(TransportError, match="line break"):
+                async with pool.stream("GET", "/", {"authorization": "a\nb"}):
+                    pass
+
+        assert 0 == pool.connections
+        await pool.close()

@@ -62,6 +62,7 @@ class AsgiTransport:
         answer = _StreamedAnswer()
         scope = self._scope(method, target, headers)
         task = asyncio.ensure_future(self._drive(scope, answer))
+        task.add_done_callback(answer.drop)  # also if it is cancelled before it begins
         self._streams.add(task)
         try:
             await answer.started.wait()
@@ -85,9 +86,6 @@ class AsgiTransport:
     async def _drive(self, scope: MutableMapping[str, Any], answer: _StreamedAnswer) -> None:
         try:
             await self._app(scope, answer.receive, answer.send)
-        except asyncio.CancelledError:
-            answer.finish(TransportError("the stream was closed"))
-            raise
         except Exception as failure:  # the reader raises it as its own TransportError
             answer.finish(failure)
         else:
@@ -170,6 +168,11 @@ class _StreamedAnswer:
         self.failure = failure
         self._pieces.put_nowait(None)
         self.started.set()
+
+    def drop(self, task: asyncio.Task[None]) -> None:
+        """Tell the reader of a task that was cancelled."""
+        if task.cancelled():
+            self.finish(TransportError("the stream was closed"))
 
     async def chunks(self) -> AsyncIterator[bytes]:
         while (piece := await self._pieces.get()) is not None:

@@ -181,11 +181,13 @@ async def _run(command: str, plugin: ExecPlugin, connection: Connection) -> byte
         async with asyncio.timeout(EXEC_TIMEOUT):
             output, _ = await process.communicate()
     except TimeoutError as cause:
-        process.kill()
-        await process.wait()
         raise KubeconfigError(
             f'exec plugin "{command}" did not finish within {EXEC_TIMEOUT:.0f} s'
         ) from cause
+    finally:
+        if process.returncode is None:  # it takes too long, or nobody waits any more
+            process.kill()
+            await process.wait()
     if process.returncode:
         raise KubeconfigError(
             f'exec plugin "{command}" failed with exit code {process.returncode}; '

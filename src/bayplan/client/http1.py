@@ -116,6 +116,7 @@ class Http1Pool:
         timeout: float | None,
     ) -> Response:
         """Send one request. `headers` must not change afterwards: their encoding is kept."""
+        message = self._message(method, target, headers, body)
         async with self._free:
             exchange = self._take() or await self._open(_Exchange)
             loop = asyncio.get_running_loop()
@@ -126,7 +127,7 @@ class Http1Pool:
                 late = RequestTimeout(f"{method} {target}: no answer within {timeout} s")
                 timer = loop.call_later(timeout, exchange.fail, late)
             assert exchange.transport is not None
-            exchange.transport.write(self._message(method, target, headers, body))
+            exchange.transport.write(message)
             try:
                 return await answer
             except asyncio.CancelledError:
@@ -142,24 +143,28 @@ class Http1Pool:
         self, method: str, target: str, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamResponse]:
         """Send a request and hand its answer on as it comes."""
+        message = self._message(method, target, headers, None)
         opened = await self._open(Streaming)
         assert opened.transport is not None
-        opened.transport.write(self._message(method, target, headers, None))
+        opened.transport.write(message)
         try:
             yield await opened.head
         finally:
-            opened.transport.abort()  # nothing is left to send, and TLS would wait for an answer
+            opened.close()
             self._all.discard(opened)
 
     async def close(self) -> None:
         """Close every connection; what is under way fails."""
         for connection in list(self._all):
             connection.fail(TransportError("the client is closed"))
-            if connection.transport is not None:
-                connection.transport.abort()  # TLS would wait for the other side to say good-bye
         self._all.clear()
         self._idle.clear()
         await asyncio.sleep(0)
+
+    @property
+    def connections(self) -> int:
+        """Return how many are open, idle ones too."""
+        return len(self._all)
 
     def _take(self) -> _Exchange | None:
         while self._idle:
@@ -178,15 +183,19 @@ class Http1Pool:
 
     async def _open(self, kind: Callable[[], Opened]) -> Opened:
         loop = asyncio.get_running_loop()
+        opened = kind()
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, opened = await loop.create_connection(
-                    kind,
+                await loop.create_connection(
+                    lambda: opened,
                     self._host,
                     self._port,
                     ssl=self._context,
                     server_hostname=self._hostname if self._context is not None else None,
                 )
+        except asyncio.CancelledError:
+            opened.close()  # the loop has done so too, but waits for a good-bye
+            raise
         except TimeoutError as cause:
             raise RequestTimeout(f"connecting to {self._server}: timed out") from cause
         except ssl.SSLCertVerificationError as cause:

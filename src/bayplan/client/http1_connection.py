@@ -37,5 +37,6 @@ class HttpConnection(asyncio.Protocol):
         raise NotImplementedError
 
     def close(self) -> None:
+        """Close it now: nothing is left to send, and TLS would wait for a good-bye."""
         if self.transport is not None:
-            self.transport.close()
+            self.transport.abort()
