@@ -2,11 +2,14 @@
 
 import ast
 import asyncio
+import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from bayplan.clock import run_virtual
-from bayplan.supervised import end, supervised
+from bayplan.supervised import end, supervised, to_its_end
 
 
 def test_work_that_fails_is_counted_and_begun_again_after_longer_pauses():
@@ -34,6 +37,34 @@ def test_what_is_ended_is_over():
         return task.cancelled()
 
     assert run_virtual(main())
+
+
+@pytest.mark.parametrize("turns", range(1, 4))
+async def test_who_is_cancelled_leaves_after_the_thread_that_works_for_it(turns):
+    go, ended, dropped = threading.Event(), [], []
+
+    def work():
+        assert go.wait(60)
+        ended.append(True)
+        return "file"
+
+    async def hold():
+        try:
+            await to_its_end(work, dropped.append)
+        finally:
+            assert ended  # what is held is let go now
+
+    holding = asyncio.create_task(hold())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    holding.cancel()
+    await asyncio.sleep(0)
+    assert not holding.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await holding
+
+    assert ["file"] == dropped
 
 
 SOURCE = Path(supervised.__code__.co_filename).parent

@@ -60,8 +60,10 @@ class Server(uvicorn.Server):
     async def answers(self, running: asyncio.Task[None]) -> None:
         """Wait until it answers; if it ended without, raise what it ended with, if anything."""
         waiting = asyncio.create_task(self._up.wait())
-        await asyncio.wait([waiting, running], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        try:
+            await asyncio.wait([waiting, running], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
         if running.done():
             running.result()
 

@@ -1,7 +1,7 @@
 """Background work that goes on until it is done or cancelled, whatever it meets.
 
 An exception is logged, counted and followed by a pause and a new beginning; a bare task would be
-gone from then on, and nobody would know.
+gone from then on, and nobody would know. Threads, which nobody can cancel, run to their end.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import structlog
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
@@ -42,3 +45,19 @@ async def end(*tasks: asyncio.Task[None] | None) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def to_its_end(work: Callable[[], T], drop: Callable[[T], object] | None = None) -> T:
+    """Call `work` in a thread; who is cancelled meanwhile leaves when the thread is done.
+
+    So whatever the caller holds, a lock or an object, is held while the thread uses it. `drop` is
+    given what nobody takes any more.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if running.exception() is None and drop is not None:
+            drop(running.result())
+        raise

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 import sys
 from collections import Counter
 from contextlib import closing
@@ -112,6 +113,35 @@ async def test_a_connection_that_comes_with_the_end_is_closed(tmp_path, turns):
 
             with contextlib.suppress(ConnectionError):  # refused before it was accepted
                 assert b"" == await asyncio.to_thread(client.recv, 1)
+
+
+async def test_a_tls_connection_that_is_being_made_at_the_end_is_closed(tmp_path):
+    """Whichever turn of the handshake the end falls on, and with no socket left to a transport."""
+    files = tls.generate(tmp_path, ["127.0.0.1"])
+    trusted = ssl.create_default_context(cafile=files.authority)
+    settings = asgi.config(nobody_answers, lifespan="off", timeout_graceful_shutdown=0)
+    settings.load()
+    context = server_context(str(files.certificate), str(files.key))
+    selector = asyncio.get_running_loop()._selector
+    before = set(selector.get_map())
+    for turns in range(20):
+        web = WebServer(settings, context, Counter(), plain=True)
+        with closing(listen("127.0.0.1", 0, "--port")) as listener:
+            web.lifespan = settings.lifespan_class(settings)
+            await web.startup([listener])
+            address = listener.getsockname()
+            client = asyncio.create_task(asyncio.open_connection(*address, ssl=trusted))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await web.shutdown([])
+        client.cancel()
+        [outcome] = await asyncio.gather(client, return_exceptions=True)
+        if isinstance(outcome, tuple):
+            outcome[1].transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+        assert before == set(selector.get_map()), turns
 
 
 async def nobody_answers(scope, receive, send):

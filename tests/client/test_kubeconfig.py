@@ -284,6 +284,10 @@ async def test_an_exec_plugin_nobody_waits_for_is_ended(tmp_path, turns):
     with pytest.raises(asyncio.CancelledError):
         await asking
 
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    told = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
-    assert [] == [words for words in told if str(script).encode() in words]
+    assert [] == [words for words in children() if str(script) in words]
+
+
+def children() -> list[str]:
+    """The command lines of programs that this process has started."""
+    numbers = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [Path(f"/proc/{number}/cmdline").read_text() for number in numbers]

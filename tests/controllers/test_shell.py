@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -125,3 +126,16 @@ def test_a_log_keeps_its_last_lines_only() -> None:
     assert 10_000 == log.written
     assert 2621 == len(log.lines)
     assert 9_999.0 == log.lines[-1][0]
+
+
+async def test_who_no_longer_follows_a_silent_log_is_forgotten() -> None:
+    log = Log()
+    followers = [asyncio.create_task(log.change()) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert 3 == log.followers
+
+    for follower in followers:
+        follower.cancel()
+    await asyncio.gather(*followers, return_exceptions=True)
+
+    assert 0 == log.followers

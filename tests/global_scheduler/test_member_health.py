@@ -127,3 +127,30 @@ def test_a_member_that_falls_silent_behind_open_watches_goes_offline(speaks):
 
     assert not online
     assert min(at for at in cluster.asked if at >= begun) - begun <= 61.0
+
+
+@pytest.mark.parametrize("turns", range(3))
+def test_who_is_cancelled_while_a_member_leaves_has_closed_its_connections(turns):
+    closed = []
+
+    class Known(Member):
+        async def close(self):
+            closed.append(self)
+
+    async def main():
+        members = Members(lambda inventory: None)
+        members.add(Site(id="m", region="east", zone="z1"), Client(Known()))
+        running = asyncio.create_task(members.run())
+        await asyncio.sleep(1)
+        removing = asyncio.create_task(members.remove("m"))
+        await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        removing.cancel()
+        running.cancel()
+        await asyncio.gather(removing, running, return_exceptions=True)
+        await members.close()
+
+    run_virtual(main())
+
+    assert 1 == len(closed)

@@ -291,3 +291,21 @@ async def test_custom_resources_are_placed_too():
     assert [1, 1, 3] == [len(item["status"]["groups"]) for item in found]
     assert {"az1"} == {item["status"]["node"] for item in found}
     assert 3 == len(service.ledger.records)
+
+
+async def test_one_that_ends_while_something_is_to_be_tried_again_leaves_no_task_behind():
+    begun, ended = asyncio.Event(), []
+
+    async def pause(seconds):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(seconds)
+
+    async with world("pods", pause=pause) as (client, _):
+        await client.create(PODS, machine("big", resourceCommonInfo={"count": 19}), "default")
+        await begun.wait()
+    await asyncio.sleep(0)
+
+    assert 1 == len(ended)

@@ -12,6 +12,7 @@ from bayplan.apiserver.serving import running as api_server
 from bayplan.errors import ConfigError
 from bayplan.global_scheduler import files
 from bayplan.global_scheduler.run import Options, running
+from bayplan.listening import listen
 from tests.global_scheduler.test_http import BODY, JSON, SAMPLE
 
 
@@ -167,3 +168,28 @@ async def test_a_port_that_is_taken_is_named_once(conf, capfd):
 def test_a_directory_that_is_not_there_is_named_with_the_remedy(tmp_path):
     with pytest.raises(ConfigError, match=r"nope is not a directory; `bayplan global init`"):
         files.must_load(tmp_path / "nope")
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_one_that_ends_before_it_answers_closes_its_socket(conf, monkeypatch, turns):
+    sockets = []
+
+    def known(*given):
+        sockets.append(listen(*given))
+        return sockets[-1]
+
+    async def run():
+        async with running(options(conf, store="memory")):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("bayplan.global_scheduler.run.listen", known)
+    task = asyncio.create_task(run())
+    while not sockets:
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert [-1] == [each.fileno() for each in sockets]

@@ -4,7 +4,7 @@ The tests are collected once. A first child process runs them all and learns whi
 line; then each mutant gets a child of its own, which plants it and runs the tests of its line, the
 quickest first, until one fails. Children are forks made before any test ran, so every one begins
 alike. Only tests that passed in the first child are asked. A mutant that takes too long is run
-once more without its change: only where that takes a small part of the time, the mutant is at fault.
+once more without its change: only where that takes a small part of the time is it at fault.
 
 What was learnt and found is written as it comes. A plan with a `deadline` ends there; one with
 `continues` goes on where another ended.

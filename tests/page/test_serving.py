@@ -183,3 +183,23 @@ async def test_who_does_not_read_is_let_go():
     told = [body async for body in follower]
 
     assert len(told) == MOST_QUEUED
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_page_that_ends_before_it_answers_closes_its_socket(turns):
+    """Whichever turn of the loop the end falls on; who gave the socket does not close it."""
+
+    async def serve():
+        async with serving(living(), listener=listener):
+            await asyncio.Event().wait()
+
+    listener = listen_for_page("127.0.0.1", 0)
+    task = asyncio.create_task(serve())
+    await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert -1 == listener.fileno()

@@ -257,10 +257,12 @@ class Members:
         member = self.by_name.pop(name)
         self._configs.pop(name, None)
         task = self._tasks.pop(name, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await member.client.close()
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        finally:  # nobody else knows it any more
+            await member.client.close()
         self._changes.add(stale={name}, reached={name})
 
     async def take(self, configs: Sequence[MemberConfig]) -> None:

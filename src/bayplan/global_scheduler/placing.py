@@ -182,9 +182,11 @@ class Placing:
             return
         waiter = asyncio.ensure_future(self._work.wait())
         sleeper = asyncio.ensure_future(self._pause(max(next_time - self._clock(), 0.001)))
-        _, left = await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
-        for task in left:
-            task.cancel()
+        try:
+            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            sleeper.cancel()
 
     async def _sweep(self) -> None:
         """After each move of the share, give back what is orphaned now and still is a bit later.

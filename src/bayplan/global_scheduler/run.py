@@ -256,9 +256,13 @@ async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:
     listener = listen(host, port, "--bind")
     config = quiet(api.app, log_level="warning", timeout_graceful_shutdown=5, lifespan="off")
     server = Server(config)
-    config.load()
-    server.lifespan = config.lifespan_class(config)
-    await server.startup(sockets=[listener])
+    try:
+        config.load()
+        server.lifespan = config.lifespan_class(config)
+        await server.startup(sockets=[listener])
+    except BaseException:
+        listener.close()
+        raise
     scheduler.port = listener.getsockname()[1]
     main = asyncio.create_task(server.main_loop())
 

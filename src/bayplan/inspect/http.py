@@ -12,6 +12,7 @@ import asyncio
 import time
 import typing
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import UnknownObject
 from bayplan.inspect.http_questions import QUESTIONS, Question
 from bayplan.inspect.paths import MAX_BODY, PREFIX
+from bayplan.supervised import to_its_end
 
 OPENAPI = "openapi.json"
 PARTED = ";"
@@ -62,7 +64,7 @@ class Questions:
         async with self._lock:
             try:
                 cluster = await self._fresh()
-                found = await asyncio.to_thread(question.answer, cluster)
+                found = await to_its_end(partial(question.answer, cluster))
             except UnknownObject as problem:
                 return _error(404, str(problem))
             except (BayplanError, RecursionError) as problem:  # what is asked may be nested

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from bayplan.page.after import After
 from bayplan.page.app import packed, problem
 from bayplan.page.sources import Json, Source, moment_of
 from bayplan.page.trying import changes_of
+from bayplan.supervised import to_its_end
 
 MOST_CHANGES = 20
 MAX_BODY = 64 * 1024
@@ -114,7 +116,7 @@ class Questions:
     async def _ask(self, run: str, time: str, work: Callable[[Cluster], T]) -> T:
         async with self._lock:
             cluster = await self._cluster(run, moment_of(self._source, run, time))
-            return await asyncio.to_thread(work, cluster)
+            return await to_its_end(partial(work, cluster))
 
     async def _cluster(self, run: str, moment: float | None) -> Cluster:
         """Return the cluster of a moment; one that cannot change is kept with its engine."""

@@ -31,27 +31,26 @@ async def serving(
 
     `listener` is closed at the end; without one any free port of 127.0.0.1 is taken.
     """
-    listener = listener or listen_for_page("127.0.0.1", 0)
-    host, number = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    stream = Stream(source.board, refresh, source.cut_off) if source.live else None
-    token = new_token()
-    names = [f"{name}:{number}" for name in ("127.0.0.1", "[::1]", "localhost")]
-    questions = Questions(source, where)
-    routes = [*questions.routes, Saving(source, questions).route]
-    page = PageApp(source, stream, routes)
-    await page.whole.body()  # ahead of the first who asks
-    app = Guard(page.app, token, names, f"bayplan-{number}")
-    server = Server(config(app, lifespan="off", timeout_graceful_shutdown=1, ws="none"))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    telling = None if stream is None else supervised("page", stream.run, Counter())
-    try:
-        await server.answers(serving)
-        yield f"http://{shown}:{number}/?token={token}"
-    finally:
-        if stream is not None:
-            stream.close()
-        server.should_exit = True
-        await serving
-        await end(telling)
-        listener.close()
+    with listener or listen_for_page("127.0.0.1", 0) as listener:
+        host, number = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        stream = Stream(source.board, refresh, source.cut_off) if source.live else None
+        token = new_token()
+        names = [f"{name}:{number}" for name in ("127.0.0.1", "[::1]", "localhost")]
+        questions = Questions(source, where)
+        routes = [*questions.routes, Saving(source, questions).route]
+        page = PageApp(source, stream, routes)
+        await page.whole.body()  # ahead of the first who asks
+        app = Guard(page.app, token, names, f"bayplan-{number}")
+        server = Server(config(app, lifespan="off", timeout_graceful_shutdown=1, ws="none"))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        telling = None if stream is None else supervised("page", stream.run, Counter())
+        try:
+            await server.answers(serving)
+            yield f"http://{shown}:{number}/?token={token}"
+        finally:
+            if stream is not None:
+                stream.close()
+            server.should_exit = True
+            await serving
+            await end(telling)

@@ -19,6 +19,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -38,6 +39,7 @@ from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.feed import Feed
 from bayplan.scheduler.performer import Performer
+from bayplan.supervised import to_its_end
 
 if TYPE_CHECKING:
     from bayplan.observe.spans import Spans
@@ -54,11 +56,18 @@ GRACE = 2.0
 
 
 class Aside(Protocol):
-    """Calls the core's `step` where waiting does no harm, as `asyncio.to_thread` does."""
+    """Calls the core's `step` where waiting does no harm, and returns after its end."""
 
     async def __call__(
         self, step: Callable[..., list[Action]], now: float, /, *, limit: int
     ) -> list[Action]: ...
+
+
+async def _in_thread(
+    step: Callable[..., list[Action]], now: float, /, *, limit: int
+) -> list[Action]:
+    """Step in a thread; nobody else touches the core before its end, cancelled or not."""
+    return await to_its_end(partial(step, now, limit=limit))
 
 
 class LiveScheduler:
@@ -78,7 +87,7 @@ class LiveScheduler:
         max_in_unschedulable: float = 300.0,
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
-        aside: Aside = asyncio.to_thread,
+        aside: Aside = _in_thread,
         rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`aside` runs an attempt that may wait for extenders; a simulation has no threads.

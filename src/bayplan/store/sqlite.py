@@ -27,6 +27,7 @@ from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, 
 from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
 from bayplan.store.sqlite_writer import Compact, Probe, Report, Request, Write, Writer, Writing
 from bayplan.store.table import Table, build
+from bayplan.supervised import to_its_end
 
 MakeWriter = Callable[[SqliteFile, asyncio.AbstractEventLoop, Report], Writing]
 MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
@@ -75,15 +76,7 @@ class SqliteStore:
                 file.close()
                 raise
 
-        reading = asyncio.ensure_future(asyncio.to_thread(read))
-        try:
-            file, loaded = await asyncio.shield(reading)
-        except asyncio.CancelledError:
-            # The thread goes on; when this is over, the directory is free again.
-            [outcome] = await asyncio.gather(reading, return_exceptions=True)
-            if not isinstance(outcome, BaseException):
-                outcome[0].close()
-            raise
+        file, loaded = await to_its_end(read, lambda found: found[0].close())
         limits = {"max_events": max_events, "max_bytes": max_bytes, "max_lag": max_lag}
         return cls(file, loaded, past_of(loaded, **limits))
 

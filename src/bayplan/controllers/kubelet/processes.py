@@ -55,7 +55,17 @@ class Log:
         """Wait for more lines, or the end."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        await future
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future in self._waiting:
+                self._waiting.remove(future)
+            raise
+
+    @property
+    def followers(self) -> int:
+        """Return how many wait for more."""
+        return len(self._waiting)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
