@@ -274,7 +274,7 @@ def _serve(sites: int, directory: str, port: "multiprocessing.Queue[int]") -> No
         service = Allocations(store, inventory(sites), placer, clock=time.time)
         await service.start()
         gc.freeze()
-        config = quiet(Api(service).app, port=0, log_level="warning", lifespan="off")
+        config = quiet(Api(service), port=0, log_level="warning", lifespan="off")
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
         while not server.started:

@@ -116,7 +116,7 @@ async def fuzz(requests: int, seed: int) -> tuple[list[str], dict[int, int]]:
     placer = Placer(base.policy, in_tree_registry())
     service = Allocations(MemoryStore(), base.inventory, placer, clock=lambda: 1000.0)
     await service.start()
-    app, failures, seen = Api(service).app, [], dict[int, int]()
+    app, failures, seen = Api(service), [], dict[int, int]()
     for _ in range(requests):
         asked = fuzzer.request()
         shown = f"{asked[0]} {asked[1][:80]}?{asked[2][:80]} {asked[3][:400]!r}"

@@ -42,7 +42,7 @@ def url():
             clock=lambda: 1000.0,
         )
         await service.start()
-        config = uvicorn.Config(Api(service).app, port=0, log_level="warning", access_log=False)
+        config = uvicorn.Config(Api(service), port=0, log_level="warning", access_log=False)
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
         while not server.started:

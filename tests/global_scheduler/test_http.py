@@ -59,7 +59,7 @@ async def client():
     )
     await service.start()
     api = Api(service)
-    transport = httpx.ASGITransport(api.app, raise_app_exceptions=True)
+    transport = httpx.ASGITransport(api, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://global") as client:
         client.service = service
         yield client
@@ -222,7 +222,7 @@ async def test_health_metrics_document_and_page(client):
 
 async def test_a_token_is_asked_for_when_one_is_set(client):
     api = Api(client.service, token="secret")
-    transport = httpx.ASGITransport(api.app)
+    transport = httpx.ASGITransport(api)
     async with httpx.AsyncClient(transport=transport, base_url="http://global") as guarded:
         refused = await guarded.get("/v1/sites")
         allowed = await guarded.get("/v1/sites", headers={"Authorization": "Bearer secret"})

@@ -30,6 +30,8 @@ class Problem(msgspec.Struct, frozen=True):
 class Fields:
     """One object being read; all readers of a document share the list of problems."""
 
+    __slots__ = ("_values", "file", "path", "problems")
+
     def __init__(
         self, value: Json, problems: list[Problem], path: str = "", file: str = ""
     ) -> None:

@@ -62,8 +62,8 @@ class Emptiness:
         result: FloatArray = (np.array(self._scale)[:, None] * free / whole).sum(axis=0)
         return result
 
-    def _of_one(self, row: int) -> float:
-        free, whole = self.free[:, row].tolist(), self.whole[:, row].tolist()
+    def _of_one(self, row: int, free: list[int]) -> float:
+        whole = self.whole[:, row].tolist()
         free[2:] = [sum(free[2:])] * (len(whole) - 2)
         result = 0.0
         for scale, left, all_ in zip(self._scale, free, whole, strict=True):
@@ -78,10 +78,11 @@ class Emptiness:
         self.seen = len(touched)
         if len(rows) <= FEW:
             for row in rows:
-                self.free[:, row] = [column.item(row) for column in self._columns]
-                self.value[row] = self._of_one(row)
+                free = [column.item(row) for column in self._columns]
+                self.free[:, row] = free
+                self.value[row] = self._of_one(row, free)
             for block in {row >> BITS for row in rows}:
-                self.best[block] = self._blocks[block].max()
+                self.best[block] = np.maximum.reduce(self._blocks[block])
             return
         some = np.fromiter(rows, np.int64, len(rows))
         self.free[:, some] = [column[some] for column in self._columns]

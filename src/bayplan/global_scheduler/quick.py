@@ -41,7 +41,7 @@ from bayplan.global_scheduler.plugins.wishes import AVOID, Wishes
 from bayplan.global_scheduler.sources import Charges
 from bayplan.global_scheduler.stack import CENTRALIZE, Allocation
 from bayplan.global_scheduler.strategy import ANYHOW, NOTHING, spread
-from bayplan.global_scheduler.table import NO_POOL, Pool, SiteTable, Storage
+from bayplan.global_scheduler.table import NO_POOL, CodeArray, Pool, SiteTable, Storage
 from bayplan.global_scheduler.view import SiteView
 
 STATIC = (
@@ -63,6 +63,7 @@ NEEDS_KEPT = 4096
 SPARE = 2
 """Rows beyond the best that a first round takes, for those that are closed or do not fit."""
 TINY = 1e-6
+_ALL, _LEAST = np.logical_and.reduce, np.minimum.reduce
 
 
 Choice = npt.NDArray[np.int16]
@@ -80,6 +81,7 @@ class _Known:
         self.shapes: dict[Shape, Emptiness] = {}
         self.pooled = bool((table.eip_pool != NO_POOL).all())
         """Whether every site has a pool of addresses."""
+        self.addresses: IntArray = np.maximum(table.eip_size, 1)
 
 
 class _Ask(msgspec.Struct):
@@ -94,6 +96,7 @@ class _Ask(msgspec.Struct):
     sizes: dict[str, int]
     eips: int
     pooled: bool
+    addresses: IntArray
     mask: BoolArray | None
     rows: IntArray | None
     empty: Emptiness
@@ -134,7 +137,6 @@ class Quick:
         if found is None:
             return None
         rows, choice, complete = found
-        plan = FlavorPlan(ask.combinations, ask.needs, choice)
         view = SiteView(table, rows)
         chosen: dict[int, int] | None = {0: 1}
         if not alone:
@@ -144,6 +146,7 @@ class Quick:
             return None
         if ask.pool.hosts is None:
             return _on_sums(ask, view, choice, chosen, alone=alone)
+        plan = FlavorPlan(ask.combinations, ask.needs, choice)
         placements, short = lay_out(view, plan, allocation, chosen, {})
         return None if short else placements
 
@@ -186,6 +189,7 @@ class Quick:
             storage,
             eips if table.eip_regions else 0,
             known.pooled,
+            known.addresses,
             mask,
             rows,
             empty,
@@ -238,16 +242,21 @@ class Quick:
         """The best rows with their combinations, and whether no other row fits at all."""
         for rows, bound in self._rounds(table, ask, few):
             some, choice, totals = self._fitting(table, ask, rows)
-            if bound is not None and np.count_nonzero(totals > bound) < few:
+            if bound is not None and len(some) < few:
                 continue
             if not len(some):
                 return None
             complete = bound is None and len(some) <= few
             if few == 1:
-                [best] = (totals == np.maximum.reduce(totals)).nonzero()
+                most = totals[totals.argmax()]
+                if bound is not None and most <= bound:
+                    continue
+                [best] = (totals == most).nonzero()
                 first = best[some[best].argmin()]
                 return some[first : first + 1], choice[first : first + 1], complete
             order = np.lexsort((some, -totals))[:few]
+            if bound is not None and totals[order[-1]] <= bound:
+                continue
             return some[order], choice[order], complete
         return None
 
@@ -257,15 +266,17 @@ class Quick:
         """Rows to look at, more from round to round, and the most that others can score."""
         empty = ask.empty
         rows = ask.rows
-        everything = np.arange(table.count) if rows is None else rows
-        values = empty.best if rows is None else empty.value[rows]
         count = few + SPARE
-        while len(everything) > SMALL and 2 * count < len(values):
-            place = len(values) - count
-            value, bound = self._level(table, ask, float(np.partition(values, place)[place]))
-            yield empty.rows_from(value) if rows is None else rows[values >= value], bound
-            count *= 8
-        yield everything, None
+        if (table.count if rows is None else len(rows)) > SMALL:
+            values = empty.best if rows is None else empty.value[rows]
+            ordered = values.copy()
+            while 2 * count < len(values):
+                place = len(values) - count
+                ordered.partition(place)
+                value, bound = self._level(table, ask, ordered.item(place))
+                yield empty.rows_from(value) if rows is None else rows[values >= value], bound
+                count *= 8
+        yield np.arange(table.count) if rows is None else rows, None
 
     def _level(self, table: SiteTable, ask: _Ask, value: float) -> tuple[float, int]:
         """The emptiness at which the rounded score of a value begins, and the most below it."""
@@ -275,7 +286,7 @@ class Quick:
             weight += EIP_WEIGHT
             extra = float(FULL * EIP_WEIGHT)
             if ask.pooled:
-                extra *= float((table.eip_free / np.maximum(table.eip_size, 1)).max())
+                extra *= float(np.maximum.reduce(table.eip_free / ask.addresses))
         taken = [self._taken(ask, number) for number in range(len(ask.needs))]
         # shares are rounded one by one: a site may score one less than its emptiness says
         level = math.floor((value + extra - taken[0]) / weight) - 1
@@ -303,29 +314,29 @@ class Quick:
     ) -> tuple[IntArray, Choice, IntArray]:
         """The rows that fit, the combination of flavors of each, and its weighted score."""
         allowed: BoolArray | None = None if ask.mask is None else ask.mask[rows]
+        pool = None
         if ask.eips:
             pool = table.eip_pool[rows]
             enough = table.eip_free[pool] >= ask.eips
             if not ask.pooled:
                 enough = enough & (pool != NO_POOL) | ~table.eip_limited[rows]
             allowed = enough if allowed is None else allowed & enough
-        if allowed is not None and not allowed.all():
+        if allowed is not None and not _ALL(allowed):
             rows = rows[allowed]
+            pool = None if pool is None else pool[allowed]
         free = ask.empty.free.take(rows, axis=1)
         choice: Choice = np.zeros(len(rows), np.int16)
-        left, open_ = free, np.ones(0, np.bool_)
+        left, open_ = free, choice
         for number, need in enumerate(ask.needs):
-            rest = free.copy()
-            for line, wanted in enumerate((*ask.amounts[number], *ask.sizes.values())):
-                rest[line] -= _at(wanted, rows)
-            here = np.minimum.reduce(rest) >= 0
+            rest = _without(free, (*ask.amounts[number], *ask.sizes.values()), rows)
+            here = _LEAST(rest) >= 0
             if not need.sold_everywhere:
                 here &= need.sold_at(rows)
             if need.on_hosts:
                 here &= need.slots_at(rows)
             if number == 0:
-                if here.all():
-                    return rows, choice, self._totals(table, ask, rows, None, rest)
+                if _ALL(here):
+                    return rows, choice, self._totals(table, ask, rows, None, rest, pool)
                 left, open_ = rest, ~here
                 continue
             here &= open_
@@ -334,7 +345,8 @@ class Quick:
             open_ &= ~here
         got = ~open_
         rows, choice = rows[got], choice[got]
-        return rows, choice, self._totals(table, ask, rows, choice, left[:, got])
+        pool = None if pool is None else pool[got]
+        return rows, choice, self._totals(table, ask, rows, choice, left[:, got], pool)
 
     def _totals(
         self,
@@ -343,6 +355,7 @@ class Quick:
         rows: IntArray,
         choice: Choice | None,
         left: IntArray,
+        pool: CodeArray | None,
     ) -> IntArray:
         """What the plugins of the policy would score, weighted; no choice: the first for all."""
         empty = ask.empty
@@ -350,12 +363,15 @@ class Quick:
         share = (together(left) * FULL / empty.whole.take(rows, axis=1)).astype(np.int64)
         total: IntArray = empty.weights @ share
         weight: int | IntArray = empty.weight
-        if ask.eips:
-            pool = table.eip_pool[rows]
-            addresses = free_share(table.eip_free[pool] - ask.eips, table.eip_size[pool])
-            pooled: int | BoolArray = 1 if ask.pooled else pool != NO_POOL
-            total += EIP_WEIGHT * addresses * pooled
-            weight = weight + EIP_WEIGHT * pooled
+        if pool is not None:
+            rest, whole = table.eip_free[pool] - ask.eips, ask.addresses[pool]
+            if ask.pooled:  # then there are enough addresses as well
+                total += EIP_WEIGHT * (rest * FULL / whole).astype(np.int64)
+                weight += EIP_WEIGHT
+            else:
+                pooled = pool != NO_POOL
+                total += EIP_WEIGHT * free_share(rest, whole) * pooled
+                weight = weight + EIP_WEIGHT * pooled
         resources = len(ask.allocation.stack.resources)
         liked: int | IntArray = ask.combinations[0].weight // resources
         if choice is not None:
@@ -368,6 +384,17 @@ class Quick:
 def combinations_of(flavors: tuple[int, ...]) -> list[Combination]:
     """All combinations, the best first, of resources with so many flavors each."""
     return list(best_first(flavors))
+
+
+def _without(free: IntArray, amounts: tuple[Amount, ...], rows: IntArray) -> IntArray:
+    """What stays free at some rows, line by line."""
+    if all(type(amount) is int for amount in amounts):
+        rest: IntArray = free - np.array(amounts)[:, None]
+        return rest
+    rest = free.copy()
+    for line, amount in enumerate(amounts):
+        rest[line] -= _at(amount, rows)
+    return rest
 
 
 def _at(amount: Amount, rows: IntArray) -> Amount:

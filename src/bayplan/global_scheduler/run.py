@@ -254,7 +254,7 @@ async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:
     host = options.host or conf.address
     port = conf.port if options.port < 0 else options.port
     listener = listen(host, port, "--bind")
-    config = quiet(api.app, log_level="warning", timeout_graceful_shutdown=5, lifespan="off")
+    config = quiet(api, log_level="warning", timeout_graceful_shutdown=5, lifespan="off")
     server = Server(config)
     try:
         config.load()
