@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import ssl
 import tempfile
 from pathlib import Path
@@ -23,6 +22,7 @@ from bayplan.api.user import User
 from bayplan.apiserver import tls
 from bayplan.apiserver.backend import Backend
 from bayplan.store import Conflict
+from bayplan.trust import pem_blocks
 
 NAME = "front-proxy-client"
 CONFIG = "extension-apiserver-authentication"
@@ -35,7 +35,7 @@ HEADERS = {
     "requestheader-uid-headers": [UID],
     "requestheader-username-headers": [USER],
 }
-_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
+_BLOCK = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
 
 
 class FrontProxy:
@@ -91,7 +91,8 @@ async def publish(backend: Backend, authority: str, client_authority: str = "") 
             return
         obj = codec.decode(kv)
         data = obj.setdefault("data", {})
-        known = _BLOCK.findall(data.get("requestheader-client-ca-file", ""))
+        blocks = pem_blocks(data.get("requestheader-client-ca-file", ""))
+        known = [_BLOCK.format(body) for kind, body in blocks if kind == "CERTIFICATE"]
         if authority not in known:
             known = [*known[-KEPT + 1 :], authority]
         data["requestheader-client-ca-file"] = "".join(known)

@@ -225,4 +225,5 @@ class LeaderElector:
             self._on_new_leader(holder)
 
     def _stamp(self) -> str:
-        return self._wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = self._wall().astimezone(UTC).replace(tzinfo=None)
+        return f"{moment.isoformat(timespec='microseconds')}Z"

@@ -6,7 +6,9 @@ What clients were told and what watches sent is compared with it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import itemgetter
 
 import msgspec
 
@@ -125,7 +127,7 @@ class WatchCheck:
         truth.drain()
         self._truth = truth
         self._prefix = prefix
-        self._at = next((n for n, (rev, _) in enumerate(truth.log) if rev > after), len(truth.log))
+        self._at = bisect_right(truth.log, after, key=itemgetter(0))
         self._rest = b""
 
     def __call__(self, chunk: bytes) -> None:

@@ -180,7 +180,15 @@ def test_canonical_quantities_stay_as_they_are(number, suffix):
 def test_times_are_told_in_utc():
     assert "2026-01-02T01:04:05Z" == canonical_time("2026-01-02T03:04:05.9+02:00")
     assert "2026-01-02T03:04:05.123456Z" == canonical_micro_time("2026-01-02T03:04:05.123456Z")
-    for bad in ("2026-01-02", "2026-13-02T03:04:05Z", "yesterday"):
+    for bad in (
+        "2026-01-02",
+        "2026-13-02T03:04:05Z",
+        "yesterday",
+        "2026-01-02T24:00:00Z",
+        "2026-01-02T03:04:60Z",
+        "2026-01-02T03:04:05+25:00",
+        "2026-01-02T03:04:0\N{ARABIC-INDIC DIGIT FIVE}Z",
+    ):
         with pytest.raises(ValueError, match="parsing time"):
             canonical_time(bad)
     with pytest.raises(ValueError, match="parsing time"):

@@ -48,6 +48,16 @@ NEW = {
         "runtimeclasses",
         made(handler="h", scheduling={"tolerations": TOLERATIONS}),
     ),
+    "blocks of a bundle that never end": (
+        "certificates.k8s.io",
+        "clustertrustbundles",
+        made(spec={"trustBundle": "-----BEGIN A-----" * MANY}),
+    ),
+    "a block of a bundle that is only space": (
+        "certificates.k8s.io",
+        "clustertrustbundles",
+        made(spec={"trustBundle": "-----BEGIN A-----" + " " * 10 * MANY}),
+    ),
 }
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import binascii
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from bayplan.api import quantity
 from bayplan.api.remembered import remembered
 
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)")
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
@@ -34,33 +36,36 @@ def canonical_time(text: str) -> str:
         _moment(text, "2006-01-02T15:04:05Z07:00")
         return text
     moment = _moment(text, "2006-01-02T15:04:05Z07:00")
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20)
+    return f"{moment.isoformat(timespec='seconds')}Z"
 
 
 def canonical_micro_time(text: str) -> str:
     """RFC 3339 in UTC with exactly six decimals, which are demanded in the input too."""
     layout = "2006-01-02T15:04:05.000000Z07:00"
     match = _TIME.fullmatch(text)
-    if match is None or match[2] is None or len(match[2]) != 6:
+    if match is None or match[7] is None or len(match[7]) != 6:
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
-    return _moment(text, layout).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
+    return f"{_moment(text, layout).isoformat(timespec='microseconds')}Z"
 
 
 def _moment(text: str, layout: str) -> datetime:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
+    *parts, fraction, zone = match.groups()
+    year, month, day, hour, minute, second = map(int, parts)
+    micros = int((fraction or "")[:6].ljust(6, "0"))
     try:
-        moment = datetime.strptime(match[1], "%Y-%m-%dT%H:%M:%S")
-        if match[3] != "Z":
-            hours, minutes = match[3][1:].split(":")
-            offset = timedelta(hours=int(hours), minutes=int(minutes))
-            moment = moment - offset if match[3][0] == "+" else moment + offset
+        moment = datetime(year, month, day, hour, minute, second, micros)
+        if zone != "Z":
+            hours, minutes = int(zone[1:3]), int(zone[4:])
+            if hours > 24 or minutes > 60:
+                raise ValueError("time zone offset out of range")
+            offset = timedelta(hours=hours, minutes=minutes)
+            moment = moment - offset if zone[0] == "+" else moment + offset
     except (ValueError, OverflowError) as error:
         raise ValueError(f'parsing time "{text}": out of range') from error
-    if match[2]:
-        moment = moment.replace(microsecond=int(match[2][:6].ljust(6, "0")))
-    return moment.replace(tzinfo=UTC)
+    return moment
 
 
 def checked_base64(text: str) -> str:

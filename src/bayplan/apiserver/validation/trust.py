@@ -5,7 +5,6 @@ A request never changes. Its signer ends it once: issued with a fitting chain, d
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from bayplan.apiserver.validation.formats import (
     qualified_name,
 )
 from bayplan.apiserver.validation.groups import validate_conditions
+from bayplan.trust import pem_blocks
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 MAX_BUNDLE, MAX_REQUEST, MAX_CHAIN, MAX_NAME, MAX_UID = 1 << 20, 10 << 10, 100 << 10, 253, 128
 HOUR, DAY = 3600, 24 * 3600
 ENDS = ("Issued", "Denied", "Failed")
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 
 
@@ -100,7 +99,7 @@ def _validate_anchors(text: str) -> Causes:
         return [too_long(path, MAX_BUNDLE)]
     wrong: list[str] = []
     seen: dict[str, list[int]] = {}
-    for i, (kind, body) in enumerate(_BLOCK.findall(text)):
+    for i, (kind, body) in enumerate(pem_blocks(text)):
         if kind != "CERTIFICATE":
             wrong.append(f"entry {i} has bad block type: {kind}")
         elif ":" in body:
@@ -240,7 +239,7 @@ def _validate_issued(status: Object, spec: Object) -> Causes:
     path, chain = "status.certificateChain", status.get("certificateChain") or ""
     if len(chain.encode()) > MAX_CHAIN:
         return [too_long(path, MAX_CHAIN)]
-    blocks = _BLOCK.findall(chain)
+    blocks = list(pem_blocks(chain))
     if not blocks:
         text = "issued certificate chain must contain at least one certificate"
         return [invalid(path, chain, text)]
