@@ -32,9 +32,11 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         # Asking the system is most of the cost of a turn; in a simulation nobody writes there.
-        if timeout == 0 and not self._loop.look_outside():
-            return []
-        ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
+        alone = not self._loop.knocked and len(self.get_map()) == 1  # but for the loop's own pipe
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        if timeout is None or self._loop.look_outside() or (timeout and not alone):
+            self._loop.knocked = False
+            ready = super().select(0)
         if ready or timeout == 0 or self._loop.run_idle():
             return ready
         if timeout is None:
@@ -52,10 +54,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._idle: deque[Callable[[], None]] = deque()
         self._last: deque[Callable[[], None]] = deque()
         self._turns = 0
+        self.knocked = False
+        """Whether a thread or a signal may have written to the loop's own pipe."""
         super().__init__(_Selector(self))
 
     def time(self) -> float:
         return self._now
+
+    def _write_to_self(self) -> None:
+        self.knocked = True
+        super()._write_to_self()  # type: ignore[misc]
 
     def call_idle(self, callback: Callable[[], None], *, last: bool = False) -> None:
         """Call once, when nothing else is left to do at this moment.

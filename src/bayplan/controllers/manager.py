@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -165,12 +165,15 @@ class ControllerManager:
         seed: int = 0,
         options: Json | None = None,
         kit: Kit | None = None,
+        others: Mapping[str, Callable[[Kit], Controller]] | None = None,
     ) -> None:
-        """`kit`: another than one made of the other arguments."""
+        """`kit`: another than one made of the other arguments; `others`: in place of built-in
+        controllers."""
         self.kit = kit or Kit(client, clock=clock, seed=seed, options=options)
         self.failures: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
-        self._controllers = {name: CONTROLLERS[name](self.kit) for name in names}
+        self._makers = CONTROLLERS | dict(others or {})
+        self._controllers = {name: self._makers[name](self.kit) for name in names}
 
     def attach(self, backend: Backend) -> None:
         """Let the server of this process and the simulated kubelets know each other."""
@@ -200,7 +203,7 @@ class ControllerManager:
     def add(self, name: str) -> None:
         """Run one more controller; one that runs already goes on."""
         if name not in self._controllers:
-            self._controllers[name] = CONTROLLERS[name](self.kit)
+            self._controllers[name] = self._makers[name](self.kit)
             self._begin(name, self._controllers[name])
 
     def _begin(self, name: str, controller: Controller) -> None:

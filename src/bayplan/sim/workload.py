@@ -26,6 +26,7 @@ from bayplan.client import NotFound
 from bayplan.client.resources import PODS
 from bayplan.sim import objects
 from bayplan.sim.client import ScenarioClient
+from bayplan.sim.fast.client import FastClient
 from bayplan.sim.tracker import PodLife
 
 
@@ -189,7 +190,11 @@ class _Leaving:
         now = asyncio.get_running_loop().time()
         while self._plans and self._plans[0][0] <= now:
             key = heappop(self._plans)[2]
-            if key in self._lifetimes:
+            if key not in self._lifetimes:
+                continue
+            if isinstance(self._client.client, FastClient):
+                self._client.client.remove(PODS, key)
+            else:
                 task = asyncio.ensure_future(self._delete(key))
                 self._tasks.add(task)
                 task.add_done_callback(self._deleted)

@@ -8,7 +8,6 @@ ordinary loop too, only slower.
 
 import asyncio
 import random
-import uuid
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -37,6 +36,7 @@ from bayplan.store import MemoryStore
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_UID_FIXED, _UID_VERSION_4 = 0xF000 << 64 | 0xC000 << 48, 4 << 76 | 0x8000 << 48
 # Leases would be most of all writes of a long run, and nothing would be learned from them. New
 # kinds are noticed when they are defined; nobody has to look for others from time to time.
 OPTIONS: dict[str, object] = {
@@ -141,7 +141,10 @@ class World:
         self._begin = self._loop.time()
 
     def _uid(self) -> str:
-        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+        # What uuid.UUID(int=…, version=4) is as text, without the object.
+        bits = self.rng.getrandbits(128) & ~_UID_FIXED | _UID_VERSION_4
+        text = f"{bits:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def _suffix(self) -> str:
         return "".join(self._names.choice(SUFFIX_LETTERS) for _ in range(5))

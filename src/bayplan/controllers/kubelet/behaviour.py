@@ -119,6 +119,10 @@ class Rules:
         for listener in self.on_change:
             listener()
 
+    def tells(self, kind: str) -> bool:
+        """Whether there is any rule for pods, or for nodes."""
+        return bool(self._rules[kind])
+
     def of(self, obj: Object, kind: str) -> Told:
         """Return what a pod or a node was told."""
         meta = obj.metadata

@@ -55,15 +55,15 @@ class Inputs:
 
     async def load(self, client: Client) -> None:
         """Ask the server for all that the pod refers to. Raises MissingError."""
-        for wanted in _wanted(self._pod):
-            entry = (wanted.kind, wanted.name)
+        for want in wanted(self._pod):
+            entry = (want.kind, want.name)
             if entry not in self._data:
-                found = await self._read(client, wanted)
+                found = await self._read(client, want)
                 if found is None:
                     continue
                 self._data[entry] = found
-            if wanted.key and wanted.key not in self._data[entry] and not wanted.optional:
-                raise _no_key(self._pod, wanted)
+            if want.key and want.key not in self._data[entry] and not want.optional:
+                raise _no_key(self._pod, want)
         for container in self._pod.spec.get("containers") or []:
             self._check_paths(container)
 
@@ -258,7 +258,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _wanted(pod: Object) -> Iterator[_Wanted]:
+def wanted(pod: Object) -> Iterator[_Wanted]:
     for volume in pod.spec.get("volumes") or []:
         name = volume.get("name", "")
         yield from _volume_wants(name, volume, "secretName")

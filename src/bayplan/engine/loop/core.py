@@ -173,6 +173,12 @@ class Scheduler:
         """Whether `step` has something to do right now."""
         return bool(self._shared.actions) or self.attempts.ready
 
+    @property
+    def calm(self) -> bool:
+        """Whether no pod waits for anything: a change of another would wake nobody."""
+        waits = len(self.queue) or self.queue.in_flight_count or self.bindings.polls
+        return not waits and self._gangs is None
+
     def next_wake(self) -> float:
         """When `step` has to be called even if nothing happens; infinity if never."""
         shared = self._shared

@@ -44,7 +44,8 @@ class Entry:
 
 
 Listener = Callable[[str, Resource, Entry, Entry | None], None]
-"""Told ADDED, MODIFIED or DELETED, the resource, the object and what it was before."""
+"""Told ADDED, MODIFIED or DELETED, the resource, the object and what it was before; MARKED is an
+object that is marked as deleted and will be gone before anybody else comes: DELETED follows."""
 
 
 class FastCluster:
@@ -132,12 +133,14 @@ class FastCluster:
             typed = replace(typed, metadata=replace(typed.metadata, resource_version=version))
         entry = Entry(key, body, typed)
         self.shelves[resource][key] = entry
-        self._tell("MODIFIED", resource, entry, old)
         meta = body["metadata"]
         if meta.get("deletionTimestamp") and not (
             meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
         ):
+            self._tell("MARKED", resource, entry, old)
             self._remove(resource, key)
+        else:
+            self._tell("MODIFIED", resource, entry, old)
         return entry
 
     def put_status(self, key: str, status: Json) -> Entry:

@@ -118,6 +118,8 @@ class FastScheduler:
         item = entry.typed
         if isinstance(item, Pod) and item.finished:  # the live scheduler does not watch them
             action = "DELETED"
+        elif action == "MARKED" and self.core.calm and not self._away:
+            return  # it would wake nobody, and is gone in a moment
         self._take(action, item)
 
     def _changed(self, changes: Sequence[Change[Object]]) -> None:

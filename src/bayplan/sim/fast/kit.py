@@ -31,10 +31,12 @@ class FastCache(Cache[Object]):
     def _written(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
         store = self.informer.store
         key = entry.key
+        if action == "MARKED":
+            return  # it is gone in a moment
         before = store.get(key)
         if action == "DELETED":
             store.pop(key, None)
-            change = Change("DELETED", before or view(entry), before)
+            change = Change("DELETED", view(entry), before)
         else:
             new = store[key] = view(entry)
             change = Change("ADDED" if before is None else "MODIFIED", new, before)
@@ -57,14 +59,14 @@ class FastKit(Kit):
     def __init__(self, client: FastClient, cluster: FastCluster, **more: Any) -> None:
         super().__init__(client, **more)
         self._fast = client
-        self._cluster = cluster
+        self.cluster = cluster
 
     def _cache(self, resource: Resource, type_: type[T]) -> Cache[T]:
         here = HERE.get(resource)
         if here is None:
             return super()._cache(resource, type_)
         if here not in self._caches:
-            self._caches[here] = FastCache(self._fast, self._cluster, here)
+            self._caches[here] = FastCache(self._fast, self.cluster, here)
         return cast("Cache[T]", self._caches[here])
 
     def bare(self, resource: Resource) -> Cache[Bare]:
@@ -98,7 +100,7 @@ class FastKit(Kit):
 
     async def report_status(self, resource: Resource, key: str, status: Json) -> None:
         if resource == PODS:
-            self._cluster.report_status(key, status)
+            self.cluster.report_status(key, status)
             return
         await super().report_status(resource, key, status)
 
@@ -116,6 +118,6 @@ class FastKit(Kit):
             await super().delete(resource, key, uid=uid, grace=grace, propagation=propagation)
             return
         try:
-            self._cluster.delete(here, key, uid=uid, grace=grace)
+            self.cluster.delete(here, key, uid=uid, grace=grace)
         except NotFound:
             return

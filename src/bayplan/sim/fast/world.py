@@ -17,6 +17,7 @@ from bayplan.sim.fast.client import FastClient
 from bayplan.sim.fast.cluster import Entry, FastCluster
 from bayplan.sim.fast.driver import FastScheduler
 from bayplan.sim.fast.kit import FastKit
+from bayplan.sim.fast.kubelet import FastKubelet
 from bayplan.sim.world import Settings, World
 
 ALWAYS = ("namespace", "serviceaccount", "kubelet")
@@ -86,7 +87,9 @@ class FastWorld(World):
             self.fast, self.cluster, clock=self.now, seed=self.settings.seed, options=options
         )
         names = [name for name in self._chosen if name in ALWAYS]
-        self._manager = ControllerManager(self.fast, names, kit=kit)
+        self._manager = ControllerManager(
+            self.fast, names, kit=kit, others={"kubelet": FastKubelet}
+        )
         return self._manager
 
     # -- what happens
@@ -98,6 +101,8 @@ class FastWorld(World):
 
     def _written(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
         time = self.elapsed()
+        if action == "MARKED":
+            action = "MODIFIED"
         self.tracker.see_object(time, action, entry.typed)
         key = f"core/{resource.plural}/{entry.key}"
         self.log.write(time, self.cluster.version, action, key, _digest(entry), entry.typed)
