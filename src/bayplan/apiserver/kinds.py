@@ -1,6 +1,6 @@
 """What a kind is to the server: names, scope, verbs, subresources and what can be selected.
 
-`BUILT_IN` is the table of kinds that exist without any CustomResourceDefinition; `Registry` holds
+A table has the kinds that exist without any CustomResourceDefinition, one a line; `Registry` holds
 them for one server, together with the kinds that definitions add at run time. Nothing here knows
 how an object is defaulted, validated or stored: those parts look a kind up by group and resource.
 """
@@ -73,355 +73,190 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.api_version}/{self.kind}"
 
 
-def kind_of(
-    group: str,
-    version: str,
-    resource: str,
-    kind: str,
-    namespaced: bool,
-    *,
-    short: str = "",
-    categories: str = "",
-    subs: Iterable[Subresource] = (),
-    status: bool = False,
-    fields: tuple[str, ...] = (),
-    verbs: tuple[str, ...] = ALL_VERBS,
-    storage: tuple[str, str] | None = None,
-    stored: bool = True,
-) -> Kind:
-    """Build a built-in kind; the singular is the kind in lower case, as upstream has it."""
-    found = {sub.name: sub for sub in subs}
-    if status:
-        found["status"] = Subresource("status", kind)
+SUBRESOURCES = {
+    sub.name: sub
+    for sub in (
+        Subresource("binding", "Binding", CREATE_ONLY),
+        Subresource("eviction", "Eviction", CREATE_ONLY, "policy", "v1"),
+        Subresource("finalize", "Namespace", ("update",)),
+        Subresource("log", "Pod", ("get",)),
+        Subresource("scale", "Scale", READ_WRITE, "autoscaling", "v1"),
+        Subresource("token", "TokenRequest", CREATE_ONLY, "authentication.k8s.io", "v1"),
+    )
+}
+"""Those that do not read and write the object itself."""
+_FIELDS = {
+    "v1/events": (
+        "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid"
+        " involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath"
+        " reason reportingComponent source type"
+    ),
+    "v1/namespaces": "status.phase",
+    "v1/nodes": "spec.unschedulable",
+    "v1/pods": (
+        "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName"
+        " spec.hostNetwork status.phase status.podIP status.podIPs status.nominatedNodeName"
+    ),
+    "v1/replicationcontrollers": "status.replicas",
+    "v1/secrets": "type",
+    "v1/services": "spec.clusterIP spec.type",
+    "batch/v1/jobs": "status.successful",
+    "events.k8s.io/v1/events": (
+        "reason regarding.kind regarding.namespace regarding.name regarding.uid"
+        " regarding.apiVersion regarding.resourceVersion regarding.fieldPath"
+        " reportingController type"
+    ),
+    "resource.k8s.io/v1/resourceslices": "spec.nodeName spec.driver",
+    "certificates.k8s.io/v1/certificatesigningrequests": "spec.signerName",
+    "networking.k8s.io/v1/ipaddresses": (
+        "spec.parentRef.group spec.parentRef.name spec.parentRef.namespace spec.parentRef.resource"
+    ),
+}
+"""What can be selected besides names and namespaces."""
+_BUILT_IN = {
+    "v1": """
+bindings                 Binding                namespaced transient only:create
+componentstatuses        ComponentStatus        short:cs transient only:get,list
+configmaps               ConfigMap              namespaced short:cm
+endpoints                Endpoints              namespaced short:ep
+events                   Event                  namespaced short:ev
+limitranges              LimitRange             namespaced short:limits
+namespaces               Namespace              short:ns one-by-one /status /finalize
+nodes                    Node                   short:no /status
+persistentvolumeclaims   PersistentVolumeClaim  namespaced short:pvc /status
+persistentvolumes        PersistentVolume       short:pv /status
+pods                     Pod                    namespaced short:po all /status /binding \
+  /ephemeralcontainers /eviction /log /resize
+podtemplates             PodTemplate            namespaced
+replicationcontrollers   ReplicationController  namespaced short:rc all /status /scale
+resourcequotas           ResourceQuota          namespaced short:quota /status
+secrets                  Secret                 namespaced
+serviceaccounts          ServiceAccount         namespaced short:sa /token
+services                 Service                namespaced short:svc all /status
+""",
+    "apps/v1": """
+controllerrevisions      ControllerRevision     namespaced
+daemonsets               DaemonSet              namespaced short:ds all /status
+deployments              Deployment             namespaced short:deploy all /status /scale
+replicasets              ReplicaSet             namespaced short:rs all /status /scale
+statefulsets             StatefulSet            namespaced short:sts all /status /scale
+""",
+    "batch/v1": """
+cronjobs                 CronJob                namespaced short:cj all /status
+jobs                     Job                    namespaced all /status
+""",
+    "policy/v1": """
+poddisruptionbudgets     PodDisruptionBudget    namespaced short:pdb /status
+""",
+    "events.k8s.io/v1": """
+events                   Event                  namespaced short:ev of-core
+""",
+    "rbac.authorization.k8s.io/v1": """
+clusterrolebindings      ClusterRoleBinding
+clusterroles             ClusterRole
+rolebindings             RoleBinding            namespaced
+roles                    Role                   namespaced
+""",
+    "networking.k8s.io/v1": """
+ingressclasses           IngressClass
+ingresses                Ingress                namespaced short:ing /status
+networkpolicies          NetworkPolicy          namespaced short:netpol
+ipaddresses              IPAddress              short:ip
+servicecidrs             ServiceCIDR            /status
+""",
+    "storage.k8s.io/v1": """
+csidrivers               CSIDriver
+csinodes                 CSINode
+csistoragecapacities     CSIStorageCapacity     namespaced
+storageclasses           StorageClass           short:sc
+volumeattachments        VolumeAttachment       /status
+volumeattributesclasses  VolumeAttributesClass  short:vac
+""",
+    "apiextensions.k8s.io/v1": """
+customresourcedefinitions CustomResourceDefinition short:crd,crds api-extensions /status
+""",
+    "scheduling.k8s.io/v1": """
+priorityclasses          PriorityClass          short:pc
+""",
+    "coordination.k8s.io/v1": """
+leases                   Lease                  namespaced
+""",
+    "node.k8s.io/v1": """
+runtimeclasses           RuntimeClass
+""",
+    "discovery.k8s.io/v1": """
+endpointslices           EndpointSlice          namespaced
+""",
+    "resource.k8s.io/v1": """
+deviceclasses            DeviceClass
+resourceclaims           ResourceClaim          namespaced /status
+resourceclaimtemplates   ResourceClaimTemplate  namespaced
+resourceslices           ResourceSlice
+""",
+    "autoscaling/v2": """
+horizontalpodautoscalers HorizontalPodAutoscaler namespaced short:hpa all /status
+""",
+    "certificates.k8s.io/v1": """
+certificatesigningrequests CertificateSigningRequest short:csr /status /approval
+""",
+    "admissionregistration.k8s.io/v1": """
+mutatingadmissionpolicies         MutatingAdmissionPolicy          api-extensions
+mutatingadmissionpolicybindings   MutatingAdmissionPolicyBinding   api-extensions
+mutatingwebhookconfigurations     MutatingWebhookConfiguration     api-extensions
+validatingadmissionpolicies       ValidatingAdmissionPolicy        api-extensions /status
+validatingadmissionpolicybindings ValidatingAdmissionPolicyBinding api-extensions
+validatingwebhookconfigurations   ValidatingWebhookConfiguration   api-extensions
+""",
+    "apiregistration.k8s.io/v1": """
+apiservices              APIService             api-extensions /status
+""",
+    "flowcontrol.apiserver.k8s.io/v1": """
+flowschemas              FlowSchema             /status
+prioritylevelconfigurations PriorityLevelConfiguration /status
+""",
+    "authentication.k8s.io/v1": """
+selfsubjectreviews       SelfSubjectReview      transient only:create
+tokenreviews             TokenReview            transient only:create
+""",
+    "authorization.k8s.io/v1": """
+localsubjectaccessreviews LocalSubjectAccessReview namespaced transient only:create
+selfsubjectaccessreviews SelfSubjectAccessReview transient only:create
+selfsubjectrulesreviews  SelfSubjectRulesReview transient only:create
+subjectaccessreviews     SubjectAccessReview    transient only:create
+""",
+}
+
+
+def kind_of(api_version: str, text: str) -> Kind:
+    """Build a built-in kind of its resource, its name and words about it.
+
+    `namespaced`; `short:` and `only:` (verbs) with a list; a category; `/status` and other
+    subresources; `one-by-one`: it has no deletecollection; `transient`: it is never stored;
+    `of-core`: it is another view of the core group's. The singular is the kind in lower case, as
+    upstream has it.
+    """
+    resource, kind, *words = text.split()
+    group, _, version = api_version.rpartition("/")
+    listed = dict(word.split(":") for word in words if ":" in word)
+    subs = sorted(word[1:] for word in words if word.startswith("/"))
+    verbs = tuple(listed["only"].split(",")) if "only" in listed else ALL_VERBS
+    if "one-by-one" in words:
+        verbs = tuple(verb for verb in verbs if verb != "deletecollection")
     return Kind(
         group=group,
         version=version,
         resource=resource,
         kind=kind,
-        namespaced=namespaced,
+        namespaced="namespaced" in words,
         singular=kind.lower(),
-        short_names=tuple(short.split()),
-        categories=tuple(categories.split()),
+        short_names=tuple(listed.get("short", "").split(",")) if "short" in listed else (),
+        categories=tuple(word for word in words if word in ("all", "api-extensions")),
         verbs=verbs,
-        subresources=dict(sorted(found.items())),
-        field_labels=fields,
-        storage=storage or (group, resource),
-        stored=stored,
+        subresources={name: SUBRESOURCES.get(name) or Subresource(name, kind) for name in subs},
+        field_labels=tuple(_FIELDS.get(f"{api_version}/{resource}", "").split()),
+        storage=("" if "of-core" in words else group, resource),
+        stored="transient" not in words,
     )
-
-
-SCALE = Subresource("scale", "Scale", READ_WRITE, "autoscaling", "v1")
-POD_FIELDS = (
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
-    "status.phase",
-    "status.podIP",
-    "status.podIPs",
-    "status.nominatedNodeName",
-)
-EVENT_FIELDS = (
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reason",
-    "reportingComponent",
-    "source",
-    "type",
-)
-NEW_EVENT_FIELDS = (
-    "reason",
-    "regarding.kind",
-    "regarding.namespace",
-    "regarding.name",
-    "regarding.uid",
-    "regarding.apiVersion",
-    "regarding.resourceVersion",
-    "regarding.fieldPath",
-    "reportingController",
-    "type",
-)
-_PARENT = tuple(f"spec.parentRef.{name}" for name in ("group", "name", "namespace", "resource"))
-NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
-
-
-def _core() -> list[Kind]:
-    def core(resource: str, kind: str, namespaced: bool, **more: object) -> Kind:
-        return kind_of("", "v1", resource, kind, namespaced, **more)  # type: ignore[arg-type]
-
-    pod_subs = (
-        Subresource("binding", "Binding", CREATE_ONLY),
-        Subresource("ephemeralcontainers", "Pod"),
-        Subresource("eviction", "Eviction", CREATE_ONLY, "policy", "v1"),
-        Subresource("log", "Pod", ("get",)),
-        Subresource("resize", "Pod"),
-    )
-    token = Subresource("token", "TokenRequest", CREATE_ONLY, "authentication.k8s.io", "v1")
-    return [
-        core("bindings", "Binding", True, verbs=CREATE_ONLY, stored=False),
-        core(
-            "componentstatuses",
-            "ComponentStatus",
-            False,
-            short="cs",
-            verbs=("get", "list"),
-            stored=False,
-        ),
-        core("configmaps", "ConfigMap", True, short="cm"),
-        core("endpoints", "Endpoints", True, short="ep"),
-        core("events", "Event", True, short="ev", fields=EVENT_FIELDS),
-        core("limitranges", "LimitRange", True, short="limits"),
-        core(
-            "namespaces",
-            "Namespace",
-            False,
-            short="ns",
-            status=True,
-            verbs=NO_COLLECTION_DELETE,
-            subs=(Subresource("finalize", "Namespace", ("update",)),),
-            fields=("status.phase",),
-        ),
-        core("nodes", "Node", False, short="no", status=True, fields=("spec.unschedulable",)),
-        core("persistentvolumeclaims", "PersistentVolumeClaim", True, short="pvc", status=True),
-        core("persistentvolumes", "PersistentVolume", False, short="pv", status=True),
-        core(
-            "pods",
-            "Pod",
-            True,
-            short="po",
-            categories="all",
-            status=True,
-            subs=pod_subs,
-            fields=POD_FIELDS,
-        ),
-        core("podtemplates", "PodTemplate", True),
-        core(
-            "replicationcontrollers",
-            "ReplicationController",
-            True,
-            short="rc",
-            categories="all",
-            status=True,
-            subs=(SCALE,),
-            fields=("status.replicas",),
-        ),
-        core("resourcequotas", "ResourceQuota", True, short="quota", status=True),
-        core("secrets", "Secret", True, fields=("type",)),
-        core("serviceaccounts", "ServiceAccount", True, short="sa", subs=(token,)),
-        core(
-            "services",
-            "Service",
-            True,
-            short="svc",
-            categories="all",
-            status=True,
-            fields=("spec.clusterIP", "spec.type"),
-        ),
-    ]
-
-
-def _workloads() -> list[Kind]:
-    return [
-        kind_of("apps", "v1", "controllerrevisions", "ControllerRevision", True),
-        kind_of(
-            "apps", "v1", "daemonsets", "DaemonSet", True, short="ds", categories="all", status=True
-        ),
-        kind_of(
-            "apps",
-            "v1",
-            "deployments",
-            "Deployment",
-            True,
-            short="deploy",
-            categories="all",
-            status=True,
-            subs=(SCALE,),
-        ),
-        kind_of(
-            "apps",
-            "v1",
-            "replicasets",
-            "ReplicaSet",
-            True,
-            short="rs",
-            categories="all",
-            status=True,
-            subs=(SCALE,),
-        ),
-        kind_of(
-            "apps",
-            "v1",
-            "statefulsets",
-            "StatefulSet",
-            True,
-            short="sts",
-            categories="all",
-            status=True,
-            subs=(SCALE,),
-        ),
-        kind_of(
-            "batch", "v1", "cronjobs", "CronJob", True, short="cj", categories="all", status=True
-        ),
-        kind_of(
-            "batch",
-            "v1",
-            "jobs",
-            "Job",
-            True,
-            categories="all",
-            status=True,
-            fields=("status.successful",),
-        ),
-        kind_of(
-            "policy",
-            "v1",
-            "poddisruptionbudgets",
-            "PodDisruptionBudget",
-            True,
-            short="pdb",
-            status=True,
-        ),
-    ]
-
-
-def _cluster() -> list[Kind]:
-    rbac = "rbac.authorization.k8s.io"
-    storage = "storage.k8s.io"
-    resource = "resource.k8s.io"
-    network = "networking.k8s.io"
-    slices = ("spec.nodeName", "spec.driver")
-    return [
-        kind_of(
-            "events.k8s.io",
-            "v1",
-            "events",
-            "Event",
-            True,
-            short="ev",
-            fields=NEW_EVENT_FIELDS,
-            storage=("", "events"),
-        ),
-        kind_of(rbac, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
-        kind_of(rbac, "v1", "clusterroles", "ClusterRole", False),
-        kind_of(rbac, "v1", "rolebindings", "RoleBinding", True),
-        kind_of(rbac, "v1", "roles", "Role", True),
-        kind_of(network, "v1", "ingressclasses", "IngressClass", False),
-        kind_of(network, "v1", "ingresses", "Ingress", True, short="ing", status=True),
-        kind_of(network, "v1", "networkpolicies", "NetworkPolicy", True, short="netpol"),
-        kind_of(storage, "v1", "csidrivers", "CSIDriver", False),
-        kind_of(storage, "v1", "csinodes", "CSINode", False),
-        kind_of(storage, "v1", "csistoragecapacities", "CSIStorageCapacity", True),
-        kind_of(storage, "v1", "storageclasses", "StorageClass", False, short="sc"),
-        kind_of(storage, "v1", "volumeattachments", "VolumeAttachment", False, status=True),
-        kind_of(
-            storage, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, short="vac"
-        ),
-        kind_of(
-            "apiextensions.k8s.io",
-            "v1",
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-            False,
-            short="crd crds",
-            categories="api-extensions",
-            status=True,
-        ),
-        kind_of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short="pc"),
-        kind_of("coordination.k8s.io", "v1", "leases", "Lease", True),
-        kind_of("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
-        kind_of("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True),
-        kind_of(resource, "v1", "deviceclasses", "DeviceClass", False),
-        kind_of(resource, "v1", "resourceclaims", "ResourceClaim", True, status=True),
-        kind_of(resource, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True),
-        kind_of(resource, "v1", "resourceslices", "ResourceSlice", False, fields=slices),
-    ]
-
-
-def _policies() -> list[Kind]:
-    """Kinds that tell other parts of a control plane what to do."""
-    admission, flow = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
-    network = "networking.k8s.io"
-
-    def policy(resource: str, kind: str, *, status: bool = False) -> Kind:
-        return kind_of(
-            admission, "v1", resource, kind, False, status=status, categories="api-extensions"
-        )
-
-    autoscaler = kind_of(
-        "autoscaling",
-        "v2",
-        "horizontalpodautoscalers",
-        "HorizontalPodAutoscaler",
-        True,
-        short="hpa",
-        categories="all",
-        status=True,
-    )
-    older = msgspec.structs.replace(autoscaler, version="v1", view=to_v1, unview=to_v2, hub="v2")
-    return [
-        autoscaler,
-        older,
-        kind_of(
-            "certificates.k8s.io",
-            "v1",
-            "certificatesigningrequests",
-            "CertificateSigningRequest",
-            False,
-            short="csr",
-            status=True,
-            subs=(Subresource("approval", "CertificateSigningRequest"),),
-            fields=("spec.signerName",),
-        ),
-        kind_of(network, "v1", "ipaddresses", "IPAddress", False, short="ip", fields=_PARENT),
-        kind_of(network, "v1", "servicecidrs", "ServiceCIDR", False, status=True),
-        policy("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
-        policy("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-        policy("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-        policy("validatingadmissionpolicies", "ValidatingAdmissionPolicy", status=True),
-        policy("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
-        policy("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
-        kind_of(
-            "apiregistration.k8s.io",
-            "v1",
-            "apiservices",
-            "APIService",
-            False,
-            status=True,
-            categories="api-extensions",
-        ),
-        kind_of(flow, "v1", "flowschemas", "FlowSchema", False, status=True),
-        kind_of(
-            flow,
-            "v1",
-            "prioritylevelconfigurations",
-            "PriorityLevelConfiguration",
-            False,
-            status=True,
-        ),
-    ]
-
-
-def _reviews() -> list[Kind]:
-    """Kinds that answer a question and are never stored."""
-
-    def review(group: str, resource: str, kind: str, namespaced: bool = False) -> Kind:
-        return kind_of(group, "v1", resource, kind, namespaced, verbs=CREATE_ONLY, stored=False)
-
-    who, may = "authentication.k8s.io", "authorization.k8s.io"
-    return [
-        review(who, "selfsubjectreviews", "SelfSubjectReview"),
-        review(who, "tokenreviews", "TokenReview"),
-        review(may, "localsubjectaccessreviews", "LocalSubjectAccessReview", True),
-        review(may, "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-        review(may, "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-        review(may, "subjectaccessreviews", "SubjectAccessReview"),
-    ]
 
 
 METRICS_GROUP = "metrics.k8s.io"
@@ -429,14 +264,8 @@ METRICS_GROUP = "metrics.k8s.io"
 
 def metrics() -> list[Kind]:
     """Return the kinds that are served where somebody knows what pods and nodes use."""
-    reads = ("get", "list")
-    return [
-        kind_of(METRICS_GROUP, "v1beta1", name, kind, namespaced, verbs=reads, stored=False)
-        for name, kind, namespaced in (
-            ("nodes", "NodeMetrics", False),
-            ("pods", "PodMetrics", True),
-        )
-    ]
+    rows = ("nodes NodeMetrics", "pods PodMetrics namespaced")
+    return [kind_of(f"{METRICS_GROUP}/v1beta1", f"{row} transient only:get,list") for row in rows]
 
 
 # Upstream's order of groups in discovery (GroupPriorityMinimum of its APIServices).
@@ -467,7 +296,15 @@ GROUP_PRIORITIES = {
 
 def built_in() -> list[Kind]:
     """Return every kind that the server knows without definitions."""
-    return [*_core(), *_workloads(), *_cluster(), *_policies(), *_reviews()]
+    found = [
+        kind_of(api_version, row)
+        for api_version, rows in _BUILT_IN.items()
+        for row in rows.strip().splitlines()
+    ]
+    place = next(i for i, kind in enumerate(found) if kind.group == "autoscaling")
+    older = {"version": "v1", "view": to_v1, "unview": to_v2, "hub": "v2"}
+    found.insert(place + 1, msgspec.structs.replace(found[place], **older))
+    return found
 
 
 class Registry:

@@ -32,46 +32,22 @@ def version_kinds(gates: FeatureGates) -> list[Kind]:
     modern = gates.since("1.37")
     found: list[Kind] = []
     if gates["GenericWorkload"]:
-        group, version = "scheduling.k8s.io", "v1beta1" if modern else "v1alpha2"
-        found.append(kind_of(group, version, "podgroups", "PodGroup", True, status=True))
-        found.append(kind_of(group, version, "workloads", "Workload", True))
+        scheduling = f"scheduling.k8s.io/{'v1beta1' if modern else 'v1alpha2'}"
+        found.append(kind_of(scheduling, "podgroups PodGroup namespaced /status"))
+        found.append(kind_of(scheduling, "workloads Workload namespaced"))
     if modern and gates["CompositePodGroup"]:
-        found.append(
-            kind_of(
-                "scheduling.k8s.io",
-                "v1alpha3",
-                "compositepodgroups",
-                "CompositePodGroup",
-                True,
-                status=True,
-            )
-        )
+        row = "compositepodgroups CompositePodGroup namespaced /status"
+        found.append(kind_of("scheduling.k8s.io/v1alpha3", row))
     if gates["DRADeviceTaintRules"]:
-        version = "v1" if modern else "v1beta2"
-        found.append(
-            kind_of(
-                "resource.k8s.io",
-                version,
-                "devicetaintrules",
-                "DeviceTaintRule",
-                False,
-                status=True,
-            )
-        )
+        resource = f"resource.k8s.io/{'v1' if modern else 'v1beta2'}"
+        found.append(kind_of(resource, "devicetaintrules DeviceTaintRule /status"))
     if modern:
-        group = "certificates.k8s.io"
-        requests = "podcertificaterequests"
+        certificates, migration = "certificates.k8s.io/v1", "storagemigration.k8s.io/v1"
+        request = "podcertificaterequests PodCertificateRequest namespaced /status"
         found += [
-            kind_of(group, "v1", "clustertrustbundles", "ClusterTrustBundle", False),
-            kind_of(group, "v1", requests, "PodCertificateRequest", True, status=True),
-            kind_of(
-                "storagemigration.k8s.io",
-                "v1",
-                "storageversionmigrations",
-                "StorageVersionMigration",
-                False,
-                status=True,
-            ),
+            kind_of(certificates, "clustertrustbundles ClusterTrustBundle"),
+            kind_of(certificates, request),
+            kind_of(migration, "storageversionmigrations StorageVersionMigration /status"),
         ]
     found = [msgspec.structs.replace(kind, hidden=_hidden(kind, gates)) for kind in found]
     return found + list(_other_forms(modern))

@@ -17,7 +17,7 @@ from bayplan.apiserver.crd.conversion import Converter
 from bayplan.apiserver.crd.defaults import View, has_defaults
 from bayplan.apiserver.crd.pruning import PRESERVE
 from bayplan.apiserver.crd.structural import has_rules
-from bayplan.apiserver.kinds import READ_WRITE, Kind, Subresource
+from bayplan.apiserver.kinds import SUBRESOURCES, Kind, Subresource
 
 Definition = Mapping[str, Any]
 Object = dict[str, Any]
@@ -112,7 +112,7 @@ def _rules(schema: Mapping[str, Any]) -> Any:
 def _subresources(wanted: Mapping[str, Any], kind: str) -> dict[str, Subresource]:
     found = {}
     if "scale" in wanted:
-        found["scale"] = Subresource("scale", "Scale", READ_WRITE, "autoscaling", "v1")
+        found["scale"] = SUBRESOURCES["scale"]
     if "status" in wanted:
         found["status"] = Subresource("status", kind)
     return found

@@ -32,7 +32,7 @@ from bayplan.apiserver.validation.causes import invalid as invalid_value
 from bayplan.apiserver.verbs.update import rewrite
 
 API_VERSION = "autoscaling/v1"
-SCALE = kind_of("autoscaling", "v1", "scales", "Scale", True)
+SCALE = kind_of("autoscaling/v1", "scales Scale namespaced")
 
 
 class Paths(NamedTuple):
