@@ -193,13 +193,20 @@ class _Leaving:
             if key not in self._lifetimes:
                 continue
             if isinstance(self._client.client, FastClient):
-                self._client.client.remove(PODS, key)
+                self._remove(self._client.client, key)
             else:
                 task = asyncio.ensure_future(self._delete(key))
                 self._tasks.add(task)
                 task.add_done_callback(self._deleted)
         if self._plans:
             self._set_timer()
+
+    def _remove(self, client: FastClient, key: str) -> None:
+        try:
+            client.remove(PODS, key)
+        except Exception as problem:  # raised by `check`
+            self._problem = problem
+            self._empty.set()
 
     async def _delete(self, key: str) -> None:
         namespace, _, name = key.partition("/")

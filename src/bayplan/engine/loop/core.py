@@ -95,6 +95,7 @@ class Scheduler:
         failures = Failures(shared)
         self.bindings = BindingCycles(shared, failures)
         gangs = Gangs(shared) if gangs_are_on(gates) else None
+        self._gathers = gangs is not None
         self._objects = ObjectHandlers(shared, self.bindings, gangs)
         self.preemptions = Preemptions(shared, self.bindings)
         self.attempts = PodAttempts(shared, failures, self.bindings, self.preemptions, gangs)
@@ -177,7 +178,7 @@ class Scheduler:
     def calm(self) -> bool:
         """Whether no pod waits for anything: a change of another would wake nobody."""
         waits = len(self.queue) or self.queue.in_flight_count or self.bindings.polls
-        return not waits and self._gangs is None
+        return not waits and not self._gathers
 
     def next_wake(self) -> float:
         """When `step` has to be called even if nothing happens; infinity if never."""
