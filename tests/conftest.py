@@ -72,6 +72,11 @@ def pytest_collection_modifyitems(config, items):
     unfit = sorted({item.nodeid for item in items if UNFIT_NAME.search(item.nodeid)})
     if unfit:
         raise pytest.UsageError(f"give these cases an id of plain text: {', '.join(unfit)}")
+    if assets is None:
+        missing = pytest.mark.skip(reason="the real programs are not built: make kube-assets")
+        for item in items:
+            if item.get_closest_marker("kube"):
+                item.add_marker(missing)
 
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")

@@ -7,15 +7,12 @@ import urllib.request
 
 import pytest
 
-from bayplan.testing.servers import kube_assets, start_embedded
+from bayplan.testing.servers import start_embedded
 
 PODS, NODES = 500, 20
 COLLECTION = "/api/v1/namespaces/default/pods"
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="run `make kube-assets` first"),
-]
+pytestmark = pytest.mark.kube
 
 
 class Asker:

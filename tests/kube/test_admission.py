@@ -14,14 +14,11 @@ import time
 
 import pytest
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import start_embedded, start_kube
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, allow, patching
 from tests.kube.twins import Connection, without_managers
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 UID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"

@@ -11,14 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bayplan.testing.servers import kube_assets
 from tests.kube.test_security import RBAC, binding, role, rule
 from tests.kube.twins import MEDIA, Connection, guarded_twins
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 DEFAULT = "/api/v1/namespaces/default"
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

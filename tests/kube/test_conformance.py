@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.testing.servers import kube_assets
-
 ROOT = Path(__file__).parents[2]
 SUITES = subprocess.run(
     [ROOT / "hack" / "kube-suites", "--where"], capture_output=True, text=True, check=False
 )
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
     pytest.mark.skipif(SUITES.returncode != 0, reason="needs make kube-suites"),
 ]
 

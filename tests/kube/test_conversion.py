@@ -10,15 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import start_embedded, start_kube
 from tests.apiserver.crd.converted import DEFINITIONS, convert, definition, gate, path
 from tests.apiserver.dynamic.hooks import Hooks
 from tests.kube.twins import Connection, normal, without_managers
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 ONE = f"{DEFINITIONS}/gates.conv.example.com"
 WRONG = {
     "refusal": lambda r: {"result": {"status": "Failed", "message": "no such luck"}},

@@ -21,10 +21,7 @@ from tests.deploy.checks import CHART, DEPLOY, configuration, documents, of_kind
 from tests.kube.twins import Connection
 from tests.kube.world import node, pod
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 PATIENCE = 60.0
 PLUGIN = """
 from bayplan.framework import FilterPlugin, Status

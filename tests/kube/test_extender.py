@@ -16,12 +16,11 @@ from bayplan.api import yaml
 from bayplan.client import connect, load_kubeconfig
 from bayplan.client.resources import NODES, PODS
 from bayplan.extender import Extender
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 from tests.extender.servers import serving
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube"),
 ]
 

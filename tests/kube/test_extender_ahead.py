@@ -9,13 +9,12 @@ import pytest
 from bayplan.client import connect, load_kubeconfig
 from bayplan.client.resources import NODES, PODS, PRIORITY_CLASSES
 from bayplan.extender import Extender
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 from tests.extender.servers import serving
 from tests.kube.test_extender import clean, pod, scheduler_config, until
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube"),
 ]
 COUNT, NAMES = 16, "abcdefghij"

@@ -12,14 +12,11 @@ from bayplan.client import NotFound, connect, load_kubeconfig
 from bayplan.client.resources import CUSTOM_KINDS
 from bayplan.global_scheduler.kinds import VIRTUAL_MACHINES
 from bayplan.global_scheduler.run import Options, running
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
-]
+pytestmark = pytest.mark.kube
 
 
 async def test_the_same_template_is_placed_as_a_custom_resource(tmp_path):

@@ -14,7 +14,7 @@ from bayplan.client import NotFound, connect, load_kubeconfig
 from bayplan.client.resources import CUSTOM_KINDS, NODES, PODS
 from bayplan.global_scheduler.kinds import ALLOCATIONS
 from bayplan.global_scheduler.run import Options, running
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 from tests.global_scheduler.test_members import FLAVORS, node
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
@@ -23,7 +23,6 @@ CORES = (4, 8, 6)
 pytestmark = [
     pytest.mark.kube,
     pytest.mark.slow,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
 ]
 
 

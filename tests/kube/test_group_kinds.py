@@ -17,7 +17,6 @@ from bayplan.testing.servers import kube_assets, kube_version, start_embedded, s
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube-groups"),
 ]
 GATES = {

@@ -16,7 +16,7 @@ from bayplan.client.resources import (
     PODS,
     STORAGE_CLASSES,
 )
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 from tests.kube.world import (
     HOST,
     UnreliableProxy,
@@ -33,7 +33,6 @@ from tests.kube.world import (
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube-live"),
 ]
 ELECTION = {

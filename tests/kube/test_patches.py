@@ -13,14 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import start_embedded, start_kube
 from tests.conformance.api.replay import Normaliser
 from tests.kube.twins import Connection, managers, without_managers
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 FUZZ = settings(
     max_examples=200,
     deadline=None,

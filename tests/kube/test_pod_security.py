@@ -6,14 +6,11 @@ import contextlib
 
 import pytest
 
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import start_embedded, start_kube
 from tests.apiserver.admission.pods_security import PODS
 from tests.kube.twins import Connection
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from bayplan.apiserver.protobuf import decode, encode
-from bayplan.testing.servers import kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import start_embedded, start_kube
 from tests.conformance.api.replay import load
 from tests.conformance.test_api import HERE
 from tests.kube.twins import Connection, normal
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="run `make kube-assets` first"),
-]
+pytestmark = pytest.mark.kube
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 META = "g=meta.k8s.io;v=v1"
 ACCEPTS = [

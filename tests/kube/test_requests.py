@@ -2,14 +2,11 @@
 
 import pytest
 
-from bayplan.testing.servers import TOKEN, kube_assets, start_embedded, start_kube
+from bayplan.testing.servers import TOKEN, start_embedded, start_kube
 from tests.conformance.api.replay import check, load, record
 from tests.conformance.test_api import HERE, listed_differences
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="run `make kube-assets` first"),
-]
+pytestmark = pytest.mark.kube
 # Their answers depend on the token that the recorded server knew.
 OTHER_TOKEN = {"edge-review/token", "flow/auth-2", "flow/auth-4"}
 

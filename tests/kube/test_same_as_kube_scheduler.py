@@ -23,7 +23,7 @@ from bayplan.client.resources import (
 )
 from bayplan.conformance import live
 from bayplan.conformance.fuzz import minor
-from bayplan.testing.servers import kube_assets, kube_version, start_kube
+from bayplan.testing.servers import kube_version, start_kube
 from tests.kube.world import (
     HOST,
     ZONE,
@@ -38,7 +38,6 @@ from tests.kube.world import (
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube-same"),
 ]
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

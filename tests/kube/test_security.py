@@ -11,13 +11,9 @@ import time
 
 import pytest
 
-from bayplan.testing.servers import kube_assets
 from tests.kube.twins import MEDIA, guarded_twins
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="needs make kube-assets"),
-]
+pytestmark = pytest.mark.kube
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
 DEFAULT = "/api/v1/namespaces/default"

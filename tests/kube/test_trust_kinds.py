@@ -18,13 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bayplan.conformance.fuzz import minor
-from bayplan.testing.servers import kube_assets, kube_version, start_embedded, start_kube
+from bayplan.testing.servers import kube_version, start_embedded, start_kube
 from tests.kube.twins import Connection, without_managers
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
-]
+pytestmark = pytest.mark.kube
 BUNDLES = "/apis/certificates.k8s.io/v1/clustertrustbundles"
 ASKED = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests"
 MOVES = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from bayplan.conformance.fuzz import minor
-from bayplan.testing.servers import kube_assets, kube_version, start_embedded, start_kube
+from bayplan.testing.servers import kube_version, start_embedded, start_kube
 from tests.conformance.api.replay import Runner, differences
 from tests.conformance.api.validation_suite import steps
 from tests.kube.mutations import mutated
 
-pytestmark = [
-    pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="run `make kube-assets` first"),
-]
+pytestmark = pytest.mark.kube
 ROUNDS = 1500
 SETUP = 3  # the first steps create the namespaces
 # An empty map is as good as none for us, and owners given twice are counted twice; it says so too.

@@ -20,12 +20,11 @@ from bayplan.client.resources import (
     STATEFUL_SETS,
 )
 from bayplan.inspect import Cluster
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 from tests.kube.world import HOST, World, condition, is_bound, is_unschedulable, node, pod, spread
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube-whatif"),
 ]
 TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}

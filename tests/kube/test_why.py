@@ -22,13 +22,12 @@ from bayplan.client.resources import (
     RESOURCE_SLICES,
 )
 from bayplan.inspect import Cluster
-from bayplan.testing.servers import kube_assets, start_kube
+from bayplan.testing.servers import start_kube
 from tests.kube.pending_families import VARIANTS, families, nodes, placed, volumes
 from tests.kube.world import World, condition, is_bound
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube-why"),
     pytest.mark.timeout(900),
 ]

@@ -15,12 +15,11 @@ import pytest
 from bayplan.client.resources import Resource
 from bayplan.conformance.fuzz import minor
 from bayplan.inspect import Cluster, load_settings
-from bayplan.testing.servers import kube_assets, kube_version, start_kube
+from bayplan.testing.servers import kube_version, start_kube
 from tests.kube.world import World, condition, is_bound, node, pod
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube-why-gangs"),
     pytest.mark.timeout(600),
 ]

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from bayplan.sim.load import load_scenario
-from bayplan.testing.servers import bayplan_command, kube_assets, start_kube
+from bayplan.testing.servers import bayplan_command, start_kube
 
 pytestmark = [
     pytest.mark.kube,
-    pytest.mark.skipif(kube_assets() is None, reason="the real programs are not built"),
     pytest.mark.xdist_group("kube"),
 ]
 
