@@ -42,7 +42,7 @@ from bayplan.framework.runtime.filtering import (
     run_pre_enqueue,
     run_pre_filters,
 )
-from bayplan.framework.runtime.scoring import run_scores
+from bayplan.framework.runtime.scoring import range_problem
 from bayplan.plugins import in_tree_registry
 from bayplan.testing import make_node, make_pod
 
@@ -184,29 +184,15 @@ def test_a_broken_filter_is_named_and_counted(answer, text):
     assert 1 == made.problems[("Broken", "filter")]
 
 
-def test_scores_are_weighted_and_skipped_plugins_are_left_out():
-    made = profile(
-        ("preScore", "score"),
-        Fake("A", pre_score=None, score=np.array([10, 20])),
-        Fake("B", pre_score=SKIP, score=np.array([90, 90])),
-        weights={"A": 3},
-    )
-    scores = run_scores(made, CycleState(), POD, table(), np.ones(2, dtype=bool))
-
-    assert [30, 60] == scores.totals.tolist()
-    assert ["A"] == list(scores.raw)
-
-
 def test_a_score_out_of_range_fails_the_attempt():
-    made = profile("score", Fake("A", score=np.array([10, 101])))
-    status = run_scores(made, CycleState(), POD, table(), np.ones(2, dtype=bool))
+    scores = np.array([10, 101])
+    status = range_problem("A", scores, np.ones(2, dtype=bool))
 
     assert (
         'applying score defaultWeights on Score plugins: plugin "A" returns an invalid score 101, '
         "it should in the range of [0, 100] after normalizing"
     ) == status.message
-    fine = run_scores(made, CycleState(), POD, table(), np.array([True, False]))
-    assert not isinstance(fine, Status)
+    assert range_problem("A", scores, np.array([True, False])) is None
 
 
 def test_post_filters_add_their_reasons_until_one_succeeds():

@@ -231,7 +231,7 @@ def manifest(tmp_path, body):
 
 def test_the_same_template_with_the_servers_defaults_replaces_nothing(tmp_path):
     kept = replica_set(2)
-    apply_defaults("apps", "v1", "replicasets", kept)
+    apply_defaults("apps", "replicasets", kept)
     cluster = Cluster.from_objects([*nodes(2), *(web(i, "node-0") for i in range(2)), kept])
     bare = replica_set(2)
     del bare["spec"]["replicas"]

@@ -129,7 +129,7 @@ async def _write(backend: Backend, group: str, resource: str, namespace: str, ob
         return
     if namespace:
         metadata["namespace"] = namespace
-    apply_defaults(group, codec.kind.version, resource, obj)
+    apply_defaults(group, resource, obj)
     status = obj.get("status")
     metadata["uid"] = backend.new_uid()
     metadata["creationTimestamp"] = backend.now()

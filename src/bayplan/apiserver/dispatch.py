@@ -83,7 +83,7 @@ class Dispatcher:
         if not kind.stored:
             return await self._unstored(request)
         if request.verb not in kind.verbs and not (kind.namespaced and not request.namespace):
-            raise method_not_allowed(request.verb, kind.group, kind.resource)
+            raise method_not_allowed()
         if kind.namespaced and not request.namespace and request.verb not in ("list", "watch"):
             raise _elsewhere(request)
         if not kind.namespaced and request.namespace:
@@ -93,7 +93,7 @@ class Dispatcher:
         if (request.verb in ("create",) and request.name) or (
             request.verb in ("update", "patch") and not request.name
         ):
-            raise method_not_allowed(request.verb, kind.group, kind.resource)
+            raise method_not_allowed()
         result = await self._verb(request)
         if request.verb in _WRITES and (
             (kind.resource == RESOURCE and is_definition(kind))
@@ -116,7 +116,7 @@ class Dispatcher:
         if kind.namespaced and not request.namespace and not everywhere:
             raise path_not_found()
         if request.verb not in kind.verbs:
-            raise method_not_allowed(request.verb, kind.group, kind.resource)
+            raise method_not_allowed()
         if kind.resource == "bindings":
             return await bind(self._backend, request)
         if kind.group == METRICS_GROUP:
@@ -135,7 +135,7 @@ class Dispatcher:
                 raise await self._no_stream(request)
             raise path_not_found()
         if request.verb not in sub.verbs:
-            raise method_not_allowed(request.verb, kind.group, kind.resource)
+            raise method_not_allowed()
         if name in _PARTS:
             return await self._verb(request)
         if name == "scale":
@@ -171,7 +171,7 @@ def _elsewhere(request: Request) -> ApiError:
     """Answer a path without namespace to a kind that has them: only lists are there."""
     if request.name:
         return path_not_found()
-    return method_not_allowed(request.verb, request.kind.group, request.kind.resource)
+    return method_not_allowed()
 
 
 def _needs_kubelet(resource: str, name: str) -> bool:

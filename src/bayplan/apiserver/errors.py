@@ -148,7 +148,7 @@ def forbidden(group: str, resource: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", text, details=_named(name, group, resource))
 
 
-def method_not_allowed(verb: str, group: str, resource: str) -> ApiError:
+def method_not_allowed() -> ApiError:
     text = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", text, details={})
 

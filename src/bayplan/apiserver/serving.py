@@ -42,7 +42,6 @@ from bayplan.store.sqlite_file import FILE_NAME
 from bayplan.supervised import supervised
 
 log = structlog.get_logger(__name__)
-STORES = ("memory", "sqlite", "etcd")
 MODES = ("AlwaysAllow", "RBAC")
 TOKEN_NAME, KEY_NAME = "admin-token", "service-account.key"
 DATA_FILES = (TOKEN_NAME, "tls", FILE_NAME)

@@ -52,7 +52,7 @@ class BuiltIn:
         return False
 
     def default(self, kind: Kind, obj: Object) -> None:
-        apply_defaults(kind.group, kind.version, kind.resource, obj)
+        apply_defaults(kind.group, kind.resource, obj)
 
     def prepare_for_create(self, kind: Kind, obj: Object) -> None:
         validation.prepare_for_create(kind.group, kind.resource, obj)

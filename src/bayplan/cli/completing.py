@@ -58,7 +58,6 @@ def _owners(cluster: Cluster) -> list[str]:
     return [owner.title for owner in cluster.owners() if owner.namespace == where]
 
 
-pod_names = _completer(_pods)
 pods_and_owners = _completer(lambda cluster: _pods(cluster) + _owners(cluster))
 owner_names = _completer(_owners)
 node_names = _completer(lambda cluster: list(cluster.nodes))

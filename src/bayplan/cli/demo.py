@@ -71,7 +71,7 @@ async def _demo() -> tuple[list[Row], str]:
                 await cluster.client.create(PODS, pod, workload.NAMESPACE)
             await _settled(cluster, [_name(pod) for pod in wave], uids)
         names = [_name(pod) for wave in waves for pod in wave]
-        return [_row(cluster, name, uids[name]) for name in names], _message(cluster, uids)
+        return [_row(cluster, name, uids[name]) for name in names], _message(cluster)
 
 
 async def _first_scene(cluster: LocalCluster, uids: dict[str, str]) -> None:
@@ -181,7 +181,7 @@ def _by_whom(cluster: LocalCluster, uid: str) -> str:
     return ""
 
 
-def _message(cluster: LocalCluster, uids: dict[str, str]) -> str:
+def _message(cluster: LocalCluster) -> str:
     pod = cluster.scheduler.pod("default/giant")
     conditions = pod.status.conditions if pod is not None else ()
     return next((c.message for c in conditions if c.type == "PodScheduled"), "")

@@ -33,7 +33,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
         convert(struct, document)
     resource = kind.resource
     try:
-        apply_defaults(resource.group, resource.version, resource.plural, document)
+        apply_defaults(resource.group, resource.plural, document)
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         # defaults also touch fields that scheduling does not read, so that nothing checked them
         title = f"{document['kind']} {document['metadata'].get('name', '')!r}"

@@ -58,7 +58,7 @@ class Questions:
         if body is not None and len(body) > MAX_BODY:
             return _error(413, f"the body is longer than {MAX_BODY} bytes")
         try:
-            question = _read(kind, path, query, body)
+            question = _read(kind, query, body)
         except (msgspec.DecodeError, RecursionError) as problem:
             return _error(400, f'the question "{path}": {problem}')
         async with self._lock:
@@ -79,7 +79,7 @@ class Questions:
         return self._cluster
 
 
-def _read(kind: type[Question], path: str, query: Query, body: bytes | None) -> Question:
+def _read(kind: type[Question], query: Query, body: bytes | None) -> Question:
     """A question from its query, and from its body; raises DecodeError of msgspec."""
     given: dict[str, Any] = {name: value for name, value in query.items() if name != "token"}
     for name in LISTS:

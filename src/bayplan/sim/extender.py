@@ -87,9 +87,6 @@ class SimulatedExtender:
     def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         return victims
 
-    def bind_later(self, pod: Pod, node: str) -> Callable[[], None]:
-        raise ExtenderError(f'extender "{self.name}" does not bind')
-
     def _wait(self, verb: str) -> None:
         self.calls += 1
         self._owed += min(self.delay, self.timeout)

@@ -212,7 +212,6 @@ class Tracker:
         self.events: list[Seen] = []
         self.timeline: list[Moment] = []
         self.queues: list[tuple[float, dict[str, int]]] = []
-        self.changed_at = 0.0
         self.created = self.bound = self.ended = 0
         self._sizes: Callable[[], dict[str, int]] | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -271,7 +270,6 @@ class Tracker:
         self._changed(time)
 
     def _changed(self, time: float) -> None:
-        self.changed_at = time
         if self._sizes is not None and self.keep:
             self._measure(time)
         if self._waiting:

@@ -14,7 +14,7 @@ from tests.conformance.api.validation_suite import steps
 def defaulted(kind, body):
     version, resource = GROUPS[kind]
     group = version.rpartition("/")[0]
-    apply_defaults(group, "v1", resource, body)
+    apply_defaults(group, resource, body)
     return body
 
 
@@ -51,7 +51,7 @@ def test_defaults_of_one_kind(kind, body, path, expected):
 def test_a_kind_without_defaults_stays_as_it_is():
     body = {"anything": [1]}
 
-    apply_defaults("example.com", "v1", "harbours", body)
+    apply_defaults("example.com", "harbours", body)
 
     assert {"anything": [1]} == body
 

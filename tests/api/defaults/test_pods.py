@@ -15,7 +15,7 @@ def defaulted(**spec):
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "image": "i:1"}], **spec},
     }
-    apply_defaults("", "v1", "pods", pod)
+    apply_defaults("", "pods", pod)
     return pod["spec"]
 
 
@@ -176,9 +176,9 @@ def test_defaulting_twice_is_defaulting_once(items, host_network, pod_level):
     if pod_level:
         spec["resources"] = {"limits": {"cpu": "4"}}
     pod = {"metadata": {"name": "p"}, "spec": spec}
-    apply_defaults("", "v1", "pods", pod)
+    apply_defaults("", "pods", pod)
     once = copy.deepcopy(pod)
 
-    apply_defaults("", "v1", "pods", pod)
+    apply_defaults("", "pods", pod)
 
     assert once == pod

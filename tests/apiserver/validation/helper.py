@@ -26,7 +26,7 @@ def prepared(group: str, resource: str, body: Object) -> Object:
     meta.setdefault("name", "it")
     meta.setdefault("uid", "u-1")
     meta.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
-    apply_defaults(group, "v1", resource, obj)
+    apply_defaults(group, resource, obj)
     validation.prepare_for_create(group, resource, obj)
     return obj
 
@@ -42,7 +42,7 @@ def update_causes(
 ) -> list[tuple[str, str]]:
     """Return the causes of changing a stored object; `change` is merged into it."""
     obj = merged(old, change)
-    apply_defaults(group, "v1", resource, obj)
+    apply_defaults(group, resource, obj)
     validation.prepare_for_update(group, resource, obj, old, subresource)
     return shortened(validation.validate_update(group, resource, obj, old, subresource))
 

@@ -29,7 +29,7 @@ class Empty:
 
 
 def go_through(group, resource, obj, old):
-    apply_defaults(group, "v1", resource, obj)
+    apply_defaults(group, resource, obj)
     attrs = Attributes(CREATE, group, "v1", resource, namespace="d", name="it", obj=obj)
     try:
         CHAIN.admit(attrs, Empty())

@@ -50,12 +50,8 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
 }
 
 
-def apply_defaults(group: str, version: str, resource: str, obj: Object) -> None:
-    """Write the API server's defaults into `obj` in place; unknown resources stay as they are.
-
-    `version` is part of the signature because defaults belong to a version; every kind served
-    here has one version (v1).
-    """
+def apply_defaults(group: str, resource: str, obj: Object) -> None:
+    """Write the API server's defaults into `obj` in place; unknown resources stay as they are."""
     function = _DEFAULTS.get((group, resource))
     if function is not None:
         function(obj)

@@ -168,7 +168,7 @@ def _index(key: str) -> int | None:
     return int(key) if _INDEX.fullmatch(key) and len(key) < 12 else None
 
 
-def _checked(items: list[Any], key: str, path: str, limit: int) -> int:
+def _checked(key: str, path: str, limit: int) -> int:
     index = _index(key)
     if index is None:
         raise PatchNotApplicable(
@@ -184,7 +184,7 @@ def _checked(items: list[Any], key: str, path: str, limit: int) -> int:
 
 def _get(parent: Any, key: str, path: str) -> Any:
     if isinstance(parent, list):
-        return parent[_checked(parent, key, path, len(parent))]
+        return parent[_checked(key, path, len(parent))]
     return parent.get(key)
 
 
@@ -194,14 +194,14 @@ def _add(parent: Any, key: str, value: Any, path: str) -> None:
     elif key == "-":
         parent.append(value)
     else:
-        parent.insert(_checked(parent, key, path, len(parent) + 1), value)
+        parent.insert(_checked(key, path, len(parent) + 1), value)
 
 
 def _replace(parent: Any, key: str, value: Any, path: str) -> None:
     if isinstance(parent, dict):
         parent[key] = value
     else:
-        parent[_checked(parent, key, path, len(parent))] = value
+        parent[_checked(key, path, len(parent))] = value
 
 
 def _remove(parent: Any, key: str, path: str) -> None:
@@ -213,4 +213,4 @@ def _remove(parent: Any, key: str, path: str) -> None:
             )
         del parent[key]
     else:
-        del parent[_checked(parent, key, path, len(parent))]
+        del parent[_checked(key, path, len(parent))]

@@ -38,7 +38,6 @@ _DELETE = (
     ("orphanDependents", "boolean"),
     ("propagationPolicy", "string"),
 )
-_ACTIONS = {"get": "get", "put": "put", "patch": "patch", "delete": "delete", "post": "post"}
 
 
 class Operations:

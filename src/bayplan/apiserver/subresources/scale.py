@@ -62,7 +62,7 @@ async def scale(backend: Backend, request: Request) -> Answer:
     def compute(old: Object) -> Object:
         before = scale_of(old, paths)
         wanted = change(before)
-        _write(request, old, before, wanted, paths)
+        _write(request, old, wanted, paths)
         return old
 
     request.subresource = ""  # what follows is an update of the object itself
@@ -113,7 +113,7 @@ def _change_of(request: Request) -> Callable[[Object], Object]:
     return change
 
 
-def _write(request: Request, obj: Object, before: Object, wanted: Object, paths: Paths) -> None:
+def _write(request: Request, obj: Object, wanted: Object, paths: Paths) -> None:
     """Put the wanted number into the object, or say what is wrong with it."""
     metadata = wanted.get("metadata") or {}
     if metadata.get("name", request.name) != request.name:

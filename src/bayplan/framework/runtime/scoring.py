@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
@@ -20,14 +19,6 @@ from bayplan.framework.runtime.filtering import wrap
 from bayplan.framework.runtime.profile import Profile, failed_score
 
 _SMALL = (1 << 15) - 1
-
-
-class Scores(msgspec.Struct):
-    """Per plugin raw and normalised scores, and the weighted total."""
-
-    raw: dict[str, IntArray]
-    normalized: dict[str, IntArray]
-    totals: IntArray
 
 
 def call_pre_score(
@@ -107,32 +98,6 @@ def bad_score(name: str, score: int) -> Status:
         f"{score}, it should in the range of [{MIN_SCORE}, {MAX_SCORE}] after normalizing"
     )
     return Status(Code.ERROR, error=PluginError(text), plugin=name)
-
-
-def run_scores(
-    profile: Profile, state: CycleState, pod: Any, nodes: Any, feasible: BoolArray
-) -> Scores | Status:
-    """Run PreScore, Score and Normalize of every plugin and add the weighted scores up."""
-    for plugin in profile.pre_score:
-        problem = call_pre_score(profile, plugin, state, pod, nodes, feasible)
-        if problem is not None:
-            return problem
-    if profile.score_problem is not None:
-        return profile.score_problem
-    scores = Scores({}, {}, np.zeros(nodes.count, dtype=np.int64))
-    for plugin in profile.score:
-        if plugin.name in state.skip_score:
-            continue
-        raw = call_score(profile, plugin, state, pod, nodes, feasible)
-        if isinstance(raw, Status):
-            return raw
-        normalized = call_normalize(profile, plugin, state, pod, raw, feasible)
-        if isinstance(normalized, Status):
-            return normalized
-        scores.raw[plugin.name], scores.normalized[plugin.name] = raw, normalized
-        weight = profile.weight_of(plugin.name)
-        scores.totals += np.multiply(normalized, weight, dtype=np.int64)
-    return scores
 
 
 def compact(scores: IntArray) -> IntArray:

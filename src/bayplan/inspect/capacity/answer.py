@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from bayplan.inspect.whatif.answer import Model
 
 
@@ -59,11 +57,6 @@ class Capacity(Model, frozen=True, kw_only=True):
     """As which version it was decided."""
     version_note: str = ""
     """Why as that one, if it does not go without saying."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain data."""
-        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
 
     def __str__(self) -> str:
         from bayplan.inspect.capacity.text import render

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from bayplan.inspect.whatif.answer import Model
 
 PENDING = "(pending)"
@@ -54,11 +52,6 @@ class Diff(Model, frozen=True, kw_only=True):
     @property
     def same(self) -> bool:
         return not self.changed
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain data."""
-        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
 
     def __str__(self) -> str:
         from bayplan.inspect.diff.text import render

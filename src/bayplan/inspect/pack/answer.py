@@ -88,11 +88,6 @@ class Packing(Model, frozen=True, kw_only=True):
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain data."""
-        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
-
     def __str__(self) -> str:
         from bayplan.inspect.pack.text import render
 

@@ -86,7 +86,7 @@ def _content(file: Path) -> bytes:
 def _read(data: bytes, file: Path, gathering: Gathering) -> None:
     text = data.lstrip()
     if text[:1] != b"{" and b"==== START logs" not in data[: 1 << 20]:
-        _read_yaml(data, file, gathering)
+        _read_yaml(data, gathering)
         return
     try:
         gathering.add_json(text)
@@ -105,7 +105,7 @@ def _lines(data: bytes) -> list[bytes]:
     return lines if whole else []
 
 
-def _read_yaml(data: bytes, file: Path, gathering: Gathering) -> None:
+def _read_yaml(data: bytes, gathering: Gathering) -> None:
     try:
         documents = yaml.load_all(data.decode())
     except UnicodeDecodeError as problem:

@@ -106,11 +106,6 @@ class WhatIf(Model, frozen=True, kw_only=True):
         """Pods without a node that the change brought, or that would have one without it."""
         return [item for item in self.stuck if not item.source]
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain data."""
-        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
-
     def __str__(self) -> str:
         from bayplan.inspect.whatif.text import render
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import InspectError
 from bayplan.inspect.whatif.answer import Model, Stuck
@@ -58,11 +56,6 @@ class EachAnswer(Model, frozen=True, kw_only=True):
     """Pods that lose their node with all nodes there, to pods that are pending now."""
     version: str = ""
     version_note: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain data."""
-        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
 
     def __str__(self) -> str:
         from bayplan.inspect.whatif.text import render_each

@@ -46,7 +46,7 @@ Form = Callable[[Pod], Pod]
 class Waiting:
     """A pod that is to be placed: what it was first, and why it waits."""
 
-    __slots__ = ("first", "message", "node", "pod", "seen", "tried_at")
+    __slots__ = ("first", "message", "node", "pod", "seen")
 
     def __init__(self, pod: Pod, first: Pod) -> None:
         self.pod = pod
@@ -54,7 +54,6 @@ class Waiting:
         """The pod that stood at the beginning of the chain; itself if it is new."""
         self.node = ""
         self.message = ""
-        self.tried_at = -1
         self.seen = 0
 
 

@@ -8,7 +8,7 @@ by the default's, have the least sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from bayplan.extras import needed
 from bayplan.sim.study.journal import Journal
 from bayplan.sim.study.plan import Plan
 from bayplan.sim.study.results import Row, rows, values
-from bayplan.sim.study.run import Outcome
 from bayplan.sim.study.space import Choice, Space, configured
 from bayplan.sim.study.sweep import Workers
 
@@ -135,9 +134,7 @@ def _trial(
     for outcome in crew.run(left, plan.sources) if left else ():
         journal.add(outcome)
     found = rows(tasks, journal.known)
-    return Trial(
-        number, dict(choice), document, _values(space, found), _error(found, journal.known)
-    )
+    return Trial(number, dict(choice), document, _values(space, found), _error(found))
 
 
 def _values(space: Space, found: Sequence[Row]) -> tuple[float, ...]:
@@ -148,5 +145,5 @@ def _values(space: Space, found: Sequence[Row]) -> tuple[float, ...]:
     return tuple(means)
 
 
-def _error(found: Sequence[Row], known: Mapping[str, Outcome]) -> str:
+def _error(found: Sequence[Row]) -> str:
     return next((str(row["error"]) for row in found if row["error"]), "")

@@ -402,5 +402,5 @@ def _add_stores(draw: Draw, objects: Body, pods: list[Body], asked: Body, names:
         objects["resourceSlices"] = split_counters(objects["resourceSlices"])
         for key in ("resourceClaims", "resourceSlices"):
             for body in objects[key]:
-                apply_defaults("resource.k8s.io", "v1", key.lower(), body)
+                apply_defaults("resource.k8s.io", key.lower(), body)
         use_devices(draw, asked)

@@ -57,7 +57,7 @@ def pod(draw: Draw, name: str, names: list[str], namespace: str = "") -> Body:
     if found := labels(draw):
         meta["labels"] = found
     body: Body = {"metadata": meta, "spec": spec}
-    apply_defaults("", "v1", "pods", body)
+    apply_defaults("", "pods", body)
     return body
 
 

@@ -75,7 +75,7 @@ def run_case(seed: object, *, modern: bool = True) -> Body:
         objects |= devices(draw, names)
         for key in ("resourceClaims", "resourceSlices"):
             for body in objects[key]:
-                apply_defaults("resource.k8s.io", "v1", key.lower(), body)
+                apply_defaults("resource.k8s.io", key.lower(), body)
         for body in waiting:
             if "schedulingGroup" not in body["spec"] and draw.chance(0.7):
                 use_devices(draw, body)

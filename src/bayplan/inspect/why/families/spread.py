@@ -129,10 +129,10 @@ def steps(case: Case, row: int) -> list[Step]:
             for _, item, skew in skews
         )
         found.append(Step(text, 24, "skew", tuple(op for op, _, _ in skews)))
-    return found + _domain_steps(case, state, hard) + _label_steps(case, state, row)
+    return found + _domain_steps(state, hard) + _label_steps(case, state, row)
 
 
-def _domain_steps(case: Case, state: HardState, hard: list[int]) -> list[Step]:
+def _domain_steps(state: HardState, hard: list[int]) -> list[Step]:
     """Ask for no more domains than there are."""
     ops, texts = [], []
     for place, number in enumerate(hard[: len(state.constraints)]):

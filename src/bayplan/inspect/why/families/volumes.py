@@ -56,7 +56,7 @@ def _claim_fact(case: Case, name: str, claim: PersistentVolumeClaim | None) -> s
             f'the claim "{name}" is bound to the volume "{claim.spec.volume_name}", '
             "which does not exist"
         )
-    where = _reach(case, volume)
+    where = _reach(volume)
     return f'the claim "{name}" is bound to the volume "{volume.name}"{where}'
 
 
@@ -102,11 +102,11 @@ def _free_volumes(case: Case, storage_class: str) -> str:
         for volume in case.cluster.of(PersistentVolume).values()
         if volume.spec.storage_class_name == storage_class and volume.spec.claim_ref is None
     ]
-    shown = [f"{v.name} ({v.spec.capacity.get('storage', '?')}{_reach(case, v)})" for v in free]
+    shown = [f"{v.name} ({v.spec.capacity.get('storage', '?')}{_reach(v)})" for v in free]
     return f"free volumes: {listed(shown, 3)}" if shown else ""
 
 
-def _reach(case: Case, volume: PersistentVolume) -> str:
+def _reach(volume: PersistentVolume) -> str:
     """Where a volume can be used."""
     affinity = volume.spec.node_affinity
     if affinity is not None and affinity.required is not None:
@@ -136,7 +136,7 @@ def lacks(case: Case, row: int) -> str:
         volume = None
         if claim is not None and claim.spec.volume_name:
             volume = case.cluster.of(PersistentVolume).get(claim.spec.volume_name)
-        if volume is not None and (reach := _reach(case, volume)):
+        if volume is not None and (reach := _reach(volume)):
             zone = labels.get("topology.kubernetes.io/zone")
             here = f"; this node is in zone {zone}" if zone else ""
             parts.append(f'the volume of "{name}"{reach}{here}')
