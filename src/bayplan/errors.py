@@ -57,6 +57,10 @@ class PluginError(BayplanError):
     """A plugin raised, or returned what its extension point does not allow."""
 
 
+RAISED = (Exception, SystemExit)
+"""What a call of others' code may raise: `sys.exit` in a plugin fails a pod, not the scheduler."""
+
+
 def reason(problem: OSError) -> str:
     """Why a call to the system failed: `Connection refused`, not asyncio's own words for it."""
     return os.strerror(problem.errno) if problem.errno else problem.strerror or str(problem)

@@ -83,6 +83,16 @@ def test_filter_that_raises_names_the_function_and_the_error():
     assert "broken raised ValueError: no such rack" in ask(app, "filter", NAMES)["Error"]
 
 
+def test_filter_that_ends_the_program_fails_the_call_alone():
+    app = Extender()
+
+    @app.filter
+    def ending(names):
+        raise SystemExit("had enough")
+
+    assert "ending raised SystemExit: had enough" in ask(app, "filter", NAMES)["Error"]
+
+
 def test_prioritize_scores_missing_nodes_zero():
     app = Extender()
     app.prioritize(lambda names: {"b": 7})

@@ -34,7 +34,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from bayplan import origin
 from bayplan.api import Node, Pod, decode
-from bayplan.errors import BayplanError, with_place
+from bayplan.errors import RAISED, BayplanError, with_place
 from bayplan.extender import answers, wire
 from bayplan.extender import pairs as paired
 from bayplan.extender.body import BodyError, Receive, Send, header, read_body, respond
@@ -327,7 +327,7 @@ class Extender:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, call)
         except BayplanError:
             raise
-        except Exception as cause:  # the author's code: name it, count it, go on
+        except RAISED as cause:  # the author's code: name it, count it, go on
             log.exception("extender function raised", extender=self.name, verb=verb)
             raise BayplanError(
                 f"{_name(function)} raised {type(cause).__name__}: {with_place(cause)}"

@@ -17,6 +17,7 @@ from bayplan.cluster.column import Column
 from bayplan.engine.answers.asking import FEW, AttemptFailed, Desk, as_scores
 from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.answers.standing import Behind, Standing
+from bayplan.errors import RAISED
 from bayplan.framework import (
     BoolArray,
     Code,
@@ -136,7 +137,7 @@ class Answer:
     def _score_one(self, row: int, info: PodInfo) -> int:
         try:
             return int(self.plugin.score_node(self.state, info.pod, self.desk.node(row)))
-        except Exception as problem:
+        except RAISED as problem:
             raise self.desk.broken(self.name, "score_node", problem) from problem
 
 

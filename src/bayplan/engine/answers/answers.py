@@ -28,6 +28,7 @@ from bayplan.engine.answers.plan import Plan, Points
 from bayplan.engine.answers.row_answer import RowAnswer
 from bayplan.engine.answers.share import Layout, Share
 from bayplan.engine.answers.totals import Totals, add_up
+from bayplan.errors import RAISED
 from bayplan.framework import CycleState, Depends, NodeTable, Outcomes, PodInfo, Profile
 from bayplan.framework.runtime.filtering import (
     PreFilterOutcome,
@@ -267,7 +268,7 @@ class Answers:
     ) -> Hashable:
         try:
             return facet(state, info.pod)
-        except Exception as problem:
+        except RAISED as problem:
             raise self._desk.broken(name, "facet", problem) from problem
 
     def _answers_for(self, facets: tuple[Hashable, ...], info: PodInfo) -> list[Scorer]:
@@ -293,7 +294,7 @@ class Answers:
             if hasattr(plugin, "depends_on"):
                 try:
                     depends = Depends(plugin.depends_on(info.pod))
-                except Exception as problem:
+                except RAISED as problem:
                     raise self._desk.broken(plugin.name, "depends_on", problem) from problem
             if depends is Depends.CLUSTER:
                 answer = ClusterAnswer(self._desk, plugin, points, info)

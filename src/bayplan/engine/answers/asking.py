@@ -10,6 +10,7 @@ import numpy.typing as npt
 from bayplan.cluster.journal import Journal
 from bayplan.cluster.limits import Limits
 from bayplan.engine.answers.standing import FRESH, VOID, Behind, Standing, distinct
+from bayplan.errors import RAISED
 from bayplan.framework import (
     Code,
     CycleState,
@@ -90,7 +91,7 @@ class Desk:
             known = self._view = (generation, rows, selection)
         return known[2]
 
-    def broken(self, name: str, method: str, problem: Exception) -> AttemptFailed:
+    def broken(self, name: str, method: str, problem: BaseException) -> AttemptFailed:
         return AttemptFailed(self.profile.problem(name, method, problem))
 
     def verdict(self, plugin: Any, state: CycleState, info: PodInfo, nodes: Any) -> Verdict:
@@ -126,7 +127,7 @@ class Desk:
         """What a scalar filter says about one row, as an outcome number; 0 fits."""
         try:
             status: Status | None = plugin.filter_node(state, info.pod, self.node(row))
-        except Exception as problem:
+        except RAISED as problem:
             raise self.broken(plugin.name, "filter_node", problem) from problem
         if status is None or status.code is Code.SUCCESS:
             return 0

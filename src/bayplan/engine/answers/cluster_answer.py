@@ -10,6 +10,7 @@ import numpy as np
 from bayplan.engine.answers.answer import ColumnAnswer, compared
 from bayplan.engine.answers.asking import FEW, AttemptFailed, Desk
 from bayplan.engine.answers.standing import FRESH, Behind
+from bayplan.errors import RAISED
 from bayplan.framework import BoolArray, CycleState, IntArray, PodInfo, Verdict
 from bayplan.framework.contract.domains import DomainScores
 from bayplan.framework.contract.points import MAX_SCORE, MIN_SCORE
@@ -63,7 +64,7 @@ class ClusterAnswer(ColumnAnswer):
             return None
         try:
             found: Hashable | None = self.plugin.revision(state, info.pod)
-        except Exception as problem:
+        except RAISED as problem:
             self._stamp = None
             raise self.desk.broken(self.name, "revision", problem) from problem
         return found
@@ -118,7 +119,7 @@ class ClusterAnswer(ColumnAnswer):
             return False
         try:
             found = self.plugin.filter_affects(self.state, info.pod, standing.rows)
-        except Exception as problem:
+        except RAISED as problem:
             raise desk.broken(self.name, "filter_affects", problem) from problem
         if found is None or _SHARE * len(found) > table.count:
             return False
@@ -182,7 +183,7 @@ class ClusterAnswer(ColumnAnswer):
             found: DomainScores | None = self.plugin.score_domains(
                 self._working, info.pod, self.desk.table
             )
-        except Exception as problem:
+        except RAISED as problem:
             raise self.desk.broken(self.name, "score_domains", problem) from problem
         if found is None or len(found.worth) > limits.domains or len(found.own) > limits.own_scores:
             return None
@@ -192,7 +193,7 @@ class ClusterAnswer(ColumnAnswer):
         """The same after normalising; raises AttemptFailed if one is out of range."""
         try:
             found: list[int] = self.plugin.normalize_domains(self._working, info.pod, scores)
-        except Exception as problem:
+        except RAISED as problem:
             raise self.desk.broken(self.name, "normalize_domains", problem) from problem
         if found and not MIN_SCORE <= min(found) <= max(found) <= MAX_SCORE:
             wrong = next(score for score in found if not MIN_SCORE <= score <= MAX_SCORE)

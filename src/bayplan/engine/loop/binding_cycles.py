@@ -20,6 +20,7 @@ from bayplan.engine.loop.failure import Failures, one_node_message
 from bayplan.engine.loop.shared import Failure, Shared
 from bayplan.engine.queue import QueuedPod
 from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE
+from bayplan.errors import RAISED
 from bayplan.framework.contract.permits import WaitingPod
 from bayplan.framework.contract.results import CLEAR_NOMINATION, Effects
 from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState
@@ -271,7 +272,7 @@ class BindingCycles:
             return Status(Code.SUCCESS)
         try:
             return work.effects.done()
-        except Exception as problem:  # a plugin's own code: the pod fails, others go on
+        except RAISED as problem:  # a plugin's own code: the pod fails, others go on
             return Status.from_error(problem, work.plugin)
 
     def _resume(self, binding: Binding) -> None:

@@ -23,6 +23,7 @@ from bayplan.engine.loop.preemption import Preemptions
 from bayplan.engine.loop.shared import Failure, Shared
 from bayplan.engine.loop.verdicts import Verdicts
 from bayplan.engine.queue import QueuedPod
+from bayplan.errors import RAISED
 from bayplan.framework.contract.handle import never
 from bayplan.framework.contract.permits import WaitingPod
 from bayplan.framework.contract.results import CLEAR_NOMINATION, Unfinished
@@ -140,7 +141,7 @@ class PodAttempts:
         except Unfinished:
             self._unfinished = attempt._replace(slices=attempt.slices + 1)
             return
-        except Exception as problem:
+        except RAISED as problem:
             self._broken(item, profile, problem)
             return
         self._go_on(item, profile, decision)
@@ -156,7 +157,7 @@ class PodAttempts:
                 self._groups.attempt_tree(gang)
             else:
                 self._groups.attempt(gang)
-        except Exception as problem:
+        except RAISED as problem:
             for item in gang.items:
                 if shared.queue.in_flight(item.pod.metadata.uid):
                     profile = shared.engine.profiles[item.pod.spec.scheduler_name]
@@ -177,7 +178,7 @@ class PodAttempts:
             self._activate_wanted(decision.state)
         self._bindings.start(item, node_name, profile, decision.state)
 
-    def _broken(self, item: QueuedPod, profile: Profile, problem: Exception) -> None:
+    def _broken(self, item: QueuedPod, profile: Profile, problem: BaseException) -> None:
         """A bug or an object that the engine cannot take: this pod fails, others go on."""
         kind = type(problem).__name__
         self.problems[kind] += 1

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from bayplan.api import Pod
 from bayplan.engine.queue.pods import QueuedPod
 from bayplan.engine.queue.requeuing import SAMPLE
+from bayplan.errors import RAISED
 from bayplan.framework.contract.status import Status, is_success
 
 Gate = tuple[str, Callable[[Pod], Status | None]]
@@ -50,7 +51,7 @@ class Gates:
             try:
                 status = pre_enqueue(item.pod)
                 closed = status is not None and not is_success(status)
-            except Exception:  # counted: as upstream, an error gates the pod
+            except RAISED:  # counted: as upstream, an error gates the pod
                 self._problems[name, "pre_enqueue"] += 1
                 closed = True
             if closed:

@@ -16,6 +16,7 @@ from bayplan.engine.queue.hints import CLASS_RESOURCES, HintIndex, Match
 from bayplan.engine.queue.in_flight import SeenEvent
 from bayplan.engine.queue.pods import QueuedPod
 from bayplan.engine.queue.waiting_room import WaitingRoom
+from bayplan.errors import RAISED
 from bayplan.framework.contract.events import ClusterEvent, HintFn, QueueingHint, Resource
 
 SAMPLE = 10
@@ -85,7 +86,7 @@ class Requeuing:
                 try:
                     if call(pod, old, new) is QueueingHint.SKIP:
                         continue
-                except Exception:  # counted: a hint that fails must not lose the pod
+                except RAISED:  # counted: a hint that fails must not lose the pod
                     self.problems[plugin, "hint"] += 1
             if plugin in item.pending_plugins:
                 return Strategy.AT_ONCE

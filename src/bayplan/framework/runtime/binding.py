@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.errors import RAISED
 from bayplan.framework.contract.results import Effects
 from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Code, Status
@@ -34,7 +35,7 @@ def run_reserve(profile: Profile, state: CycleState, pod: Any, node_name: str) -
     for plugin in profile.reserve:
         try:
             status: Status | None = plugin.reserve(state, pod, node_name)
-        except Exception as problem:
+        except RAISED as problem:
             status = profile.problem(plugin.name, "reserve", problem)
         if status is not None and not status.success:
             if status.rejected:
@@ -50,7 +51,7 @@ def run_unreserve(profile: Profile, state: CycleState, pod: Any, node_name: str)
         if unreserve is not None:
             try:
                 unreserve(state, pod, node_name)
-            except Exception as problem:
+            except RAISED as problem:
                 profile.problem(plugin.name, "unreserve", problem)
 
 
@@ -61,7 +62,7 @@ def run_permit(profile: Profile, state: CycleState, pod: Any, node_name: str) ->
     for plugin in profile.permit:
         try:
             status, timeout = plugin.permit(state, pod, node_name)
-        except Exception as problem:
+        except RAISED as problem:
             status, timeout = profile.problem(plugin.name, "permit", problem), 0.0
         if status is None or status.success:
             continue
@@ -90,7 +91,7 @@ def run_pre_bind_pre_flight(
             continue
         try:
             result, status = flight(state, pod, node_name)
-        except Exception as problem:
+        except RAISED as problem:
             result, status = None, profile.problem(plugin.name, "pre_bind_pre_flight", problem)
         if status is None or status.success:
             acting = True
@@ -150,7 +151,7 @@ def run_post_bind(profile: Profile, state: CycleState, pod: Any, node_name: str)
     for plugin in profile.post_bind:
         try:
             plugin.post_bind(state, pod, node_name)
-        except Exception as problem:
+        except RAISED as problem:
             profile.problem(plugin.name, "post_bind", problem)
 
 
@@ -165,7 +166,7 @@ def _ask(
 ) -> Status | Effects | None:
     try:
         answer = method(state, pod, node_name)
-    except Exception as problem:
+    except RAISED as problem:
         answer = profile.problem(plugin.name, point, problem)
     if isinstance(answer, Status) and not answer.success:
         if answer.rejected:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from bayplan.cluster.info import NodeInfo, PodInfo
-from bayplan.errors import PluginError
+from bayplan.errors import RAISED, PluginError
 from bayplan.framework.contract.results import (
     Effects,
     NominatingMode,
@@ -109,7 +109,7 @@ def call_pre_filter(
         result, status = answer
     except (TypeError, ValueError) as problem:
         return None, profile.problem(plugin.name, "pre_filter", problem)
-    except Exception as problem:
+    except RAISED as problem:
         return None, profile.problem(plugin.name, "pre_filter", problem)
     return result, status
 
@@ -132,7 +132,7 @@ def call_filter(
                 "not a Verdict"
             )
         verdict.check(nodes.count, plugin.name)
-    except Exception as problem:
+    except RAISED as problem:
         return wrap_filter(plugin.name, profile.problem(plugin.name, "filter", problem))
     return verdict
 
@@ -157,7 +157,7 @@ def call_filter_node(
             verdict = plugin.filter(state, pod, table)
             verdict.check(1, plugin.name)
             status = verdict.status_of(0)
-    except Exception as problem:
+    except RAISED as problem:
         return wrap_filter(plugin.name, profile.problem(plugin.name, "filter_node", problem))
     if status is None or status.code is Code.SUCCESS:
         return None
@@ -218,7 +218,7 @@ def run_add_pod(
         if plugin.name not in state.skip_filter:
             try:
                 status = plugin.add_pod(state, pod, added, node)
-            except Exception as problem:
+            except RAISED as problem:
                 status = profile.problem(plugin.name, "add_pod", problem)
             if status is not None and not status.success:
                 return wrap(f'running AddPod on PreFilter plugin "{plugin.name}"', status)
@@ -233,7 +233,7 @@ def run_remove_pod(
         if plugin.name not in state.skip_filter:
             try:
                 status = plugin.remove_pod(state, pod, removed, node)
-            except Exception as problem:
+            except RAISED as problem:
                 status = profile.problem(plugin.name, "remove_pod", problem)
             if status is not None and not status.success:
                 return wrap(f'running RemovePod on PreFilter plugin "{plugin.name}"', status)
@@ -257,7 +257,7 @@ def run_post_filters(
             raise
         except StateMissing as problem:
             result, status = None, Status.from_error(problem)
-        except Exception as problem:
+        except RAISED as problem:
             result, status = None, profile.problem(plugin.name, "post_filter", problem)
         if result is not None and result.effects is not None:
             effects.append(result.effects)
@@ -294,7 +294,7 @@ def run_pre_enqueue(profile: Profile, pod: Any, first: str = "") -> Status | Non
     for plugin in plugins:
         try:
             status: Status | None = plugin.pre_enqueue(pod)
-        except Exception as problem:
+        except RAISED as problem:
             status = profile.problem(plugin.name, "pre_enqueue", problem)
         if status is not None and not status.success:
             return status.with_plugin(plugin.name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.errors import PluginError
+from bayplan.errors import RAISED, PluginError
 from bayplan.framework.contract.groups import (
     GroupTrial,
     Placement,
@@ -35,7 +35,7 @@ def run_placement_generate(
     for plugin in profile.at["placementGenerate"]:
         try:
             placements, status = plugin.generate_placements(state, group, parent)
-        except Exception as problem:
+        except RAISED as problem:
             return (), profile.problem(plugin.name, "generate_placements", problem)
         if not is_success(status):
             return (), status.with_plugin(plugin.name)
@@ -58,7 +58,7 @@ def run_placement_score(
         try:
             pairs = zip(states, proposed, strict=True)
             raw[plugin.name] = [plugin.score_placement(own, group, item) for own, item in pairs]
-        except Exception as problem:
+        except RAISED as problem:
             status = profile.problem(plugin.name, "score_placement", problem)
             return _wrapped("running PlacementScore plugins", plugin.name, status)
     totals = [0] * len(proposed)
@@ -67,7 +67,7 @@ def run_placement_score(
         if hasattr(plugin, "normalize_placements"):
             try:
                 scores = plugin.normalize_placements(state, group, scores)
-            except Exception as problem:
+            except RAISED as problem:
                 status = profile.problem(plugin.name, "normalize_placements", problem)
                 return _wrapped(_NORMALIZING, plugin.name, status)
         wrong = [score for score in scores if not MIN_SCORE <= score <= MAX_SCORE]
@@ -127,7 +127,7 @@ def _proposal(
             result, status = plugin.pod_group_post_filter(state, group, trial)
     except StateMissing as problem:
         result, status = None, Status.from_error(problem)
-    except Exception as problem:
+    except RAISED as problem:
         result, status = None, profile.problem(plugin.name, "pod_group_post_filter", problem)
     return result, status or Status(Code.SUCCESS)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bayplan.cluster.arrays import BoolArray, IntArray
-from bayplan.errors import PluginError
+from bayplan.errors import RAISED, PluginError
 from bayplan.framework.contract.points import MAX_SCORE, MIN_SCORE
 from bayplan.framework.contract.state import CycleState
 from bayplan.framework.contract.status import Code, Status
@@ -27,7 +27,7 @@ def call_pre_score(
     """Call one PreScore; a Status other than None is an error. Skip is noted in the state."""
     try:
         status: Status | None = plugin.pre_score(state, pod, nodes, feasible)
-    except Exception as problem:
+    except RAISED as problem:
         status = profile.problem(plugin.name, "pre_score", problem)
     if status is None or status.code is Code.SUCCESS:
         return None
@@ -52,7 +52,7 @@ def call_score(
         else:
             scores = _loop(plugin, state, pod, nodes, feasible)
         _check(scores, nodes.count, plugin.name, "score")
-    except Exception as problem:
+    except RAISED as problem:
         return failed_score(plugin.name, profile.problem(plugin.name, "score", problem).message)
     if getattr(plugin, "compact_scores", False):
         small: IntArray = scores
@@ -75,7 +75,7 @@ def call_normalize(
         try:
             result = plugin.normalize(state, pod, scores, feasible)
             _check(result, len(scores), plugin.name, "normalize")
-        except Exception as problem:
+        except RAISED as problem:
             status = profile.problem(plugin.name, "normalize", problem)
             return failed_score(plugin.name, status.message)
     return range_problem(plugin.name, result, feasible) or result
