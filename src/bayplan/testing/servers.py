@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan import private
+from bayplan.errors import BayplanError
 from bayplan.testing.ports import free_port
 
 TOKEN = "bayplan-test-token"
@@ -32,7 +33,7 @@ PROGRAMS = ("kube-apiserver", "kube-scheduler", "etcd")
 START_TIMEOUT = 60.0
 
 
-class ServerFailed(AssertionError):
+class ServerFailed(BayplanError, AssertionError):
     """A server ended or did not become ready; the text ends with its last words."""
 
 
@@ -227,8 +228,12 @@ class KubeCluster(ServedCluster):
         super().__init__(f"https://127.0.0.1:{self.port}", TOKEN, folder)
         self._etcd = f"http://127.0.0.1:{free_port()}"
         self._prepare()
-        self.etcd = self._start_etcd()
-        self.apiserver = self._start_apiserver()
+        try:
+            self.etcd = self._start_etcd()
+            self.apiserver = self._start_apiserver()
+        except ServerFailed:
+            self.stop()
+            raise
         self.write_kubeconfig()
 
     def restart_apiserver(self, *, kill: bool = False) -> None:
@@ -359,7 +364,12 @@ def start_kube(
     assert assets is not None, "the real programs are not built: run `make kube-assets`"
     own = folder is None
     where = folder or Path(tempfile.mkdtemp(prefix="bayplan-kube-"))
-    cluster = KubeCluster(assets, where, authorization, accounts, flags)
+    try:
+        cluster = KubeCluster(assets, where, authorization, accounts, flags)
+    except ServerFailed:
+        if own:
+            shutil.rmtree(where, ignore_errors=True)
+        raise
     if own:
         cluster.own(where)
     return cluster
