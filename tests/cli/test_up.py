@@ -8,15 +8,19 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.nodes import command as nodes_command
 from bayplan.cli.nodes import parse_labels, parse_taints
+from bayplan.cli.up import _status
 from bayplan.client import load_kubeconfig
 from bayplan.errors import ConfigError
+from bayplan.testing import make_node, make_pod
 from bayplan.testing.servers import Process, bayplan_command
+from tests.engine.loop.helper import World
 
 pytestmark = pytest.mark.xdist_group("up")
 DEPLOYMENT = {
@@ -212,3 +216,14 @@ def test_an_amount_that_is_none_is_named_before_anything_is_asked(words, message
 
     assert isinstance(result.exception, ConfigError)
     assert message in str(result.exception)
+
+
+def test_the_status_line_counts_what_has_a_node_and_what_waits():
+    small = make_node("a").capacity({"cpu": "2", "memory": "4Gi", "pods": "10"})
+    world = World(small, make_pod("p").req(cpu="1"), make_pod("big").req(cpu="9"))
+    world.run()
+    live = SimpleNamespace(core=world.scheduler, sizes=lambda: {"nodes": 1, "pods": 2})
+
+    shown = _status(SimpleNamespace(scheduler=live))
+
+    assert "1 node · 1 pod placed · waiting: 1 unschedulable" == shown

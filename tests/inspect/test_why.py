@@ -479,3 +479,14 @@ def test_the_scores_of_a_bound_pod_show_the_node_that_was_asked_about():
     text = "\n".join(render(why_on_node(asked, asked.pod("p"), "n8")))
 
     assert "\n  n8 " in text.partition("Scores today")[2]
+
+
+def test_the_three_nearest_lack_different_things():
+    """Of six nodes that lack one thing each, four lack the same."""
+    there = {"disk": "ssd"}
+    odd = [node("y", **there).taint("gpu"), node("z", **there).cordon()]
+    nodes = [one.body() for one in (*map(node, "abcd"), *odd)]
+
+    near = Cluster.from_objects([*nodes, waits(nodeSelector=there)]).why("waits").nearest
+
+    assert {"a", "y", "z"} == {one.node for one in near[:3]}

@@ -279,11 +279,10 @@ async def _follow(cluster: LocalCluster, stopped: asyncio.Event) -> None:
 def _status(cluster: LocalCluster) -> str:
     from bayplan.words import plural
 
-    sizes = cluster.scheduler.sizes()
-    pending = cluster.scheduler.core.queue.pending()
-    waiting = ", ".join(f"{count} {name}" for name, count in pending.items() if count)
+    core = cluster.scheduler.core
+    waiting = ", ".join(f"{count} {name}" for name, count in core.queue.pending().items() if count)
     return (
-        f"{plural(sizes.get('nodes', 0), 'node')} · "
-        f"{plural(sizes.get('pods', 0), 'pod')} placed · "
+        f"{plural(cluster.scheduler.sizes()['nodes'], 'node')} · "
+        f"{plural(core.cache.pod_count, 'pod')} placed · "
         f"waiting: {waiting or 'none'}"
     )

@@ -45,10 +45,8 @@ def nearest_rows(case: Case, filters: int, most: int) -> list[int]:
         by_set[number] = sorted(
             (float(away[i]), case.name(int(rows[i])), int(rows[i])) for i in near
         )
-    # one of each set in turn, so that different ways out are all seen
+    # one of each set in turn, so that different ways out are all seen, also in the first three
     chosen: list[tuple[float, str, int]] = []
     while len(chosen) < most and any(by_set.values()):
-        for some in by_set.values():
-            if some and len(chosen) < most:
-                chosen.append(some.pop(0))
-    return [row for _, _, row in (chosen if filters else sorted(chosen))]
+        chosen += sorted(some.pop(0) for some in by_set.values() if some)
+    return [row for _, _, row in chosen[:most]]

@@ -216,7 +216,8 @@ def _summary(case: Case) -> str:
     if close:
         verb = "lacks" if close == 1 else "lack"
         return f"no node of {count:,} fits; {plural(close, 'node')} {verb} only one thing"
-    return f"no node of {count:,} fits; each lacks more than one thing"
+    several = bool((case.failures > 1).all())  # else an extender said no, which has no filter
+    return f"no node of {count:,} fits" + ("; each lacks more than one thing" if several else "")
 
 
 def funnel(case: Case) -> tuple[FunnelRow, ...]:
