@@ -5,14 +5,15 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from bayplan import lessons
-from bayplan.cli.main import COMMANDS, bayplan
+from bayplan.cli.main import COMMANDS, bayplan, main
 
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -58,11 +59,60 @@ def test_programs_that_tests_start_are_those_of_this_tree(tmp_path):
     assert Path(__file__).parents[2] / "src/bayplan/__init__.py" == Path(shown.stdout.strip())
 
 
-def test_a_mistyped_command_is_answered_with_the_nearest():
-    found = CliRunner().invoke(bayplan, ["wy", "web-0"])
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("wy web-0", "No such command 'wy'. Did you mean why?"),
+        ("extender nwe", "did you mean new?"),
+        ("trace play t.csv", "There are generate, import, reproduce, run."),
+        ("ui --scenario first-pod", "ui SCENARIO"),
+        ("why --pod web-0", "why POD"),
+        ("whatif drain worker-1", "Did you mean --drain?"),
+        ("capacity", "name what should fit: deployment/web, pod/web-0, FILE.yaml or cpu=1"),
+    ],
+)
+def test_a_line_that_is_not_understood_is_answered_with_what_may_be_meant(
+    line, hint, monkeypatch, capsys
+):
+    monkeypatch.setattr(sys, "argv", ["bayplan", *line.split()])
 
-    assert 2 == found.exit_code
-    assert "No such command 'wy'. Did you mean why?" in found.output
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert 2 == ended.value.code
+    assert hint in capsys.readouterr().err
+
+
+def test_kubectl_s_plugins_call_themselves_as_they_are_called():
+    program = "import sys; sys.argv[0] = '/a/kubectl-why'; import bayplan.__main__ as it; it.main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True
+    )
+
+    assert shown.stdout.startswith("Usage: kubectl why [OPTIONS]")
+
+
+SCRIPTS = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
+INTERRUPTED = """
+import signal, sys
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, CtrlC())
+sys.argv[0] = "{name}"
+from {module} import {function} as run
+run()
+"""
+
+
+@pytest.mark.parametrize("name", ["bayplan", "kubectl-why", "kubectl_complete-why"])
+def test_ctrl_c_while_the_program_is_being_imported_is_no_error(name):
+    module, _, function = SCRIPTS[name].partition(":")
+    program = INTERRUPTED.format(name=name, module=module, function=function)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (130, "") == (found.returncode, found.stderr)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from bayplan.cli.completing import owner_names
 
 
 @click.command()
-@click.argument("templates", nargs=-1, required=True, shell_complete=owner_names)
+@click.argument("templates", nargs=-1, metavar="TEMPLATES...", shell_complete=owner_names)
 @source_options
 @click.option("--keep-free", type=click.Choice(["node", "zone"]),
               help="Keep the room to lose any one node or zone.")  # fmt: skip
@@ -30,6 +30,10 @@ def command(
     A template is deployment/web (or another owner), pod/web-0, FILE.yaml or cpu=1,memory=2Gi;
     3x before it gives its share of the mix.
     """
+    if not templates:
+        raise click.UsageError(
+            "name what should fit: deployment/web, pod/web-0, FILE.yaml or cpu=1,memory=2Gi"
+        )
     from bayplan.inspect.capacity import capacity
     from bayplan.inspect.capacity.templates import parse_template
 

@@ -72,18 +72,6 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as problem:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=2, cutoff=0.6)
-            if not near:
-                raise
-            hint = f"{problem.message} Did you mean {' or '.join(near)}?"
-            raise click.UsageError(hint, ctx) from problem
-
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # By the table: the inherited one would import every command for its help.
         found = [
@@ -131,7 +119,7 @@ def main() -> None:
         sys.exit(130)
     except click.ClickException as problem:
         if isinstance(problem, click.UsageError):
-            problem = _with_option(problem)
+            problem = _with_hint(problem)
         problem.show()
         sys.exit(problem.exit_code)
     except BayplanError as problem:
@@ -140,14 +128,39 @@ def main() -> None:
         sys.exit(2 if {" ".join(words), *words[:1]} & {*ANSWERING} else 1)
 
 
-def _with_option(problem: click.UsageError) -> click.UsageError:
-    """Name the option that a surplus word is: `whatif drain worker-1` means `--drain worker-1`."""
-    surplus = re.match(r"Got unexpected extra arguments? \(([\w-]+)", problem.message)
-    params = problem.ctx.command.params if problem.ctx is not None else []
-    options = {name for item in params for name in item.opts}
-    if surplus is not None and f"--{surplus[1]}" in options:
-        return click.UsageError(f"{problem.message}. Did you mean --{surplus[1]}?", problem.ctx)
-    return problem
+def _with_hint(problem: click.UsageError) -> click.UsageError:
+    """Say what a word that is not understood may mean."""
+    said, context = problem.message, problem.ctx
+    if context is None:
+        return problem
+    hint = ""
+    if found := re.match(r"No such command '(.+)'", said):
+        hint = _near_command(found[1], context)
+    elif found := re.match(r"No such option '?--([a-z]+)", said):
+        hint = _as_argument(found[1].upper(), context)
+    elif found := re.match(r"Got unexpected extra arguments? \(([\w-]+)", said):
+        # `whatif drain worker-1` means `--drain worker-1`
+        options = {name for item in context.command.params for name in item.opts}
+        hint = f"Did you mean --{found[1]}?" if f"--{found[1]}" in options else ""
+    return click.UsageError(f"{said.rstrip('.')}. {hint}", context) if hint else problem
+
+
+def _near_command(word: str, context: click.Context) -> str:
+    group = context.command
+    names = group.list_commands(context) if isinstance(group, click.Group) else []
+    near = difflib.get_close_matches(word, names, n=2, cutoff=0.6)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return "" if group is bayplan else f"There are {', '.join(names)}."
+
+
+def _as_argument(word: str, context: click.Context) -> str:
+    """`ui --scenario first-pod` means `ui first-pod`."""
+    shown = [
+        item.make_metavar(context) for item in context.command.params if item.opts[0].isalpha()
+    ]
+    wanted = any(word in re.split(r"\W+", metavar) for metavar in shown)
+    return f"It is given without a flag: {context.command_path} {word}" if wanted else ""
 
 
 def plugin() -> None:
@@ -161,7 +174,7 @@ def plugin() -> None:
 
         complete_plugin(name)
         return
-    sys.argv[1:1] = [name]
+    sys.argv[:1] = ["kubectl", name]  # as it was typed: usage and errors name it so
     main()
 
 
