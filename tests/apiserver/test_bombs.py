@@ -131,6 +131,35 @@ async def test_rules_have_a_budget(api, name):
     assert causes
 
 
+LONG = {"a": "9" * 5000, "b": "b" * 1_000_000, "c": "a" * 1000, "d": "a" * 1_000_000}
+GROWING = {
+    "a replacement": "self.c.replace('a', self.b) == ''",
+    "a replacement nobody has room for": "self.d.replace('a', self.b) == ''",
+    "a replacement of nothing": "self.d.replace('', self.b) == ''",
+    "joined": "self.d.split('').join(self.b) == ''",
+    "formatted again and again": "self.d.split('').map(a, '%s'.format([self.b])) == []",
+    "a precision": "'%.999999999f'.format([1.0]) == ''",
+    "a precision of many digits": "('%.' + self.a + 'f').format([1.0]) == ''",
+    "an integer": "int(self.a) == 0",
+    "an unsigned integer": "uint(self.a) == 0u",
+    "a duration": "duration(self.a + 's') == duration('0s')",
+    "a quantity": "isQuantity(self.a)",
+    "a quantity as a number": "quantity('1e400').asApproximateFloat() < 0.0",
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_what_rules_make_of_long_texts_has_a_budget(name):
+    """Each was a 500, hundreds of megabytes, or both."""
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+
+    causes = Rules(texts | {"x-kubernetes-validations": [{"rule": GROWING[name]}]}).validate(
+        LONG, None
+    )
+
+    assert causes
+
+
 @pytest.mark.parametrize("name", ["loops in loops", "comparing all with all"])
 async def test_rules_that_may_cost_too_much_cannot_be_written(api, name):
     numbers = {"type": "array", "items": {"type": "integer"}}

@@ -17,6 +17,7 @@ ANY = Environment({"self": t.DYN})
         pytest.param("!" * 50_001 + "1", id="many negations"),
         pytest.param("1" + "+1" * 49_000, id="a long sum"),
         pytest.param("x" * 100_001, id="a long name"),
+        pytest.param("9" * 5000, id="a long number"),
     ],
 )
 def test_long_and_deep_texts_are_refused_not_fatal(text):

@@ -38,6 +38,7 @@ _BINARY_SUFFIX = {0: "", **{exponent: suffix for suffix, exponent in _BINARY.ite
 _FAST_DIGITS = 18
 # Exponents beyond this are cut: no resource has 10^400 of anything, and integers stay small.
 _EXPONENT_LIMIT = 400
+_DIGITS_LIMIT = 3000  # Python does not write numbers of more than 4300
 
 
 class QuantityError(DecodeError):
@@ -75,6 +76,8 @@ def parse(quantity: str | int | float) -> Amount:
     if form == BINARY_SI and exponent > 40 and not any(map(str.isdigit, text)):
         raise _refuse(text, NUMBER_WRONG)
     digits = (whole or "0") + fraction
+    if len(digits) > _DIGITS_LIMIT:
+        raise _refuse(text, NUMBER_WRONG)
     nanos = _scale(int(digits), len(fraction), exponent, form)
     kept = text if _kept_as_written(whole or "0", fraction, exponent, form) else ""
     if form == BINARY_SI and not kept:

@@ -16,6 +16,7 @@ from bayplan.cel.values import Cidr, Format, Ip, Quantity, Semver, Url, size
 PER_CALL_LIMIT = 1_000_000
 BUDGET = 10_000_000
 MATCH_BUDGET = 2_500_000
+TEXT_PER_COST = 100  # characters made; upstream counts what `format` and `replace` read only
 LIST_BASE, MAP_BASE, STRUCT_BASE = 10, 30, 40
 Counter = Callable[[str, list[Any], Any], int]
 

@@ -42,6 +42,15 @@ class CostExceeded(EvaluationError):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
+MOST_TEXT = 100_000_000  # characters that one call may make
+
+
+def check_made(length: int) -> None:
+    """Refuse to make a text that nobody has room for."""
+    if length > MOST_TEXT:
+        raise CostExceeded
+
+
 class Problems:
     """Gathers problems of one text and writes them with the line and a mark under the place."""
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
-from bayplan.cel.errors import EvaluationError
+from bayplan.cel.errors import EvaluationError, check_made
 from bayplan.cel.formatting import format_string
 from bayplan.cel.overloads import Declaring
 from bayplan.cel.standard import STANDARD
@@ -63,14 +63,20 @@ add(
     "replace",
     "string_replace_string_string",
     "string.(string, string) string",
-    lambda text, old, new: text.replace(old, new),
+    lambda text, old, new: _replace(text, old, new),
 )
 add(
     "replace",
     "string_replace_string_string_int",
     "string.(string, string, int) string",
-    lambda text, old, new, n: text.replace(old, new, n),
+    lambda text, old, new, n: _replace(text, old, new, n),
 )
+
+
+def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
+    times = text.count(old) if limit < 0 else min(text.count(old), limit)
+    check_made(len(text) + times * (len(new) - len(old)))
+    return text.replace(old, new, limit)
 
 
 @overload("split", "string_split_string_int", "string.(string, int) list(string)")
@@ -109,6 +115,7 @@ def _join(items: list[Any], separator: str = "") -> str:
     for item in items:
         if type(item) is not str:
             raise EvaluationError(f"join: invalid input: {item}")
+    check_made(sum(map(len, items)) + len(separator) * len(items))
     return separator.join(items)
 
 

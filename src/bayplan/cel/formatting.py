@@ -40,6 +40,7 @@ _TAKES = {
     "X": ("int", "uint", "string", "bytes"),
     "o": ("int", "uint"),
 }
+_MOST_DIGITS = 4  # that a precision is written with
 _NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
@@ -104,7 +105,11 @@ def _clause(letter: str, precision: str | None, item: Any) -> str:
         number = float(item)
         if not math.isfinite(number):
             return "NaN" if math.isnan(number) else ("∞" if number > 0 else "-∞")
-        return _scientific(number) if letter == "e" else f"{number:,.{int(precision or 6)}f}"
+        if letter == "e":
+            return _scientific(number)
+        if len(precision or "") > _MOST_DIGITS:
+            raise EvaluationError(f"error during formatting: precision {precision} is too large")
+        return f"{number:,.{int(precision or 6)}f}"
     if letter in "xX":
         shown = _hexadecimal(item)
         if shown is not None:

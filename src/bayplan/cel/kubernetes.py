@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -60,7 +61,16 @@ def _order(a: Any, b: Any) -> int:
 add("isQuantity", "is_quantity_string", "(string) bool", _succeeds(_quantity))
 add("sign", "quantity_sign", "quantity.() int", lambda given: _order(given.nanos, 0))
 add("isInteger", "quantity_is_integer", "quantity.() bool", _is_integer)
-add("asApproximateFloat", "quantity_get_float", "quantity.() double", lambda q: q.nanos / _WHOLE)
+
+
+@overload("asApproximateFloat", "quantity_get_float", "quantity.() double")
+def _as_float(given: Quantity) -> float:
+    try:
+        return given.nanos / _WHOLE
+    except OverflowError:
+        return math.inf if given.nanos > 0 else -math.inf
+
+
 for _kind in ("quantity", "semver"):
     _args = f"{_kind}.({_kind})"
     add("isGreaterThan", f"{_kind}_is_greater_than", f"{_args} bool", operator.gt)

@@ -12,7 +12,14 @@ from typing import Any
 
 from bayplan.cel import types as t
 from bayplan.cel.checker import Checker
-from bayplan.cel.cost import LIST_BASE, MAP_BASE, STRUCT_BASE, Counter, counter
+from bayplan.cel.cost import (
+    LIST_BASE,
+    MAP_BASE,
+    STRUCT_BASE,
+    TEXT_PER_COST,
+    Counter,
+    counter,
+)
 from bayplan.cel.errors import CostExceeded, EvaluationError
 from bayplan.cel.overloads import Function, Overload
 from bayplan.cel.standard import TYPE_NAMES, Growing, find, optional_index, shown_key
@@ -375,7 +382,10 @@ def _apply(
     except EvaluationError:
         frame.spend(1)
         raise
-    frame.spend(1 if count is None else count(name, values, result))
+    cost = 1 if count is None else count(name, values, result)
+    if type(result) is str and len(result) > cost * TEXT_PER_COST:
+        cost = len(result) // TEXT_PER_COST
+    frame.spend(cost)
     return result
 
 

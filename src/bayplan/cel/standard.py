@@ -31,6 +31,7 @@ from bayplan.cel.values import (
 _declare = Declaring()
 add, overload = _declare.add, _declare.overload
 STANDARD = _declare.library
+_MOST_DIGITS = 20  # of 64 bits
 _LIMITS = {"int": (-(2**63), 2**63 - 1), "uint": (0, 2**64 - 1)}
 
 
@@ -347,9 +348,13 @@ def _parse_whole(kind: str) -> Callable[[str], int]:
 
     def convert(text: str) -> int:
         body = text[1:] if low and text[:1] in ("+", "-") else text
-        if not (body.isascii() and body.isdigit()) or not low <= int(text) <= high:
+        digits = body.lstrip("0") or body[-1:]
+        if not (body.isascii() and body.isdigit()) or len(digits) > _MOST_DIGITS:
             raise not_converted(kind)
-        return make(text)
+        value = make(f"-{digits}" if text[0] == "-" else digits)
+        if not low <= value <= high:
+            raise not_converted(kind)
+        return value
 
     return convert
 

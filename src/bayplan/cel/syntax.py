@@ -419,7 +419,7 @@ def _number(
     if token.kind == "float":
         return Literal(where, sign * float(token.text))
     text = token.text.rstrip("uU")
-    value = sign * int(text, 16 if text.startswith("0x") else 10)
+    value = sign * (int(text, 16 if text.startswith("0x") else 10) if len(text) < 99 else 2**64)
     if token.kind == "uint":
         if value >= 2**64:
             problems.add(where, "invalid uint literal")

@@ -20,7 +20,8 @@ _UNITS = {
     "m": 60 * SECOND,
     "h": 3600 * SECOND,
 }
-_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)")
+_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_MOST_DIGITS = 19  # of 64 bits; Go refuses longer numbers and ignores further decimals
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -39,10 +40,13 @@ def parse_duration(text: str) -> Duration:
         if match is None or not (match[1] or match[2]):
             at = -1
             break
-        unit = _UNITS[match[3]]
-        total += int(match[1] or 0) * unit
-        if match[2]:
-            total += int(match[2]) * unit // 10 ** len(match[2])
+        unit, whole = _UNITS[match[3]], match[1].lstrip("0")
+        if len(whole) > _MOST_DIGITS:
+            at = -1
+            break
+        total += int(whole or 0) * unit
+        if decimals := (match[2] or "")[:_MOST_DIGITS]:
+            total += int(decimals) * unit // 10 ** len(decimals)
         at = match.end()
     if at <= 0 or total > 2**63:
         raise EvaluationError(f'time: invalid duration "{text}"')
