@@ -96,7 +96,14 @@ def timestamp(seconds: float) -> str:
 
 @lru_cache(maxsize=64)
 def _stamp(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+    day, rest = divmod(second, 86400)
+    minutes, seconds = divmod(rest, 60)
+    return f"{_date(day)}T{minutes // 60:02}:{minutes % 60:02}:{seconds:02}Z"
+
+
+@lru_cache(maxsize=8)
+def _date(day: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(day * 86400))
 
 
 def micro_timestamp(seconds: float) -> str:

@@ -12,6 +12,8 @@ import msgspec
 from bayplan.api import Object
 from bayplan.store import Compacted, Event, Watcher
 
+CHUNK = 1 << 14
+
 
 class Entry(msgspec.Struct, frozen=True):
     """One write."""
@@ -36,6 +38,7 @@ class EventLog:
         self._elapsed = elapsed
         self.entries: list[Entry] = []
         self._hash = hashlib.sha256()
+        self._unhashed = bytearray()
         self._listeners: list[Callable[[Entry], None]] = []
         self.keep = True
         """False: only the hash is kept, for very long runs."""
@@ -73,12 +76,19 @@ class EventLog:
     ) -> None:
         """Write one line."""
         # Whole values, not their digests: one digest of everything is cheaper than one each.
-        head = f"{time:.6f} {revision} {action} {key} {len(value)}\n"
-        self._hash.update(head.encode() + value)
+        self._unhashed += f"{time:.6f} {revision} {action} {key} {len(value)}\n".encode()
+        self._unhashed += value
+        if len(self._unhashed) > CHUNK:
+            self._hash_rest()
         if self.keep:
             self.entries.append(Entry(time, revision, action, key, value, item))
+
+    def _hash_rest(self) -> None:
+        self._hash.update(self._unhashed)
+        self._unhashed.clear()
 
     @property
     def hash(self) -> str:
         """The digest of all writes so far: of their times, keys and contents."""
+        self._hash_rest()
         return self._hash.hexdigest()

@@ -116,7 +116,10 @@ async def _arrive(client: ScenarioClient, name: str, work: Workload, arrival: Ar
         shape["lifetime"] = arrival.lifetime
     body = objects.pod(name, **shape)  # type: ignore[arg-type]
     namespace = str(shape.get("namespace", "default"))
-    await client.client.create(PODS, body, namespace)
+    if isinstance(client.client, FastClient):
+        await client.client.add(PODS, body, namespace)  # nobody reads the answer
+    else:
+        await client.client.create(PODS, body, namespace)
     return namespace
 
 
