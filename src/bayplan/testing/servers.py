@@ -120,6 +120,8 @@ class Process:
 class ServedCluster:
     """An API server with a kubeconfig, whatever program serves it."""
 
+    apiserver: Process
+
     def __init__(self, server: str, token: str, folder: Path) -> None:
         self.server = server
         self.token = token
@@ -151,6 +153,19 @@ class ServedCluster:
             process.stop()
         for folder in self._owned:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def restart_apiserver(self, *, kill: bool = False) -> None:
+        """End the API server and start it again on the same port and data."""
+        if kill:
+            self.apiserver.kill()
+        else:
+            self.apiserver.stop(30)
+        self._processes.remove(self.apiserver)
+        self.apiserver = self._start_apiserver()
+
+    def _start_apiserver(self) -> Process:
+        """Start the API server and wait until it is ready."""
+        raise NotImplementedError
 
     def own(self, folder: Path) -> None:
         """Remove `folder` when the cluster stops."""
@@ -236,15 +251,6 @@ class KubeCluster(ServedCluster):
             raise
         self.write_kubeconfig()
 
-    def restart_apiserver(self, *, kill: bool = False) -> None:
-        """End the API server and start it again on the same port and data."""
-        if kill:
-            self.apiserver.kill()
-        else:
-            self.apiserver.stop(30)
-        self._processes.remove(self.apiserver)
-        self.apiserver = self._start_apiserver()
-
     def _prepare(self) -> None:
         private.write(self.folder / "tokens.csv", f"{TOKEN},admin,admin,system:masters\n")
         key = ec.generate_private_key(ec.SECP256R1())
@@ -311,18 +317,9 @@ class EmbeddedCluster(ServedCluster):
         self.port = free_port()
         self._arguments = arguments
         super().__init__(f"http://127.0.0.1:{self.port}", "", folder)
-        self.apiserver = self._start()
+        self.apiserver = self._start_apiserver()
 
-    def restart_apiserver(self, *, kill: bool = False) -> None:
-        """End the API server and start it again on the same port and data."""
-        if kill:
-            self.apiserver.kill()
-        else:
-            self.apiserver.stop(30)
-        self._processes.remove(self.apiserver)
-        self.apiserver = self._start()
-
-    def _start(self) -> Process:
+    def _start_apiserver(self) -> Process:
         process = self.start(
             [
                 *bayplan_command("apiserver"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api.patch.errors import BadPatch, not_a_map
+from bayplan.api.patch.values import without_nulls
 
 
 def apply_merge_patch(doc: dict[str, Any], patch: Any) -> dict[str, Any]:
@@ -31,14 +32,5 @@ def _merge(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def _merged(current: Any, value: Any) -> Any:
     if not isinstance(current, dict):
-        return _without_nulls(value)
+        return without_nulls(value)
     return _merge(current, value) if isinstance(value, dict) else value
-
-
-def _without_nulls(value: Any) -> Any:
-    """Drop null members of objects at any depth; null items of lists stay."""
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from typing import Any
 
 from bayplan.api.patch.errors import BadPatch, PatchNotApplicable, not_a_map
-from bayplan.api.patch.values import clone, identity, same
+from bayplan.api.patch.values import clone, identity, same, without_nulls
 from bayplan.api.schema import Field, Type
 
 DIRECTIVE = "$patch"
@@ -95,19 +95,11 @@ def _directive(patch: Map) -> Map:
 
 def _take(original: Map, key: str, value: Any) -> None:
     """Put a value where there was none (or one of another type)."""
-    kept, keep = _without_directives(_without_nulls(value))
+    kept, keep = _without_directives(without_nulls(value))
     if keep:
         original[key] = kept
     else:
         original.pop(key, None)
-
-
-def _without_nulls(value: Any) -> Any:
-    if type(value) is dict:
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if type(value) is list:
-        return [_without_nulls(v) for v in value]
-    return value
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:

@@ -16,6 +16,15 @@ def clone(value: Any) -> Any:
     return value
 
 
+def without_nulls(value: Any) -> Any:
+    """Drop null members of objects at any depth; null items of lists stay."""
+    if type(value) is dict:
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    if type(value) is list:
+        return [without_nulls(v) for v in value]
+    return value
+
+
 def same(left: Any, right: Any) -> bool:
     """JSON equality: true is not 1, and 1 is not 1.0."""
     if type(left) is not type(right):

@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from bayplan.api.patch import clone
+from bayplan.api.patch.values import without_nulls
 from bayplan.api.schema import Type
 from bayplan.apiserver.apply import managed
 from bayplan.apiserver.apply.fieldset import (
@@ -80,7 +81,7 @@ def server_side_apply(
     result = _sync_last_applied(result, applied, manager)
     if live is not None and not changed and _same_owners(live, owners):
         return live, False
-    return with_entries(_without_nulls(result), owners), True
+    return with_entries(without_nulls(result), owners), True
 
 
 def _check(applied: Object, kind: Type) -> None:
@@ -251,12 +252,3 @@ def _same_owners(live: Object, owners: Owners) -> bool:
         before[key].fields == owner.fields and before[key].version == owner.version
         for key, owner in owners.items()
     )
-
-
-def _without_nulls(value: Any) -> Any:
-    """Without the nulls that removing leaves behind in objects."""
-    if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
-    return value

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.patch.values import without_nulls
 from bayplan.api.schema import Field, Type, type_for
 from bayplan.apiserver.validation.causes import (
     IMMUTABLE,
@@ -61,16 +62,10 @@ def validate_declared(obj: Object, old: Object | None = None) -> Causes:
     causes: Causes = []
     for name in _PARTS:
         if name in type_.fields:
-            now, before = (_without_nulls((each or {}).get(name)) for each in (obj, old))
+            now, before = (without_nulls((each or {}).get(name)) for each in (obj, old))
             change = Change(now, before, old is not None, old is not None)
             causes += _field(name, type_.fields[name], change)
     return causes
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _field(path: str, field: Field, change: Change) -> Causes:

@@ -52,23 +52,26 @@ def validate_label_selector(field: str, selector: Object | None) -> Causes:
 
 
 def _validate_expression(field: str, expression: Object) -> Causes:
-    causes: Causes = []
     operator = expression.get("operator", "")
     values = expression.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            causes.append(required(f"{field}.values", text))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{field}.values", text))
-    else:
-        causes.append(invalid(f"{field}.operator", operator, "not a valid selector operator"))
+    causes = validate_values(field, operator, values)
+    if causes is None:
+        causes = [invalid(f"{field}.operator", operator, "not a valid selector operator")]
     causes += validate_label_name(f"{field}.key", expression.get("key", ""))
     for i, value in enumerate(values):
         causes += check(f"{field}.values[{i}]", value, label_value)
     return causes
+
+
+def validate_values(field: str, operator: str, values: list[str]) -> Causes | None:
+    """Whether an operator has values that needs them; None if it is not one of sets."""
+    if operator in ("In", "NotIn"):
+        text = "must be specified when `operator` is 'In' or 'NotIn'"
+        return [] if values else [required(f"{field}.values", text)]
+    if operator in ("Exists", "DoesNotExist"):
+        text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [forbidden(f"{field}.values", text)] if values else []
+    return None
 
 
 def is_empty_selector(selector: Object | None) -> bool:

@@ -20,7 +20,11 @@ from bayplan.apiserver.validation.formats import (
     label_value,
     qualified_name,
 )
-from bayplan.apiserver.validation.labels import validate_label_name, validate_label_selector
+from bayplan.apiserver.validation.labels import (
+    validate_label_name,
+    validate_label_selector,
+    validate_values,
+)
 from bayplan.apiserver.validation.repeats import repeated
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -84,22 +88,13 @@ def _validate_node_term(field: str, term: Object, *, check_values: bool) -> Caus
 
 
 def _validate_node_requirement(field: str, requirement: Object, check_values: bool) -> Causes:
-    causes: Causes = []
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            causes.append(required(f"{field}.values", text))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            causes.append(forbidden(f"{field}.values", text))
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            causes.append(required(f"{field}.values", text))
-    else:
-        causes.append(invalid(f"{field}.operator", operator, _BAD_OPERATOR))
+    causes = validate_values(field, operator, values)
+    if causes is None and operator in ("Gt", "Lt"):
+        text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        causes = [] if len(values) == 1 else [required(f"{field}.values", text)]
+    elif causes is None:
+        causes = [invalid(f"{field}.operator", operator, _BAD_OPERATOR)]
     causes += validate_label_name(f"{field}.key", requirement.get("key", ""))
     if check_values:
         for i, value in enumerate(values):
