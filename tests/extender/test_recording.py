@@ -97,6 +97,13 @@ def test_an_extender_of_the_kit_is_asked_in_this_process(recorded, tmp_path, mon
     assert "3 calls, 1 differ" in result.output
 
 
+def test_a_target_that_is_not_there_is_one_error_not_one_a_call(recorded):
+    result = CliRunner().invoke(command, ["replay", str(recorded), "http://127.0.0.1:1"])
+
+    assert isinstance(result.exception, BayplanError)
+    assert "is it running?" in str(result.exception)
+
+
 def test_an_extender_that_is_away_is_a_502_and_not_recorded(tmp_path):
     with plain_server(lambda path, body: (200, b"[]")) as url:
         pass

@@ -190,6 +190,16 @@ def test_faults_are_refused_on_a_real_cluster():
     )
 
 
+def test_faults_are_refused_before_anything_is_created_on_a_real_cluster(tmp_path):
+    file = tmp_path / "late.scenario.yaml"
+    file.write_text(GOOD + "  - at: 1h\n    fault: {nodeLost: node-0}\n")
+
+    result = invoke("run", str(file), "--against", str(tmp_path / "there-is-no-such-cluster"))
+
+    assert isinstance(result.exception, BayplanError)
+    assert f"{file}:12: a fault needs a simulated cluster" in str(result.exception)
+
+
 def test_pytest_collects_scenarios(pytester: pytest.Pytester):
     pytester.makefile(".scenario.yaml", good=GOOD, bad=BAD, broken="steps: 1")
     pytester.makefile(".yaml", other="steps: 1")

@@ -215,11 +215,13 @@ def replay(
     import msgspec
 
     from bayplan.extender import recording, serve
+    from bayplan.extender.check import reach
     from bayplan.observe import logs
 
     logs.configure()
     token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else ""
     if "://" in target:
+        reach(target)
         ask = recording.by_url(target, token)
     else:
         ask = recording.by_kit(serve.load(target))

@@ -71,6 +71,8 @@ def run(
     registry = load_registry(plugins) if plugins else None
     most = seconds(limit) if limit else None
     scripts = [find(name) for name in files]
+    if against is not None:
+        _refuse_faults(scripts)
     results = []
     for script in scripts:
         if output == "text" and out is None:
@@ -106,6 +108,17 @@ def _refuse(flags: dict[str, object]) -> None:
         if value not in (None, False, ()):
             raise BayplanError(
                 f"--{name} means nothing with --against: that cluster has its own scheduler"
+            )
+
+
+def _refuse_faults(scripts: list[Script]) -> None:
+    """Raise for a fault before anything is created, not when its time has come."""
+    for script in scripts:
+        broken = [step.line for step in getattr(script.player, "steps", ()) if step.fault]
+        if broken:
+            raise BayplanError(
+                f"{script.path}:{broken[0]}: a fault needs a simulated cluster; run the scenario "
+                "without --against"
             )
 
 

@@ -224,7 +224,7 @@ def run(
     url: str, verbs: Verbs, *, names: bool, token: str = "", timeout: float = 5.0
 ) -> Iterator[Finding]:
     """Make the calls one after another and yield what each found; CheckError if nobody is there."""
-    _reach(url, timeout)
+    reach(url, timeout)
     promised: set[str] = set()
 
     def ask(path: str, body: bytes) -> Answer:
@@ -273,8 +273,8 @@ def _ask_twice(ask: Callable[[str, bytes], Answer], path: str, *, names: bool) -
             )
 
 
-def _reach(url: str, timeout: float) -> None:
-    """Connect once, so that a wrong address is one problem and not one for each check."""
+def reach(url: str, timeout: float = 10.0) -> None:
+    """Connect once, so that a wrong address is one problem and not one for each call."""
     found = urllib.parse.urlsplit(url)
     if found.scheme not in ("http", "https") or not found.hostname:
         raise CheckError(f'extender "{url}": want a URL, for example http://127.0.0.1:8888')

@@ -82,6 +82,8 @@ class Step(msgspec.Struct):
     turns: list[tuple[str, float]] = []
     before: float = 0.0
     """Seconds until a repetition begins."""
+    fault: bool = False
+    """Whether it breaks something, which only a simulated cluster lets happen."""
 
 
 class Script(msgspec.Struct):
@@ -264,6 +266,7 @@ def _step(item: Located) -> Step:
         if "expect" in item
         else [],
         done=item["done"].flag(False) if isinstance(item["done"].value, bool) else "done" in item,
+        fault="fault" in item,
     )
 
 
@@ -326,14 +329,14 @@ class StepPlayer:
     """Plays steps on a client; holds nothing of a run."""
 
     def __init__(self, steps: list[Step]) -> None:
-        self._steps = steps
+        self.steps = steps
 
     async def __call__(self, client: ScenarioClient) -> None:
         client.expect.collect = True
         workloads: list[asyncio.Task[None]] = []
         begun: dict[str, float] = {}
         try:
-            for step in self._steps:
+            for step in self.steps:
                 await _wait(client, step, begun)
                 await _play(client, step, workloads)
                 if step.done:
