@@ -111,6 +111,15 @@ def test_scores_are_read_as_they_are(caller):
     assert {"a": 10, "b": 3} == scores
 
 
+def test_scores_of_a_node_that_is_named_twice_add_up_as_upstream(caller):
+    listed = [{"Host": name, "Score": score} for name, score in (("a", 3), ("b", 1), ("a", 4))]
+
+    with plain_server(lambda path, body: (200, json.dumps(listed).encode())) as url:
+        scores = client_of(caller, url).prioritize(POD, [A, B])
+
+    assert {"a": 7, "b": 1} == scores
+
+
 def test_calls_that_were_begun_together_share_the_wait(caller):
     app = Extender()
     both_in = threading.Barrier(2, timeout=60)

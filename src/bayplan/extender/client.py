@@ -181,6 +181,8 @@ class HttpExtender:
         whole = None if config.node_cache_capable else self._texts.of
         self._told = pairs.ToldNodes(whole)
         self._scored: dict[tuple[str, str], _Scored] = {}
+        self._named: tuple[Sequence[Node], list[str]] = ((), [])
+        """The nodes of the last call and their names: filter and prioritize are about the same."""
         self._in_vain = 0
 
     def interested(self, pod: Pod) -> bool:
@@ -301,7 +303,13 @@ class HttpExtender:
         return _Reading(self._ask("prioritize", self.config.prioritize_verb, body), self._scores)
 
     def _scores(self, wait: Later[bytes]) -> Mapping[str, int]:
-        return {entry.host: entry.score for entry in self._read(wire.decode_priorities, wait())}
+        entries = self._read(wire.decode_priorities, wait())
+        scores = {entry.host: entry.score for entry in entries}
+        if len(scores) < len(entries):  # of a node that is named more than once, all count
+            scores = dict.fromkeys(scores, 0)
+            for entry in entries:
+                scores[entry.host] += entry.score
+        return scores
 
     def process_preemption(self, pod: Pod, victims: Mapping[str, Victims]) -> Mapping[str, Victims]:
         """Ask which victims are acceptable; the answer replaces the proposal."""
@@ -344,8 +352,15 @@ class HttpExtender:
     def _args(self, pod: Pod, nodes: Sequence[Node]) -> bytes:
         text = self._texts.of(pod)
         if self.config.node_cache_capable:
-            return wire.encode_args(text, names=[node.metadata.name for node in nodes])
+            return wire.encode_args(text, names=self._names(nodes))
         return wire.encode_args(text, nodes=[self._texts.of(node) for node in nodes])
+
+    def _names(self, nodes: Sequence[Node]) -> list[str]:
+        known, names = self._named
+        if known is not nodes:
+            names = [node.metadata.name for node in nodes]
+            self._named = nodes, names
+        return names
 
     def _ask(self, action: str, verb: str, body: bytes, says: str = "") -> Later[bytes]:
         url = f"{self._base}/{verb}"

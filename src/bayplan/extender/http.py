@@ -6,8 +6,8 @@ between the cycle and the answer. `begin` sends a request and returns at once; w
 for the answer, or looks whether it has come. So requests to several extenders (prioritize) and
 about several pods are under way together, each on a connection of its own.
 
-The deadline covers connecting, sending and the last byte of the answer: the time left is set on the
-socket before every step, so an extender that drips one byte a second is cut off in time.
+The deadline covers connecting, sending and the last byte of the answer: the time left is looked at
+before every step, so an extender that drips one byte a second is cut off in time.
 
 What it does not do: understand messages, or decide what a failure means (`client` does); proxies.
 """
@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,6 +37,8 @@ MAX_ANSWER = 256 * 1024 * 1024
 CHUNK = 1 << 18
 IDLE_PER_PLACE = 16
 OURS = b"bayplan-"
+LATE = 1.01
+"""How much longer than the time left a step may take."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -137,7 +140,9 @@ class _Connection:
         self.fresh = True
         self._answer: _Answer | None = None
         """What has come of the answer that is awaited."""
-        plain = socket.create_connection((host, port), timeout=_left(deadline))
+        self._patience = _left(deadline)
+        """What the socket's timeout is."""
+        plain = socket.create_connection((host, port), timeout=self._patience)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket: socket.socket = plain
         if call.tls is not None:
@@ -148,14 +153,24 @@ class _Connection:
                 raise
 
     def send(self, data: bytes, deadline: float) -> None:
-        self.socket.settimeout(_left(deadline))
+        self._wait_until(deadline)
         self.socket.sendall(data)
+
+    def _wait_until(self, deadline: float) -> None:
+        """Let the socket wait so long, or LATE longer.
+
+        A change costs a system call, and the interpreter's lock, which a busy loop then has.
+        """
+        left = _left(deadline)
+        if not left <= self._patience <= left * LATE:
+            self.socket.settimeout(left)
+            self._patience = left
 
     def receive(self, limit: int, deadline: float) -> _Answer:
         """Read one answer to its end."""
         answer = self._answer = self._answer or _Answer(limit)
         while not answer.complete:
-            self.socket.settimeout(_left(deadline))
+            self._wait_until(deadline)
             if self._read(answer):
                 break
         self._answer = None
@@ -164,7 +179,9 @@ class _Connection:
     def arrived(self, limit: int) -> bool:
         """Take in what has come, without waiting; whether the answer is there."""
         answer = self._answer = self._answer or _Answer(limit)
-        self.socket.settimeout(0.0)
+        if self._patience:
+            self.socket.settimeout(0.0)
+            self._patience = 0.0
         try:
             while not answer.complete:
                 if self._read(answer):
@@ -332,7 +349,7 @@ class Caller:
 
     def give_back(self, call: Call, connection: _Connection, answer: _Answer) -> None:
         """Keep a connection for the next call, unless the other side closes it."""
-        host, port, _ = _place(call)
+        host, port, _ = _place(call.url, secure=call.tls is not None)
         if not answer.leaves_open:
             self.give_up(connection)
             return
@@ -356,16 +373,17 @@ def _body(call: Call, answer: _Answer) -> bytes:
     return packed.unpack(body, MAX_ANSWER) if answer.gzip else body
 
 
-def _place(call: Call) -> tuple[str, int, str]:
-    url = urlsplit(call.url)
+@lru_cache(maxsize=64)
+def _place(text: str, *, secure: bool) -> tuple[str, int, str]:
+    url = urlsplit(text)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f'"{call.url}" is not an HTTP address')
-    port = url.port or (443 if call.tls is not None else 80)
+        raise ValueError(f'"{text}" is not an HTTP address')
+    port = url.port or (443 if secure else 80)
     return url.hostname, port, url.path + (f"?{url.query}" if url.query else "")
 
 
 def _request(call: Call) -> tuple[str, int, bytes]:
-    host, port, path = _place(call)
+    host, port, path = _place(call.url, secure=call.tls is not None)
     shown = f"[{host}]" if ":" in host else host
     packed = "" if host in LOOPBACK else "Accept-Encoding: gzip\r\n"
     head = (

@@ -33,6 +33,8 @@ class ListOrder:
         self.keys: IntArray = np.zeros(0, dtype=np.int64)
         self._walk: IntArray = self.keys
         """Heap indices by key."""
+        self._turned: tuple[int, IntArray, IntArray] = (0, self.rows, self.rows)
+        """A start, the rows, and the rows from that start on."""
 
     def sync(self, table: NodeTable) -> ListOrder:
         self.rows = table.order
@@ -46,6 +48,15 @@ class ListOrder:
         some = ListOrder()
         some.rows, some.keys, some._walk = rows, self.keys, self._walk
         return some
+
+    def from_place(self, start: int) -> IntArray:
+        """All rows in list order from a place on; one search asks more than once."""
+        known, rows, turned = self._turned
+        if known != start or rows is not self.rows:
+            rows = self.rows
+            turned = np.roll(rows, -start) if start else rows
+            self._turned = start, rows, turned
+        return turned
 
     def heap_keys(self, feasible: BoolArray, start: int) -> IntArray:
         """For each row its key in upstream's heap, when the search starts at place `start`."""
@@ -78,7 +89,7 @@ class ListOrder:
 
     def listed(self, feasible: BoolArray, start: int) -> IntArray:
         """The feasible rows in list order from place `start` on: heap index to row."""
-        rows = np.roll(self.rows, -start) if start else self.rows
+        rows = self.from_place(start)
         everywhere = np.count_nonzero(feasible) == len(rows)
         return rows if everywhere else rows.compress(feasible.take(rows))
 
@@ -88,7 +99,7 @@ class ListOrder:
         first = int(near.argmax())
         if near.item(first):
             return start + first
-        rows = np.roll(self.rows, -start) if start else self.rows
+        rows = self.from_place(start)
         return (int(feasible.take(rows).argmax()) + start) % len(rows)
 
 
@@ -100,7 +111,7 @@ def sample(
     Returns which rows were found, which were looked at at all, and how many those are. `within`
     limits the search to some rows (a PreFilter's).
     """
-    rows = np.roll(order.rows, -start)
+    rows = order.from_place(start)
     if within is not None:
         rows = rows[within[rows]]
     fits = feasible[rows]

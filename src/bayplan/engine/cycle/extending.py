@@ -58,6 +58,8 @@ class Conversation:
         self._scorers = [extender for extender in interested if extender.is_prioritizer]
         self.left = nodes
         """Those that are not taken out yet."""
+        self._names: list[str] | None = None
+        """Their names, once they are needed."""
         self.failed: dict[str, Status] = {}
         """Why others were, by name."""
         self._early: Later[ExtenderFilterResult] | None = None
@@ -115,12 +117,22 @@ class Conversation:
         asked = [(one, one.prioritize_later(pod, left)) for one in self._scorers]
         self._scores = [_Scoring(extender, wait, early) for extender, wait in asked]
 
-    def scores(self, names: list[str]) -> IntArray:
-        """What extenders add to the totals of nodes; one that fails is ignored.
+    @property
+    def untouched(self) -> bool:
+        """Whether all nodes are left, in the order in which they were asked about."""
+        return self.left is self._nodes
+
+    def _names_left(self) -> list[str]:
+        if self._names is None:
+            self._names = [node.metadata.name for node in self.left]
+        return self._names
+
+    def scores(self) -> IntArray:
+        """What extenders add to the totals of the nodes that are left; one that fails is ignored.
 
         As upstream, scores are not checked: an extender may give less than 0 or more than 10.
         """
-        totals = np.zeros(len(names), dtype=np.int64)
+        totals = np.zeros(len(self.left), dtype=np.int64)
         asked, self._scores = self._scores, []
         if asked:
             self._meanwhile()
@@ -130,7 +142,7 @@ class Conversation:
             except ExtenderError:
                 continue
             # arrays overflow as Go does
-            totals += _int64s([scores.get(name, 0) for name in names]) * np.int64(
+            totals += _int64s([scores.get(name, 0) for name in self._names_left()]) * np.int64(
                 _int64(scoring.extender.weight * EXTENDER_SCALE)
             )
         return totals
@@ -181,7 +193,7 @@ class Conversation:
     def _take(self, extender: Extender, result: ExtenderFilterResult) -> None:
         """Go on with the nodes that an extender left; raises ExtenderError and changes nothing."""
         kept = result.node_names
-        same = list(kept) == [node.metadata.name for node in self.left]
+        same = list(kept) == self._names_left()
         if same and not result.failed_unresolvable and not result.failed:
             return
         by_name = {node.metadata.name: node for node in self.left}
@@ -193,6 +205,7 @@ class Conversation:
                     "which is not found in the input node list"
                 )
             self.left = [by_name[name] for name in dict.fromkeys(kept)]
+            self._names = None
         for name, reason in result.failed_unresolvable.items():
             if name in by_name:
                 self.failed[name] = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)

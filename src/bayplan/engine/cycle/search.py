@@ -36,6 +36,7 @@ from bayplan.framework.contract.diagnosis import NOT_EVALUATED
 from bayplan.framework.runtime.filtering import PreFilterOutcome, wrap_filter
 
 EXTENDER = "Extender"
+_NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
 _NOTHING: Mapping[int, Status] = MappingProxyType({})
 
 
@@ -91,6 +92,8 @@ class Search:
         self._recorded = recorded
         self._ahead = ahead
         self._conversation: Conversation | None = None
+        self._asked: IntArray = _NO_ROWS
+        """The rows of the nodes that extenders left, as the conversation has them."""
         self._pod = judgement.info.pod
         self._order = shared.order.sync(shared.cache.table)
         if shared.within is not None:
@@ -269,14 +272,19 @@ class Search:
         if (narrowed := self._judgement.narrowed) is not None:
             self._within = self._rows_named(narrowed)
             self.mask = self.mask & self._within
-        return self._nodes_of(self._sampled(self.mask))
+        return self._nodes_of(self._listed(self._sampled(self.mask)))
 
-    def _nodes_of(self, mask: BoolArray) -> list[Node]:
-        order, nodes = self._order.rows, self._shared.cache.table.nodes
-        return [nodes[row] for row in order[mask[order]].tolist()]
+    def _listed(self, mask: BoolArray) -> IntArray:
+        order = self._order.rows
+        return order[mask[order]]
+
+    def _nodes_of(self, rows: IntArray) -> list[Node]:
+        nodes = self._shared.cache.table.nodes
+        return [nodes[row] for row in rows.tolist()]
 
     def _filter_by_extenders(self, mask: BoolArray) -> BoolArray:
-        nodes, ahead = self._nodes_of(mask), self._ahead
+        self._asked = self._listed(mask)
+        nodes, ahead = self._nodes_of(self._asked), self._ahead
         talk = None if ahead is None else ahead.take(self._pod, nodes)
         if talk is None:
             meanwhile = nothing if ahead is None else ahead.advance
@@ -288,11 +296,15 @@ class Search:
         rows = self._shared.cache.table.row_by_name
         if talk.failed:
             self.own = {**self.own, **{rows[name]: why for name, why in talk.failed.items()}}
-        if len(talk.left) == len(nodes):
+        if talk.untouched:
+            return mask
+        left = [rows[node.metadata.name] for node in talk.left]
+        self._asked = np.array(left, dtype=np.int64)
+        if len(left) == len(nodes):
             return mask
         self._extended = True
         kept = np.zeros(len(mask), dtype=bool)
-        kept[[rows[node.metadata.name] for node in talk.left]] = True
+        kept[self._asked] = True
         return kept
 
     def _best(self) -> int:
@@ -323,9 +335,9 @@ class Search:
         rows = np.flatnonzero(self.mask)
         inside = totals[rows]
         if talk is not None:
-            nodes = self._shared.cache.table.nodes
-            names = [nodes[row].metadata.name for row in rows.tolist()]
-            inside = inside + talk.scores(names)
+            more = np.zeros(len(self.mask), dtype=np.int64)
+            more[self._asked] = talk.scores()
+            inside = inside + more[rows]
         best: IntArray = rows[inside == inside.max()]
         return best
 
