@@ -172,6 +172,18 @@ def test_an_expectation_without_ground_fails(expectation, seen):
     assert seen in result.failures[0]
 
 
+def test_pods_that_are_nowhere_are_not_spread_evenly():
+    result = run("""
+  - nodes: {count: 2, name: "node-{i}", zones: [a, b], cpu: 1}
+    pods: {count: 2, name: "web-{i}", labels: {app: web}, cpu: 4}
+    expect: [{pods: app=web, byZone: {skew: 0}}]
+""")
+
+    assert ["expected pods app=web by zone: skew 0; seen instead: no pod is bound"] == [
+        failure.partition(" (")[0] for failure in result.failures
+    ]
+
+
 def test_none_on_a_node_can_be_said():
     result = run("""
   - nodes: {count: 2}

@@ -248,6 +248,8 @@ class Expect:
             counts = self._counts(pods, by, namespace)
             if not counts:
                 return "there are no nodes" if by == "node" else f"no node has a label for {by}"
+            if skew is not None and not any(counts.values()):
+                return "no pod is bound"  # nowhere is not evenly
             wrong = (
                 (exactly is not None and counts != dict.fromkeys(counts, 0) | dict(exactly))
                 or (most is not None and max(counts.values(), default=0) > most)
