@@ -11,15 +11,18 @@ brought there, or its green would say nothing. Names of tests must be the same i
 every worker: those that could not be are refused here, `hack/check-test-names` compares two runs.
 """
 
+import io
 import os
 import random
 import re
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 import bayplan
+from bayplan.observe import logs
 from bayplan.testing.servers import kube_assets
 
 ROOT = Path(__file__).parents[1]
@@ -96,3 +99,12 @@ def pytest_runtest_makereport():
         report.outcome = "failed"
         report.longrepr = f"skipped where CI is set: {report.longrepr[2]}"
     return report
+
+
+@pytest.fixture
+def quiet():
+    """What a scheduler logs meanwhile, in the same process, is not part of an answer."""
+    before = structlog.get_config()
+    logs.configure(0, stream=io.StringIO())
+    yield
+    structlog.configure(**before)

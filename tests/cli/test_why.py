@@ -1,13 +1,11 @@
 """`bayplan why`, asked of a running cluster and of files, through the command line."""
 
 import asyncio
-import io
 import json
 
 import msgspec
 import numpy as np
 import pytest
-import structlog
 import yaml
 from click.testing import CliRunner
 
@@ -18,10 +16,10 @@ from bayplan.cli.why import command
 from bayplan.client.resources import NODES, PODS
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config, from_data
-from bayplan.observe import logs
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
 from bayplan.testing.builders import make_node, make_pod
+from tests.waiting import until
 
 
 def node(name, cpu, **spec):
@@ -44,24 +42,9 @@ POSTED = {
 """What is asked with a body: the parameters, and manifests where there are any."""
 
 
-async def until(client, name, condition):
-    async with asyncio.timeout(60):
-        while not condition(msgspec.json.decode(await client.get(PODS, name, "default"))):
-            await asyncio.sleep(0.05)
-
-
 def told(text):
     """That the scheduler said so: it may have tried before it saw all nodes."""
     return lambda pod: any(text in c["message"] for c in pod["status"].get("conditions", ()))
-
-
-@pytest.fixture
-def quiet():
-    """What the scheduler logs meanwhile, in the same process, is not part of an answer."""
-    before = structlog.get_config()
-    logs.configure(0, stream=io.StringIO())
-    yield
-    structlog.configure(**before)
 
 
 async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path, quiet):
@@ -84,8 +67,8 @@ async def test_a_running_cluster_is_asked_and_the_answer_proven(tmp_path, quiet)
             await client.create(NODES, node(name, cpu, unschedulable=name == "closed"))
         await client.create(PODS, pod("fits", "500m"), "default")
         await client.create(PODS, pod("big", "4"), "default")
-        await until(client, "fits", lambda p: p["spec"].get("nodeName"))
-        await until(client, "big", told("0/3 nodes are available"))
+        await until(client, PODS, "fits", lambda p: p["spec"].get("nodeName"))
+        await until(client, PODS, "big", told("0/3 nodes are available"))
         pending = await why("big")
         placed = await why("pod/fits", "-o", "json")
         as_yaml = await why("big", "-o", "yaml")
@@ -271,7 +254,7 @@ async def test_a_scheduler_with_plugins_of_its_own_answers_itself(tmp_path, quie
     ) as cluster:
         await cluster.client.create(NODES, node("bad-1", "4"))
         await cluster.client.create(PODS, pod("waits", "1"), "default")
-        await until(cluster.client, "waits", told("0/1 nodes are available"))
+        await until(cluster.client, PODS, "waits", told("0/1 nodes are available"))
         one = await why("waits")
         every = await why("--pending")
         planned = await why("-f", str(file))

@@ -15,6 +15,7 @@ from bayplan.extender import Extender
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
 from tests.extender.servers import plain_server, serving
+from tests.waiting import until
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -66,15 +67,6 @@ def pod(name, cpu="100m", **spec):
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
-async def until(client, name, condition):
-    async with asyncio.timeout(60):
-        while True:
-            found = msgspec.json.decode(await client.get(PODS, name, "default"))
-            if condition(found):
-                return found
-            await asyncio.sleep(0.02)
-
-
 def bound(found):
     return found["spec"].get("nodeName")
 
@@ -91,7 +83,7 @@ async def test_an_extender_filters_and_scores(names):
     with serving(app) as url:
         async with cluster(url, names=names) as client:
             await client.create(PODS, pod("p"), "default")
-            found = await until(client, "p", bound)
+            found = await until(client, PODS, "p", bound)
 
     assert "c" == found["spec"]["nodeName"]
 
@@ -117,7 +109,7 @@ async def test_several_pods_are_asked_about_at_once():
         async with cluster(url) as client:
             await asyncio.gather(*(client.create(PODS, pod(f"p{n}"), "default") for n in range(60)))
             for n in range(60):
-                await until(client, f"p{n}", bound)
+                await until(client, PODS, f"p{n}", bound)
 
     assert together.is_set()
 
@@ -128,7 +120,7 @@ async def test_why_an_extender_refused_stands_in_condition_and_event():
     with serving(app) as url:
         async with cluster(url) as client:
             await client.create(PODS, pod("p"), "default")
-            found = await until(client, "p", refused)
+            found = await until(client, PODS, "p", refused)
 
     [condition] = found["status"]["conditions"]
     assert condition["message"].startswith("0/3 nodes are available: 3 node(s) were too hot.")
@@ -149,7 +141,7 @@ async def test_an_extender_binds_itself():
         async with cluster(url, bind="bind") as client:
             clients.append(client)
             await client.create(PODS, pod("p"), "default")
-            found = await until(client, "p", bound)
+            found = await until(client, PODS, "p", bound)
 
     assert found["spec"]["nodeName"] in "abc"
 
@@ -162,11 +154,13 @@ async def test_an_extender_chooses_victims():
         async with cluster(url, preempt="preempt") as client:
             for number in range(3):
                 await client.create(PODS, pod(f"low-{number}", cpu="4"), "default")
-                await until(client, f"low-{number}", bound)
+                await until(client, PODS, f"low-{number}", bound)
             await client.create(
                 PODS, pod("high", cpu="4", priorityClassName="system-node-critical"), "default"
             )
-            found = await until(client, "high", lambda pod: pod["status"].get("nominatedNodeName"))
+            found = await until(
+                client, PODS, "high", lambda pod: pod["status"].get("nominatedNodeName")
+            )
 
     assert "b" == found["status"]["nominatedNodeName"]
 
@@ -196,9 +190,9 @@ async def test_a_bad_extender_fails_the_pod_or_is_passed_over(answer, ignorable)
         async with cluster(url, ignorable=ignorable, timeout="200ms") as client:
             await client.create(PODS, pod("p"), "default")
             if ignorable:
-                await until(client, "p", bound)
+                await until(client, PODS, "p", bound)
             else:
-                found = await until(client, "p", refused)
+                found = await until(client, PODS, "p", refused)
                 [condition] = found["status"]["conditions"]
                 assert "SchedulerError" == condition["reason"]
                 assert url in condition["message"]
@@ -226,7 +220,7 @@ async def test_scores_out_of_range_are_taken_and_broken_ones_ignored(scores):
     with plain_server(answer) as url:
         async with cluster(url) as client:
             await client.create(PODS, pod("p"), "default")
-            found = await until(client, "p", bound)
+            found = await until(client, PODS, "p", bound)
 
     if scores.startswith(b"["):
         assert "c" == found["spec"]["nodeName"]

@@ -9,7 +9,7 @@ import msgspec
 from bayplan.api import yaml
 from bayplan.apiserver.serving import Settings
 from bayplan.apiserver.serving import running as api_server
-from bayplan.client import AsgiTransport, Client, NotFound
+from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import CUSTOM_KINDS, DEPLOYMENTS, NODES, PODS, Resource
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config
@@ -18,7 +18,8 @@ from bayplan.global_scheduler.kinds import ALLOCATIONS
 from bayplan.global_scheduler.run import Options, running
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
-from tests.global_scheduler.test_placing import FOLDER, SAMPLE, until
+from tests.global_scheduler.test_placing import FOLDER, SAMPLE
+from tests.waiting import until, until_gone, wait_for
 
 FLAVORS = {
     "flavors": [
@@ -190,16 +191,6 @@ def reported(item, fact, value=None):
     return any(m.get(fact) if value is None else m.get(fact) == value for m in members)
 
 
-async def until_gone(client, resource, name):
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.get(resource, name, "default")
-            except NotFound:
-                return
-            await asyncio.sleep(0.02)
-
-
 def is_running(count):
     return lambda item: any(
         member["running"] == count for member in item.get("status", {}).get("members", [])
@@ -365,12 +356,6 @@ async def test_a_member_that_goes_offline_receives_nothing_new(tmp_path):
 
 def online(scheduler):
     return {site.id for site in scheduler.service.table.sites if site.open}
-
-
-async def wait_for(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def test_the_inventory_may_be_custom_resources(tmp_path):

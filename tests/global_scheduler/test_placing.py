@@ -19,6 +19,7 @@ from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import Allocations
 from bayplan.store import MemoryStore
 from bayplan.store.errors import Unavailable
+from tests.waiting import until
 
 FOLDER = Path(str(files("bayplan.global_scheduler")))
 SAMPLE = FOLDER / "sample"
@@ -59,15 +60,6 @@ async def world(*kinds, store=None, api=None, **options):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await service.stop()
-
-
-async def until(client, resource, name, condition, namespace="default"):
-    async with asyncio.timeout(60):
-        while True:
-            found = msgspec.json.decode(await client.get(resource, name, namespace))
-            if condition(found):
-                return found
-            await asyncio.sleep(0.01)
 
 
 async def events_of(client):

@@ -14,6 +14,7 @@ from bayplan.global_scheduler import files
 from bayplan.global_scheduler.run import Options, running
 from bayplan.listening import listen
 from tests.global_scheduler.test_http import BODY, JSON, SAMPLE
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -27,12 +28,6 @@ def conf(tmp_path):
 
 def options(conf, **changes):
     return Options(conf, **({"host": "127.0.0.1", "port": 0, "reread_seconds": 0.02} | changes))
-
-
-async def wait_for(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Log:

@@ -18,6 +18,7 @@ from bayplan.client.resources import NODES, PODS
 from bayplan.extender import Extender
 from bayplan.testing.servers import start_kube
 from tests.extender.servers import serving
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.kube,
@@ -114,15 +115,6 @@ def pod(name, cpu, **spec):
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
-async def until(client, name, condition):
-    async with asyncio.timeout(60):
-        while True:
-            found = msgspec.json.decode(await client.get(PODS, name, "default"))
-            if condition(found):
-                return found
-            await asyncio.sleep(0.05)
-
-
 async def clean(client):
     for resource, namespace in ((PODS, "default"), (NODES, "")):
         listed = msgspec.json.decode(await client.list(resource, namespace))["items"]
@@ -174,12 +166,12 @@ async def test_kube_scheduler_filters_scores_preempts_and_binds_by_us(
             try:
                 for name, node in (("first", "c"), ("second", "a")):
                     await client.create(PODS, pod(name, "4"), "default")
-                    found = await until(client, name, lambda p: p["spec"].get("nodeName"))
+                    found = await until(client, PODS, name, lambda p: p["spec"].get("nodeName"))
                     assert node == found["spec"]["nodeName"]
                 urgent = pod("urgent", "4", priorityClassName="system-node-critical")
                 await client.create(PODS, urgent, "default")
                 found = await until(
-                    client, "urgent", lambda p: p["status"].get("nominatedNodeName")
+                    client, PODS, "urgent", lambda p: p["status"].get("nominatedNodeName")
                 )
                 assert "a" == found["status"]["nominatedNodeName"]
             finally:

@@ -1,32 +1,19 @@
 """Pod groups on the embedded API server: the scheduler reads them and says what came of them."""
 
-import asyncio
-import io
-
 import msgspec
 import pytest
-import structlog
 
 from bayplan.apiserver.serving import Settings
-from bayplan.client import NotFound
 from bayplan.client import resources as r
 from bayplan.config import FeatureGates, default_config
-from bayplan.observe import logs
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
+from tests.waiting import until, until_gone
 
 VERSIONS = {
     "1.36": (r.POD_GROUPS, "PodGroupScheduled", {"GangScheduling": True}),
     "1.37": (r.POD_GROUPS_V1BETA1, "PodGroupInitiallyScheduled", {}),
 }
-
-
-@pytest.fixture
-def quiet():
-    before = structlog.get_config()
-    logs.configure(0, stream=io.StringIO())
-    yield
-    structlog.configure(**before)
 
 
 def node(cpu):
@@ -44,25 +31,6 @@ def member(name, group):
 def group(name, count):
     policy = {"gang": {"minCount": count}}
     return {"metadata": {"name": name}, "spec": {"schedulingPolicy": policy}}
-
-
-async def until(client, resource, name, holds):
-    found = {}
-    async with asyncio.timeout(60):
-        while not holds(found):
-            await asyncio.sleep(0.02)
-            found = msgspec.json.decode(await client.get(resource, name, "default"))
-    return found
-
-
-async def gone(client, resource, name):
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.get(resource, name, "default")
-            except NotFound:
-                return
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -96,7 +64,7 @@ async def test_of_two_gangs_one_gets_the_node_and_both_are_told(version, quiet):
         kept = msgspec.json.decode(await client.get(groups, "a", "default"))
         for i in range(2):
             await client.delete(r.PODS, f"a{i}", "default", grace_period=0)
-        await gone(client, groups, "a")
+        await until_gone(client, groups, "a")
 
     statuses = {name: found["status"]["conditions"][0]["status"] for name, found in told.items()}
     assert {"a": "True", "b": "False"} == statuses
