@@ -159,7 +159,15 @@ def test_brackets_in_words_are_words():
 
 
 @pytest.mark.parametrize(
-    "path", ["/apisx", "/apis'", "/apiserver", "/api'", "/apiv1", "/apis" + "a" * 5000, "/apis//x"]
+    "path",
+    [
+        *("/apisx", "/apis'", "/apiserver", "/api'", "/apiv1", "/apis" + "a" * 5000, "/apis//x"),
+        *(
+            "/apis//v1/pods",
+            "/apis/apps/v1//deployments",
+            "/apis/apps/v1//namespaces/x/deployments",
+        ),
+    ],
 )
 async def test_a_path_that_only_begins_like_the_api_is_not_found(api, path):
     assert 404 == (await api.call("GET", path)).status

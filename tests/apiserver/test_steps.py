@@ -114,6 +114,14 @@ BOMBS = {
         [{"op": "copy", "from": "/data", "path": f"/data/k{n}"} for n in range(30)],
         JSON_PATCH,
     ),
+    "copies of a short list into itself": (
+        [configmap("x")],
+        "PATCH",
+        f"{CONFIGMAPS}/x",
+        [{"op": "add", "path": "/l", "value": [1]}]
+        + [{"op": "copy", "from": "/l", "path": "/l/-"}] * 40,
+        JSON_PATCH,
+    ),
     "a strategic merge": (
         [deployment()],
         "PATCH",

@@ -18,12 +18,14 @@ from bayplan.store import KeyValue
 
 P = ParamSpec("P")
 T = TypeVar("T")
+MOST_DOUBLINGS = 20  # more would be refused anyway
 LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and validating
 
 
 async def aside(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Call `work`, in a thread if the request is a large one."""
-    return await aside_of(len(request.body) + request.stored, work, *given, **named)
+    size = (len(request.body) + request.stored) << min(request.copies, MOST_DOUBLINGS)
+    return await aside_of(size, work, *given, **named)
 
 
 async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

@@ -70,7 +70,7 @@ class Discovery:
             return self._resources("", parts[1])
         if len(parts) == 2:
             return self._group(parts[1], tagged=True) if parts[1] in groups and parts[1] else None
-        return self._resources(parts[1], parts[2])
+        return self._resources(parts[1], parts[2]) if len(parts) == 3 else None
 
     def groups(self) -> list[str]:
         """Return all groups, those of servers behind this one last."""

@@ -37,7 +37,7 @@ def parse_path(path: str) -> Target | None:
     parts = path.split("/")
     if len(parts) > 3 and parts[1] == "api":
         group, version, rest = "", parts[2], parts[3:]
-    elif len(parts) > 4 and parts[1] == "apis":
+    elif len(parts) > 4 and parts[1] == "apis" and parts[2]:
         group, version, rest = parts[2], parts[3], parts[4:]
     else:
         return None
@@ -74,6 +74,7 @@ class Request:
     __slots__ = (
         "body",
         "content_type",
+        "copies",
         "kind",
         "name",
         "namespace",
@@ -111,6 +112,7 @@ class Request:
         self.subresource = subresource
         self.query = query
         self.stored = 0  # bytes of the object that it changes
+        self.copies = 0  # that a patch makes; each may double it
         self.body = body
         self.parsed: object = None  # what a body holds that was read beside the event loop
         self.content_type = content_type

@@ -222,8 +222,8 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    if not text.isascii():
-        raise ValueError("not base64")
+    if not text.isascii() or "=" in text:
+        raise ValueError("not base64 without padding")
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 

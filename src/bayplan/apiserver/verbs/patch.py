@@ -60,6 +60,8 @@ def read_patch(request: Request) -> Compute:
         raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
     body = _parse(media, request.body)
     change = _change(request.kind, media, body)
+    if media == JSON_PATCH and isinstance(body, list):
+        request.copies = sum(isinstance(op, dict) and op.get("op") == "copy" for op in body)
 
     def compute(old: Object) -> Object:
         obj = patched(request, old, change, body)
