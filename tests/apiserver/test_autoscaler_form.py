@@ -103,3 +103,15 @@ def test_metrics_come_back_as_they_were(metric):
     shown = to_v1(new)
     assert CONDITIONS in shown["metadata"]["annotations"]
     assert new == to_v2(shown)
+
+
+async def test_what_cannot_be_read_as_the_older_form_is_refused_as_that(api):
+    made = old()
+    made["metadata"]["annotations"] = {METRICS: "[1]"}
+    answer = await api.call("POST", V1, made)
+
+    assert (400, "BadRequest") == (answer.status, answer.body["reason"])
+    assert (
+        'HorizontalPodAutoscaler in version "v1" cannot be handled as a HorizontalPodAutoscaler: '
+        "a field has another type"
+    ) == answer.body["message"]

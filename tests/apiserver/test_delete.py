@@ -2,6 +2,7 @@
 
 import pytest
 
+from bayplan.store import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
 
 NOW = 1_800_000_000.0
@@ -226,3 +227,46 @@ async def test_the_classes_of_the_system_cannot_be_deleted(api, name):
     assert 403 == answer.status
     assert "this is a system priority class and cannot be deleted" in answer.body["message"]
     await api.ok("GET", path)
+
+
+async def test_a_pod_that_was_stored_with_a_negative_grace_has_a_second(clocked):
+    await running(clocked, grace=1)
+    store, wanted = clocked.server.store, b'"terminationGracePeriodSeconds":%d'
+    [kv] = [kv for kv in (await store.range("")).items if wanted % 1 in kv.value]
+    await store.put(kv.key, kv.value.replace(wanted % 1, wanted % -1))
+
+    await delete(clocked)
+
+    found = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]
+    assert 1 == found["deletionGracePeriodSeconds"]
+
+
+async def test_a_running_pod_that_wants_no_time_goes_at_once(clocked):
+    await running(clocked, grace=0)
+
+    await delete(clocked)
+
+    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
+
+
+@pytest.mark.parametrize("insists", [False, True])
+async def test_a_deletion_that_another_was_faster_than_is_tried_again(insists):
+    """Unless it means one version: then it is told that there is another."""
+
+    class Raced(MemoryStore):
+        async def delete(self, key, *, expect=None):
+            if not races:
+                races.append(await self.put(key, (await self.get(key)).value))
+            return await super().delete(key, expect=expect)
+
+    races = []
+    api = await Api.start(Raced())
+    made = await api.ok("POST", CONFIGMAPS, configmap("c"))
+    wanted = {"resourceVersion": made["metadata"]["resourceVersion"]} if insists else {}
+
+    answer = await delete(api, f"{CONFIGMAPS}/c", preconditions=wanted)
+
+    assert 1 == len(races)
+    assert (409 if insists else 200) == answer.status
+    assert (200 if insists else 404) == (await api.call("GET", f"{CONFIGMAPS}/c")).status
+    await api.close()

@@ -312,3 +312,14 @@ async def test_owner_references_given_twice_are_kept_once_with_a_warning(api):
         assert answer.headers["warning"].endswith('duplicate UID(s) observed: 1, 2"')
     assert admitted in patched.headers["warning"]
     assert 1 == patched.headers["warning"].count("duplicate entries")
+
+
+async def test_a_patch_of_too_many_operations_is_too_large(api):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+    many = [{"op": "test", "path": "/data/a", "value": "1"}] * 10_001
+    patch = {"content-type": "application/json-patch+json"}
+
+    answer = await api.call("PATCH", f"{CONFIGMAPS}/c", many, headers=patch)
+
+    assert (413, "RequestEntityTooLarge") == (answer.status, answer.body["reason"])
+    await api.ok("PATCH", f"{CONFIGMAPS}/c", many[1:], headers=patch)

@@ -209,7 +209,9 @@ async def test_health_metrics_document_and_page(client):
     assert "ok" == (await client.get("/healthz")).text
     metrics = (await client.get("/metrics")).text
     assert 'global_scheduler_requests_total{code="201",method="POST"} 1.0' in metrics
-    assert "/v1/allocations" in (await client.get("/openapi.json")).json()["paths"]
+    document = (await client.get("/openapi.json")).json()
+    body = document["paths"]["/v1/allocations"]["post"]["requestBody"]
+    assert (True, ["application/json"]) == (body["required"], list(body["content"]))
     page = await client.get("/")
     assert "sites_app.js" in page.text
     assert "script-src 'self'" in page.headers["content-security-policy"]

@@ -13,8 +13,9 @@ from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import CUSTOM_KINDS, DEPLOYMENTS, NODES, PODS, Resource
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config
+from bayplan.global_scheduler.dispatch import copies
 from bayplan.global_scheduler.draining import drain
-from bayplan.global_scheduler.kinds import ALLOCATIONS
+from bayplan.global_scheduler.kinds import ALLOCATIONS, Meta, Placeable
 from bayplan.global_scheduler.run import Options, running
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler.cluster import local_cluster
@@ -291,10 +292,10 @@ async def test_the_workload_of_a_drained_site_is_made_elsewhere_before_it_goes(
         await until(client, ALLOCATIONS, "web", lambda item: sum(running_in(item).values()) == 4)
 
         assert done.empty
-        copies = await where(members)
-        assert set() == copies[1] != before[1]
-        assert {"web-0", "web-1"} == copies[0] | copies[2]
-        assert sum(map(len, copies)) == 2
+        after = await where(members)
+        assert set() == after[1] != before[1]
+        assert {"web-0", "web-1"} == after[0] | after[2]
+        assert sum(map(len, after)) == 2
         for method, _, bound in seen:
             assert method == "POST" or (bound and all(bound))
         record = scheduler.service.get(after["metadata"]["uid"])
@@ -376,3 +377,19 @@ async def test_the_inventory_may_be_custom_resources(tmp_path):
         table = scheduler.service.table
 
         assert 8 == table.pools["gp"].vcpus[table.row_of("edge-7")]
+
+
+def placed(groups, template):
+    spec = {"template": msgspec.Raw(msgspec.json.encode(template))}
+    status = {"groups": msgspec.Raw(msgspec.json.encode(groups))}
+    return Placeable(Meta(name="a", namespace="n", uid="u"), spec, status)
+
+
+def test_every_group_of_a_placed_allocation_has_a_copy_in_its_member():
+    groups = [{"cluster": "m1"}, {"site": "no member"}, {"cluster": "m2"}]
+    found = copies(placed(groups, {"kind": "Deployment", "metadata": {"name": "web"}}))
+
+    assert [("m1", "web-0"), ("m2", "web-2")] == [
+        (member, manifest["metadata"]["name"]) for member, manifest in found
+    ]
+    assert [] == copies(placed("none yet", {})) == copies(placed(groups, "no template"))

@@ -7,7 +7,7 @@ import pytest
 
 from bayplan.errors import ConfigError
 from bayplan.global_scheduler.files import Policy, PolicyEntry, must_load
-from bayplan.global_scheduler.inventory import EipPool, Flavor, Host, Site
+from bayplan.global_scheduler.inventory import EipPool, Flavor, Host, Site, VolumePool
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.request import read_allocation
@@ -258,3 +258,20 @@ def test_abandoned_and_sold_out_flavors():
 def test_a_wrong_policy_is_refused(policy, says):
     with pytest.raises(ConfigError, match=says):
         Placer(policy, in_tree_registry())
+
+
+@pytest.mark.parametrize("region", ["", "alone"], ids=["quickly", "looking at every site"])
+def test_what_is_asked_for_counts_against_the_storage_that_is_left(region):
+    """Of 190 of 200 and 900 of 1000 free, a request for 100 leaves more of the second."""
+    inventory = three_sites(
+        sites=(Site("s-a", "regA", "az1"), Site("s-b", "regA", "az2")),
+        hosts=(Host("regA", "az1", "gp", 32, 128), Host("regA", "az2", "gp", 32, 128)),
+        eip_pools=(),
+        volume_pools=(
+            VolumePool("regA", "az1", "SAS", 200, 10),
+            VolumePool("regA", "az2", "SAS", 1000, 100),
+        ),
+    )
+
+    request = ask(count=1, storage={"SAS": 100}, need_eip=False, region=region)
+    assert {"s-b": 1} == counts(decide(request, inventory))

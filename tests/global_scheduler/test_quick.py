@@ -1,6 +1,7 @@
 """The quick way decides as the placer that looks at every site, whatever is asked."""
 
 import random
+from collections import Counter
 
 import msgspec
 import numpy as np
@@ -218,3 +219,46 @@ def test_a_policy_with_other_plugins_has_no_quick_way():
         placer = Placer(policy, in_tree_registry() | mine)
 
         assert Quick.of(placer.filters, placer.scores) is None
+
+
+def test_shares_count_what_fits_real_hosts_and_not_their_sum():
+    """Of three replicas the site with room for three gets two, whatever the other's sum is."""
+    table = SiteTable(
+        Inventory(
+            sites=(Site("s-a", "r", "z1"), Site("s-b", "r", "z2")),
+            hosts=(
+                Host("r", "z1", "gp", 3, 100, name="halves", count=2),
+                Host("r", "z2", "gp", 6, 100, name="whole", count=1),
+            ),
+            flavors=(Flavor("r", "f", 2, 1, "gp"),),
+        )
+    )
+    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    quick = Quick.of(placer.filters, placer.scores)
+    stack = Stack("s", (Resource("r", (FlavorChoice("f"),)),))
+    selector = Selector(strategy=Strategy("discrete", ""))
+    allocation = Allocation("a", stack, selector, replicas=3)
+
+    found = quick.decide(table, allocation)
+
+    assert {"s-a": 1, "s-b": 2} == Counter(placement.site_id for placement in found)
+    assert found == placer.decide(table, allocation)
+
+
+def test_the_first_round_looks_at_few_sites():
+    table = SiteTable(
+        Inventory(
+            sites=tuple(Site(f"s{n:03}", "r0", f"z{n}") for n in range(300)),
+            hosts=tuple(Host("r0", f"z{n}", "gp", 600, 2400, n, 4 * n) for n in range(300)),
+            flavors=(Flavor("r0", "f0", 2, 4, "gp"),),
+        )
+    )
+    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    quick = Quick.of(placer.filters, placer.scores)
+    stack = Stack("s", (Resource("r", (FlavorChoice("f0"),)),))
+    asked = quick._ask(table, Allocation("a", stack, Selector(regions=(RegionChoice("r0"),))))
+
+    rows, bound = next(quick._rounds(table, asked, 1))
+
+    assert bound is not None
+    assert 1 <= len(rows) <= 30

@@ -188,3 +188,9 @@ async def test_one_that_ends_before_it_answers_closes_its_socket(conf, monkeypat
         await task
 
     assert [-1] == [each.fileno() for each in sockets]
+
+
+async def test_etcd_without_its_address_is_refused_with_the_remedy(conf):
+    with pytest.raises(ConfigError, match="--store etcd needs --etcd-servers"):
+        async with running(options(conf, store="etcd")):
+            pass

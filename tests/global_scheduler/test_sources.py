@@ -17,7 +17,7 @@ from bayplan.global_scheduler.service import NoSiteError
 from bayplan.global_scheduler.sources import Charges, source_id
 from bayplan.global_scheduler.stack import FlavorChoice, SpotRequest
 from bayplan.global_scheduler.table import SiteTable
-from bayplan.store import Conflict, MemoryStore
+from bayplan.store import Conflict, MemoryStore, Put
 from tests.global_scheduler.sites import ask, three_sites
 from tests.global_scheduler.test_service import service_on, with_id
 
@@ -363,3 +363,17 @@ async def _check(store):
                     taken[source, place] += amount
     for (source, place), amount in taken.items():
         assert amount <= TOTALS[source][place], source
+
+
+async def test_a_write_tells_its_revision_also_when_the_watch_was_faster():
+    class Late(MemoryStore):
+        async def transact(self, ops):
+            written = await super().transact(ops)
+            ledger.seen = written[0].mod_revision
+            return written
+
+    store = Late()
+    ledger = Ledger(store, SiteTable(three_sites()))
+    await ledger.load()
+
+    assert store.revision + 1 == await ledger.write([Put("/x", b"1")], taking=True)

@@ -380,3 +380,20 @@ async def test_a_slow_writer_whose_stage_was_removed_decides_again():
     assert 1 == await assert_not_oversold(store)
     assert [] == (await store.range(STAGED)).items
     await first.stop()
+
+
+@pytest.mark.parametrize("crowded", [0, CROWD])
+async def test_no_transaction_is_longer_than_the_store_takes(crowded):
+    lengths = []
+
+    class Counted(MemoryStore):
+        async def transact(self, ops):
+            await asyncio.sleep(0)  # others come meanwhile, and go together
+            lengths.append(len(ops))
+            return await super().transact(ops)
+
+    service = await started(Counted(), operations=4, crowded=crowded)
+    await asyncio.gather(*(service.create(request(1)) for _ in range(12)))
+    await service.stop()
+
+    assert 1 < max(lengths) <= 4
