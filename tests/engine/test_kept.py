@@ -362,3 +362,14 @@ def test_a_node_that_joins_is_known_to_the_leaders_of_its_domain(placed):
 
     assert engine.place(pod("late").req(cpu="1").build(), 0.0).placed
     engine.validate()
+
+
+def test_without_scores_and_extenders_the_first_node_that_fits_is_taken():
+    """As upstream: looking further would cost and change nothing."""
+    config = plugin_config(score={"disabled": [{"name": "*"}]})
+    nodes = [make_node(f"n{number}").capacity({"pods": "9"}).build() for number in range(3)]
+    engine = make_engine(nodes, config=config)
+    decisions = [engine.place(make_pod(f"p{number}").build(), 0.0) for number in range(4)]
+
+    assert [1, 1, 1, 1] == [decision.evaluated_nodes for decision in decisions]
+    assert ["n0", "n1", "n2", "n0"] == [decision.node_name for decision in decisions]

@@ -203,7 +203,11 @@ def main() -> int:
 def one_folder(folder: str, options: argparse.Namespace, work: Path, known: set[str]) -> bool:
     """Run one folder; tell whether it fell below its recorded share."""
     alike = equivalents()
-    possible = [m for m in all_mutants(folder) if m.key not in alike]
+    every = all_mutants(folder)
+    possible = [m for m in every if m.key not in alike]
+    for key in alike.keys() - {m.key for m in every}:
+        if key.startswith(str(SOURCE / folder)):
+            print(f"{folder}: equivalent.json lists what is no longer there: {key}")
     chosen = [m for m in sample(possible, options.seed, options.sample) if options.only in m.key]
     rows = run(
         folder,

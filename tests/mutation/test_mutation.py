@@ -117,6 +117,25 @@ def test_time_without_a_processor_is_not_held_against_a_mutant(monkeypatch):
     assert plugin._child(lambda: time.sleep(0.3) or 7, cpu=5, wall=0.2) == 7
 
 
+@pytest.mark.parametrize(
+    ("alone", "outcome"), [(plugin.SURVIVAL, "late"), (None, "unsure"), (0, "unsure")]
+)
+def test_who_is_late_was_not_noticed_where_its_tests_are_slow_themselves(
+    monkeypatch, alone, outcome
+):
+    codes, limits = iter([None, alone]), []
+
+    def child(work, *, cpu, wall):
+        limits.append((cpu, wall))
+        return next(codes)
+
+    monkeypatch.setattr(plugin, "_child", child)
+    run = object.__new__(plugin._Run)
+
+    assert outcome == run._outcome({"path": "x", "index": 0}, ["a test"], 10.0)
+    assert limits[0] == tuple(plugin.FAR * limit for limit in limits[1])
+
+
 def test_a_run_that_ended_early_goes_on_where_it_was(file, tmp_path):
     """The plan of a second run holds the same; what the first had learnt or found is kept."""
     (tmp_path / "test_subject.py").write_text(

@@ -21,6 +21,7 @@ from bayplan.framework import (
     unresolvable,
 )
 from bayplan.plugins import dynamic_resources
+from bayplan.plugins.dynamic_resources.results import delete_calls
 from bayplan.plugins.dynamic_resources.verdicts import Verdicts
 from bayplan.testing import (
     ZONE,
@@ -580,3 +581,29 @@ def test_preemption_tells_what_went_wrong_on_every_node():
     assert 2 == message.count(told)
     assert " preemption: [running" in message
     assert message.endswith("optional fields]")
+
+
+def test_of_init_containers_that_want_as_many_the_first_one_asks():
+    served = make_device_class("card", f'device.driver == "{DRIVER}"', resource="example.com/card")
+    pod = make_pod()
+    wanted = {"requests": {"example.com/card": 2}}
+    pod.spec["initContainers"] = [{"name": name, "resources": wanted} for name in ("i", "j")]
+    cluster = Cluster(served, make_slice("s", "d0", "d1", node="a"))
+    built = pod.build()
+    state, *_ = cluster.filter(built)
+    assert cluster.plugin.reserve(state, built, "a") is None
+    create, *_, mapping = cluster.plugin.pre_bind(state, built, "a").calls
+
+    assert ["container-0-request-0"] == [
+        each["name"] for each in create.body["spec"]["devices"]["requests"]
+    ]
+    mappings = mapping.body["status"]["extendedResourceClaimStatus"]["requestMappings"]
+    assert {"container-0-request-0"} == {each["requestName"] for each in mappings}
+
+
+def test_a_claim_that_is_gone_already_need_not_be_removed():
+    claim = make_resource_claim("c").exactly("r", request("card")).build()
+    unblock, gone = delete_calls(claim)
+
+    assert ("patch", "delete") == (unblock.verb, gone.verb)
+    assert gone.ignore_not_found

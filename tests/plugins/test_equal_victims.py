@@ -4,7 +4,7 @@ import pytest
 
 from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
-from bayplan.testing import make_node, make_pod
+from bayplan.testing import make_budget, make_node, make_pod
 
 
 def victims(starts, version="1.37", wanted=1):
@@ -46,3 +46,21 @@ def test_1_36_reads_the_clock_at_each_comparison():
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
 def test_who_has_not_started_goes_before_who_has(version):
     assert victims([5, None, 7], version) == ["p1"]
+
+
+def test_the_most_important_victim_counts_whatever_budgets_the_others_break():
+    """On both nodes one of two victims is guarded; on the first the other one is above all."""
+    pods = [
+        make_pod("guarded-a").req(cpu="1").node("a").label(app="x").priority(1),
+        make_pod("other-a").req(cpu="1").node("a").priority(5),
+        make_pod("guarded-b").req(cpu="1").node("b").label(app="x").priority(3),
+        make_pod("other-b").req(cpu="1").node("b").priority(3),
+    ]
+    objects = {
+        "nodes": [make_node(name).capacity(cpu=2, pods=110).body() for name in "ab"],
+        "pods": [pod.body() for pod in pods],
+        "podDisruptionBudgets": [make_budget("b", "app=x", 0).body()],
+    }
+    found = decide(objects, make_pod("urgent").req(cpu="2").priority(10).body())
+
+    assert "b" == found["postFilter"]["nominatedNodeName"]

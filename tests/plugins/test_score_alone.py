@@ -1,11 +1,14 @@
 """Plugins that are enabled for `score` and nothing else: some score as ever, the others fail."""
 
+import numpy as np
 import pytest
 
+from bayplan.api import Pod, convert
 from bayplan.config import FeatureGates, from_data
 from bayplan.engine.engine import Engine
 from bayplan.engine.replay import decide
-from bayplan.plugins import in_tree_registry
+from bayplan.framework import Code, CycleState, Handle, NodeTable
+from bayplan.plugins import in_tree_registry, node_affinity
 from bayplan.testing import make_node, make_pod
 
 API = "kubescheduler.config.k8s.io/v1"
@@ -83,3 +86,24 @@ def test_a_single_node_that_fits_is_not_scored():
     engine.cache.add_node(make_node("a").build())
 
     assert engine.schedule(make_pod("p").build(), 0.0).node_name == "a"
+
+
+def test_a_wish_that_cannot_be_read_is_told_before_nodes_are_scored():
+    term = {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["much"]}]}
+    preferred = [{"weight": 7, "preference": term}]
+    pod = convert(
+        Pod,
+        {
+            "metadata": {"name": "p"},
+            "spec": {
+                "affinity": {
+                    "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+                }
+            },
+        },
+    )
+    table = NodeTable()
+    plugin = node_affinity.new(None, Handle(table=table))
+    status = plugin.pre_score(CycleState(), pod, table, np.ones(0, dtype=bool))
+
+    assert Code.ERROR is status.code

@@ -96,6 +96,16 @@ LOCAL = make_storage_class("later", provisioner="kubernetes.io/no-provisioner")
             [waiting_claim(), LOCAL, local_volume("v", "b")], [NONE_LEFT, ""], id="local volume"
         ),
         pytest.param(
+            [waiting_claim(), LOCAL, local_volume("v", "b").bound_to("c")],
+            [NONE_LEFT, ""],
+            id="volume that was kept for it",
+        ),
+        pytest.param(
+            [waiting_claim(), LOCAL, make_volume("v").storage_class("other").bound_to("c")],
+            [NONE_LEFT] * 2,
+            id="volume that was kept for it has another class",
+        ),
+        pytest.param(
             [waiting_claim().annotate({SELECTED: "b"})], [NONE_LEFT, ""], id="node was selected"
         ),
         pytest.param(

@@ -340,3 +340,19 @@ def test_a_new_configuration_drops_what_is_under_way():
     world.scheduler.reconfigure(config_of(), world.now, extenders=[])
 
     assert 0 == oracle.open
+
+
+def test_who_foresees_wrongly_looks_half_as_far_and_rests_when_that_is_nothing():
+    world = World(make_node("a"), extenders=[Oracle("o", 1, ahead=True)])
+    ahead = world.scheduler.engine.ahead
+    ahead.window, ahead.rest = 5, 3
+    windows = []
+    for _ in range(3):
+        ahead._narrow()
+        ahead._learn()
+        windows.append(ahead.window)
+    while not ahead.window:
+        ahead._learn()
+        windows.append(ahead.window)
+
+    assert [2, 1, 0, 0, 1] == windows

@@ -6,7 +6,7 @@ from bayplan.api import PodGroup, convert
 from bayplan.config import FeatureGates, from_data
 from bayplan.conformance.run import Run
 from bayplan.errors import PluginError
-from bayplan.framework import Placement
+from bayplan.framework import Placement, Verdict
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import HEAD, World
 from tests.plugins.test_preempted_groups import group, node, pod
@@ -275,3 +275,38 @@ def test_a_group_is_tried_again_for_what_it_lacked_on_any_placement():
     world.wait(3)
 
     assert "b" == world.node_of("p0") == world.node_of("p1")
+
+
+class Moody:
+    """Fails, and does not refuse, the second pod of a group."""
+
+    name = "Moody"
+
+    def filter(self, state, pod, nodes):
+        if pod.metadata.name == "p1":
+            raise PluginError("not today")
+        return Verdict.all_pass(nodes)
+
+
+@pytest.mark.parametrize("gates", BOTH, ids=["1.37", "1.36"])
+def test_a_group_that_fails_in_the_middle_leaves_nothing_assumed(gates):
+    body = {**HEAD, "profiles": [{"plugins": {"filter": {"enabled": [{"name": "Moody"}]}}}]}
+    policy = {"gang": {"minCount": 2}}
+    made = convert(
+        PodGroup,
+        {"apiVersion": "scheduling.k8s.io/v1beta1", **group("g", schedulingPolicy=policy)},
+    )
+    pods = [make_pod(f"p{number}").group("g").req(cpu="1").build() for number in range(2)]
+    world = World(
+        make_node("a").capacity(cpu="4", pods="9").build(),
+        made,
+        *pods,
+        config=from_data(body, gates),
+        registry={"Moody": lambda args, handle: Moody()},
+        gates=gates,
+    )
+    world.carry_out(world.step())
+
+    assert "not today" in world.condition("p0").message
+    assert 0 == world.scheduler.cache.assumed_count
+    assert not world.node_of("p0")

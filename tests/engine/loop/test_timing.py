@@ -149,3 +149,22 @@ def test_a_step_begins_no_pod_after_its_time_is_up():
 
     binds = [sum(isinstance(a, Bind) for a in actions) for actions in (at_once, rest)]
     assert [1, 8] == binds
+
+
+def test_calls_outside_of_attempts_are_not_timed(run):
+    run.inner.filter(None, None, None)
+    run.attempt()
+    run.inner.filter(None, None, None)
+
+    assert [] == run.seen
+    assert 0 == run.timing.evaluations()["Inner", "Filter", "p"]
+
+
+def test_what_comes_and_what_goes_is_timed_as_an_event():
+    ticks, seen = count(), []
+    world = World(timing=Timing(lambda: float(next(ticks)), lambda *what: seen.append(what)))
+    world.show(make_node("a").capacity(cpu="9", pods="99"))
+    world.gone("Node", "a")
+
+    events = [labels for what, labels, _ in seen if what == "event"]
+    assert [("NodeAdd",), ("NodeDelete",)] == events
