@@ -1,8 +1,10 @@
 """Clients that send too much, too slowly or never read, on real sockets."""
 
 import asyncio
+import gc
 import itertools
 import sqlite3
+import weakref
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -205,6 +207,27 @@ async def test_watches_on_sockets_are_written_to_together_and_a_slow_one_ends_al
         assert expected[: len(told) - 1] == told[:-1], "what it was told is a beginning"
         for _, writer in [*quick, unread]:
             writer.close()
+
+
+async def test_a_watch_that_has_ended_holds_nothing_without_the_collector(monkeypatch):
+    straight, kept = edge.straight, []
+
+    def noted(send):
+        write = straight(send)
+        kept.append(weakref.ref(write))
+        return write
+
+    monkeypatch.setattr(edge, "straight", noted)
+    async with serving() as served:
+        _, writer = await open_watch(served)
+        gc.disable()  # servers seldom collect what has grown old
+        try:
+            writer.close()
+            async with asyncio.timeout(60):
+                while kept[0]() is not None:
+                    await asyncio.sleep(0.01)
+        finally:
+            gc.enable()
 
 
 async def test_nothing_is_made_for_watches_whose_readers_have_gone(monkeypatch):

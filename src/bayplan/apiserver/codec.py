@@ -39,7 +39,8 @@ def encode_value(obj: Object) -> bytes:
     for key, field in obj.items():
         if key not in _OUTSIDE:
             value[key] = field
-    return _encoder.encode(value)
+    # A copy of its own size: the encoder's buffer is larger by up to a half, and stays so.
+    return bytes(memoryview(_encoder.encode(value)))
 
 
 _MARK = re.compile(rb',"apiVersion":"([a-z0-9-]+)"\}$')

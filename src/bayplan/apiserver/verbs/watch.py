@@ -159,6 +159,7 @@ class _Watch:
         """Stop watching. May be called twice."""
         if self.watcher is not None:
             self.watcher.close()
+            self.watcher.direct = None  # it leads back here, and with it all of the connection
             self.backend.watchers.discard(self.watcher)
 
     async def lines(self) -> AsyncIterator[bytes]:
