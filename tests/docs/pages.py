@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-WALKED = ("docs/tutorial/first-cluster.md", "docs/how-to/write-an-extender.md")
+WALKED = (
+    "docs/tutorial/first-cluster.md",
+    "docs/how-to/write-an-extender.md",
+    "docs/how-to/place-stacks.md",
+    "docs/how-to/etcd.md",
+)
 """Pages that are typed into a shell from their first line to their last."""
 FENCE = re.compile(r"^```(.*)$")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -2,11 +2,13 @@
 
 Every line of a block without a language and every `$ ` line of a `console` block is typed into a
 shell in an empty directory. What keeps running (`bayplan up`, an extender) stays in the
-background; a second `bayplan up` ends the first, as the pages say. Ports become free ones.
+background; a second `bayplan up` or `global serve` ends the first, as the pages say. Ports become
+free ones.
 """
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -18,10 +20,22 @@ from bayplan.testing.ports import free_port
 from bayplan.testing.servers import Process, bayplan_command
 from tests.docs.pages import ROOT, WALKED, Block, blocks
 
-KEEPS_RUNNING = re.compile(r"^(bayplan (up|apiserver|scheduler|extender [\w.]+:\w+)\b|etcd )")
-READY = {"up": "Ctrl-C", "extender": "http://"}
+KEEPS_RUNNING = re.compile(
+    r"^(?:\w+=\S+ )*(bayplan (up|apiserver|scheduler|global serve|extender [\w.]+:\w+)\b|etcd )"
+)
+READY = {
+    "up": "Ctrl-C",
+    "apiserver": "kubectl get",
+    "etcd": "ready to serve client requests",
+    "extender": "http://",
+    "global": "allocations API on",
+    "scheduler": "attempting to acquire leader lease",
+}
+ALONE = ("up", "global")
+"""Of these a page has one at a time."""
 NOT_HERE = re.compile(r"^(make |mkdir |export PATH=|kube-scheduler )")
-PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
+PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=--secure-port )\d+")
+ETCD_PORT = "2379"
 PATIENCE = 60.0
 # What differs from run to run: ages, the ends of pods' names, addresses of pods.
 VARIES = [
@@ -92,20 +106,29 @@ class Walk:
             time.sleep(0.2)
 
     def _start(self, command: str) -> None:
-        words = command.split()
-        kind = words[1] if words[0] == "bayplan" else words[0]
-        if kind == "up":
-            for process in [one for one in self.running if "up" in one.command]:
+        words = shlex.split(command)
+        given = {}
+        while "=" in words[0]:
+            name, _, value = words.pop(0).partition("=")
+            given[name] = value
+        program, kind = words[0], words[1] if words[0] == "bayplan" else words[0]
+        if kind in ALONE:
+            for process in [one for one in self.running if kind in one.command]:
                 process.stop()
                 self.running.remove(process)
+        if kind == "up":
             words += ["--bind", "127.0.0.1:0"]
-        if words[0] == "bayplan":
+        if kind == "etcd":
+            url = f"http://127.0.0.1:{self._free(ETCD_PORT)}"
+            words += [f"--{what}-client-urls={url}" for what in ("listen", "advertise")]
+            words += ["--listen-peer-urls=http://127.0.0.1:0"]
+        if program == "bayplan":
             words = [*bayplan_command(), *words[1:]]
         self.started += 1
         log = self.folder / f".{self.started}-{kind}.log"
-        process = Process(words, log, env=self.env, cwd=self.folder)
+        process = Process(words, log, env={**self.env, **given}, cwd=self.folder)
         self.running.append(process)
-        process.wait_until(lambda: READY.get(kind, "") in process.last_words())
+        process.wait_until(lambda: READY[kind] in process.last_words())
 
     def _shell(self, script: str, may_fail: bool) -> list[str]:
         where, variables = self.folder / ".where", self.folder / ".env"
@@ -125,7 +148,12 @@ class Walk:
         return done.stdout.splitlines()
 
     def _port(self, found: re.Match[str]) -> str:
-        return self.ports.setdefault(found.group(), str(free_port()))
+        return self._free(found.group())
+
+    def _free(self, port: str) -> str:
+        if port not in self.ports:
+            self.ports[port] = str(free_port())
+        return self.ports[port]
 
 
 def _missing(shown: list[str], got: list[str]) -> str:
