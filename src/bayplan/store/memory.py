@@ -47,9 +47,6 @@ class MemoryStore:
     ) -> RangeResult:
         return self._table.range(prefix, start_after, limit, revision)
 
-    def count_now(self, prefix: str) -> int:
-        return self._table.count(prefix)
-
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         return self._table.get_at(key, revision) if revision else self._table.get(key)
 

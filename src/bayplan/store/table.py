@@ -75,9 +75,6 @@ class Table:
                 return event.prev
         return self._values.get(key)
 
-    def count(self, prefix: str) -> int:
-        return self._keys.count(prefix, prefix_end(prefix))
-
     def range(self, prefix: str, start_after: str, limit: int, revision: int) -> RangeResult:
         at = revision or self.history.revision
         low, high = prefix, prefix_end(prefix)

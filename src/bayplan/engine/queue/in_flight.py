@@ -8,7 +8,6 @@ in flight are dropped. Nothing is kept while nothing is in flight.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from bayplan.api import Object
@@ -40,9 +39,6 @@ class InFlight:
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pods)
 
     @property
     def event_count(self) -> int:
