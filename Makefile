@@ -13,7 +13,7 @@ REQUESTS ?= 200000
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets kube-suites test-conformance oracle fuzz dst attack kept clean
+.PHONY: help setup demo start test test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets figures kube-suites test-conformance oracle fuzz dst attack kept clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -118,6 +118,11 @@ bench: $(STAMP) ## decide-only benchmark of the engine
 
 bench-e2e: $(STAMP) ## kube-scheduler and Bayplan on a real kube-apiserver with 5,000 nodes
 	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python bench/e2e.py $(ARGS)
+
+figures: $(STAMP) ## measure packing and the page (a quarter of an hour on a quiet machine) and fill their tables in
+	$(BIN)/python bench/pack.py --json docs/results/pack.json
+	$(BIN)/python bench/page.py --json docs/results/page.json
+	$(BIN)/python bench/figures.py docs/reference/packing.md docs/how-to/page.md
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
