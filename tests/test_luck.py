@@ -46,6 +46,22 @@ def _short(call: ast.Call) -> bool:
     return isinstance(limit, ast.Constant) and limit.value < PATIENCE
 
 
+def _deadline(node: ast.BinOp, usual: dict[str, ast.expr]) -> bool:
+    """Tell whether a clock and too few seconds are added; `usual` is what arguments are if left."""
+    clock = isinstance(node.left, ast.Call) and ast.unparse(node.left.func) in CLOCKS
+    limit = usual.get(node.right.id) if isinstance(node.right, ast.Name) else node.right
+    adds = clock and isinstance(node.op, ast.Add)
+    return adds and isinstance(limit, ast.Constant) and limit.value < PATIENCE
+
+
+def _usual(node: ast.AST) -> dict[str, ast.expr]:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return {}
+    given, defaults = node.args.args, node.args.defaults
+    last = given[len(given) - len(defaults) :]
+    return {argument.arg: value for argument, value in zip(last, defaults, strict=True)}
+
+
 def found_in(text: str) -> list[str]:
     """Return what hangs on luck.
 
@@ -53,6 +69,7 @@ def found_in(text: str) -> list[str]:
     """
     tree = ast.parse(text)
     virtual, found = _virtual(tree), []
+    usual: dict[str, ast.expr] = {}
     draws = "import random" in text.splitlines()
 
     def walk(node: ast.AST, *, loop: bool, checked: bool) -> None:
@@ -67,6 +84,9 @@ def found_in(text: str) -> list[str]:
                 found.append(f"{node.lineno}: what is asserted hangs on the clock")
             if draws and FREE_DRAW.fullmatch(called):
                 found.append(f"{node.lineno}: {called} draws without a seed")
+        usual.update(_usual(node))
+        if isinstance(node, ast.BinOp) and _deadline(node, usual):
+            found.append(f"{node.lineno}: {ast.unparse(node)} is short for a busy machine")
         function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         loop = not function and (loop or isinstance(node, ast.While | ast.For | ast.AsyncFor))
         checked = checked or isinstance(node, ast.Assert)
@@ -95,10 +115,26 @@ def test_no_test_hangs_on_luck():
         ("asyncio.timeout(10)", 1),
         ("asyncio.timeout(60)", 0),
         ("assert time.monotonic() - begin < 5", 1),
+        ("until = time.monotonic() + 10", 1),
+        ("def until(seconds=30):\n    return time.monotonic() + seconds", 1),
+        ("def until(seconds=60):\n    return time.monotonic() + seconds", 0),
         ("import random\nrandom.choice([1, 2])", 1),
         ("import random\nrandom.Random(7).choice([1, 2])", 0),
     ],
-    ids=["sleep", "polled", "virtual", "turn", "short", "patient", "clock", "drawn", "seeded"],
+    ids=[
+        "sleep",
+        "polled",
+        "virtual",
+        "turn",
+        "short",
+        "patient",
+        "clock",
+        "deadline",
+        "usual",
+        "usually patient",
+        "drawn",
+        "seeded",
+    ],
 )
 def test_what_is_luck(text, count):
     assert count == len(found_in(text))

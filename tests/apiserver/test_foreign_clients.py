@@ -210,7 +210,7 @@ DEFINITION = {
 BOATS = {"group": "example.com", "version": "v1", "plural": "boats", "namespace": NAMESPACE}
 
 
-def until(read, seconds=30):
+def until(read, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := read():

@@ -23,7 +23,7 @@ def serving(app: Extender, **listen: object) -> Iterator[str]:
     port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not server.started:
         assert time.monotonic() < deadline, "the extender did not start"
         time.sleep(0.005)

@@ -74,7 +74,7 @@ def clean(twins, hooks):
 
 
 def wait_until(connection, ready) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not ready(connection):
         assert time.monotonic() < deadline, "the server is not ready"
         time.sleep(0.1)
