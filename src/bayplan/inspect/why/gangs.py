@@ -156,7 +156,8 @@ def group_facts(cluster: Cluster, pod: Pod) -> tuple[str, ...]:
     if objects.pod_groups.get(key) is None:
         return (f'there is no PodGroup "{key}"',)
     known, wanted = members_of(objects).known(key), min_count(objects, key) or 1
-    return (f'gang "{key}" needs {plural(wanted, "pod")}, and there are {known}',)
+    there = "there is 1" if known == 1 else f"there are {known}"
+    return (f'gang "{key}" needs {plural(wanted, "pod")}, and {there}',)
 
 
 def incomplete_fixes(cluster: Cluster, pod: Pod) -> list[tuple[Fix, Step]]:
