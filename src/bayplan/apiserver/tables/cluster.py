@@ -83,10 +83,6 @@ def _address(status: Object, kind: str) -> str:
     return next(found, NONE)
 
 
-def namespace(obj: Object, now: datetime) -> list[Any]:
-    return [_name(obj), _status(obj).get("phase", ""), age(obj, now)]
-
-
 def service(obj: Object, now: datetime) -> list[Any]:
     spec = _spec(obj)
     ports = ",".join(map(_port, spec.get("ports") or ()))
@@ -197,10 +193,6 @@ def secret(obj: Object, now: datetime) -> list[Any]:
     return [_name(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
 
 
-def name_and_age(obj: Object, now: datetime) -> list[Any]:
-    return [_name(obj), age(obj, now)]
-
-
 def persistent_volume(obj: Object, now: datetime) -> list[Any]:
     spec, status = _spec(obj), _status(obj)
     claim = spec.get("claimRef")
@@ -271,36 +263,6 @@ def csi_driver(obj: Object, now: datetime) -> list[Any]:
     ]
 
 
-def volume_attachment(obj: Object, now: datetime) -> list[Any]:
-    spec = _spec(obj)
-    return [
-        _name(obj),
-        spec.get("attacher", ""),
-        (spec.get("source") or {}).get("persistentVolumeName", ""),
-        spec.get("nodeName", ""),
-        _status(obj).get("attached", False),
-        age(obj, now),
-    ]
-
-
-def volume_attributes_class(obj: Object, now: datetime) -> list[Any]:
-    return [_name(obj), obj.get("driverName", ""), age(obj, now)]
-
-
-def lease(obj: Object, now: datetime) -> list[Any]:
-    return [_name(obj), _spec(obj).get("holderIdentity", ""), age(obj, now)]
-
-
-def priority_class(obj: Object, now: datetime) -> list[Any]:
-    return [
-        _name(obj),
-        obj.get("value", 0),
-        obj.get("globalDefault", False),
-        age(obj, now),
-        obj.get("preemptionPolicy", ""),
-    ]
-
-
 def resource_quota(obj: Object, now: datetime) -> list[Any]:
     status = _status(obj)
     used = status.get("used") or {}
@@ -350,12 +312,6 @@ def resource_claim(obj: Object, now: datetime) -> list[Any]:
     return [_name(obj), ",".join(states), age(obj, now)]
 
 
-def resource_slice(obj: Object, now: datetime) -> list[Any]:
-    spec = _spec(obj)
-    pool = (spec.get("pool") or {}).get("name", "")
-    return [_name(obj), spec.get("nodeName", ""), spec.get("driver", ""), pool, age(obj, now)]
-
-
 def role_binding(obj: Object, now: datetime) -> list[Any]:
     ref = obj.get("roleRef") or {}
     by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
@@ -382,7 +338,3 @@ def api_service(obj: Object, now: datetime) -> list[Any]:
     reason = found.get("reason", "")
     available = state if state == "True" or not reason else f"{state} ({reason})"
     return [_name(obj), where, available, age(obj, now)]
-
-
-def runtime_class(obj: Object, now: datetime) -> list[Any]:
-    return [_name(obj), obj.get("handler", ""), age(obj, now)]

@@ -1,7 +1,8 @@
 """Which columns each built-in kind has, and which function fills them.
 
-A column is written `Title`, `Title:type`, with `+` in front if only `-o wide` shows it. Kinds that
-are not listed get the name and the creation time, as in the real API server.
+A column is written `Title`, `Title:type`, with `+` in front if only `-o wide` shows it. Kinds
+without a function begin with the name; a cell is the age, or the field at the path behind `=`.
+Kinds that are not listed get the name and the creation time, as in the real API server.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from bayplan.apiserver.tables import autoscaling, cluster, pods, workloads
+from bayplan.apiserver.tables.text import age
 
 Row = Callable[[Mapping[str, Any], datetime], list[Any]]
 Column = dict[str, Any]
@@ -37,12 +39,30 @@ def _columns(text: str) -> list[Column]:
     found = []
     for part in text.split(" | "):
         wide = part.startswith("+")
-        title, _, type_ = part.removeprefix("+").partition(":")
+        title, _, type_ = part.removeprefix("+").partition("=")[0].partition(":")
         format_ = "name" if title in ("Name", "Attacher") else ""
         found.append(column(title, type_ or "string", int(wide), format_))
     return found
 
 
+def _row(text: str) -> Row:
+    """A row whose cells are what the fields hold that its columns name."""
+    ways = [part.partition("=")[2].split(".") for part in text.split(" | ")]
+    absent = [_ABSENT[each["type"]] for each in _columns(text)]
+
+    def row(obj: Mapping[str, Any], now: datetime) -> list[Any]:
+        cells: list[Any] = [obj["metadata"]["name"]]
+        for way, instead in zip(ways[1:], absent[1:], strict=True):
+            found: Any = obj
+            for name in way:
+                found = (found or {}).get(name)
+            cells.append((instead if found is None else found) if any(way) else age(obj, now))
+        return cells
+
+    return row
+
+
+_ABSENT: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
 _REPLICAS = (
     "Name | Desired:integer | Current:integer | Ready:integer | Age"
     " | +Containers | +Images | +Selector"
@@ -53,7 +73,7 @@ _EVENT = (
 )
 _BINDING = "Name | Role | Age | +Users | +Groups | +ServiceAccounts"
 
-PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
+PRINTERS: dict[tuple[str, str], str | tuple[str, Row]] = {
     ("", "Pod"): (
         "Name | Ready | Status | Restarts | Age | +IP | +Node | +Nominated Node | +Readiness Gates",
         pods.pod_row,
@@ -63,7 +83,7 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         " | +Kernel-Version | +Container-Runtime",
         cluster.node,
     ),
-    ("", "Namespace"): ("Name | Status | Age", cluster.namespace),
+    ("", "Namespace"): "Name | Status=status.phase | Age",
     ("", "Service"): (
         "Name | Type | Cluster-IP | External-IP | Port(s) | Age | +Selector",
         cluster.service,
@@ -71,7 +91,7 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
     ("", "Endpoints"): ("Name | Endpoints | Age", cluster.endpoints),
     ("", "ConfigMap"): ("Name | Data | Age", cluster.config_map),
     ("", "Secret"): ("Name | Type | Data | Age", cluster.secret),
-    ("", "ServiceAccount"): ("Name | Age", cluster.name_and_age),
+    ("", "ServiceAccount"): "Name | Age",
     ("", "Event"): (_EVENT, cluster.event),
     ("events.k8s.io", "Event"): (_EVENT, cluster.event),
     ("", "PersistentVolume"): (
@@ -120,8 +140,7 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         autoscaling.horizontal_pod_autoscaler,
     ),
     ("autoscaling", "Scale"): (
-        "Name | Desired:integer | Available:integer | Age",
-        workloads.scale,
+        "Name | Desired:integer=spec.replicas | Available:integer=status.replicas | Age"
     ),
     ("scheduling.k8s.io", "CompositePodGroup"): (
         "Name | Policy | Workload | Age",
@@ -131,10 +150,10 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         "Name | Policy | Workload | Status | Age",
         cluster.pod_group,
     ),
-    ("scheduling.k8s.io", "Workload"): ("Name | Age", cluster.name_and_age),
+    ("scheduling.k8s.io", "Workload"): "Name | Age",
     ("scheduling.k8s.io", "PriorityClass"): (
-        "Name | Value:integer | Global-Default:boolean | Age | PreemptionPolicy",
-        cluster.priority_class,
+        "Name | Value:integer=value | Global-Default:boolean=globalDefault | Age"
+        " | PreemptionPolicy=preemptionPolicy"
     ),
     ("storage.k8s.io", "StorageClass"): (
         "Name | Provisioner | ReclaimPolicy | VolumeBindingMode | AllowVolumeExpansion | Age",
@@ -147,14 +166,11 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         cluster.csi_driver,
     ),
     ("storage.k8s.io", "VolumeAttachment"): (
-        "Name | Attacher | PV | Node | Attached:boolean | Age",
-        cluster.volume_attachment,
+        "Name | Attacher=spec.attacher | PV=spec.source.persistentVolumeName | Node=spec.nodeName"
+        " | Attached:boolean=status.attached | Age"
     ),
-    ("storage.k8s.io", "VolumeAttributesClass"): (
-        "Name | DriverName | Age",
-        cluster.volume_attributes_class,
-    ),
-    ("coordination.k8s.io", "Lease"): ("Name | Holder | Age", cluster.lease),
+    ("storage.k8s.io", "VolumeAttributesClass"): "Name | DriverName=driverName | Age",
+    ("coordination.k8s.io", "Lease"): "Name | Holder=spec.holderIdentity | Age",
     ("discovery.k8s.io", "EndpointSlice"): (
         "Name | AddressType | Ports | Endpoints | Age",
         cluster.endpoint_slice,
@@ -167,19 +183,18 @@ PRINTERS: dict[tuple[str, str], tuple[str, Row]] = {
         "Name | Service | Available | Age",
         cluster.api_service,
     ),
-    ("node.k8s.io", "RuntimeClass"): ("Name | Handler | Age", cluster.runtime_class),
+    ("node.k8s.io", "RuntimeClass"): "Name | Handler=handler | Age",
     ("rbac.authorization.k8s.io", "RoleBinding"): (_BINDING, cluster.role_binding),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_BINDING, cluster.role_binding),
-    ("resource.k8s.io", "DeviceClass"): ("Name | Age", cluster.name_and_age),
+    ("resource.k8s.io", "DeviceClass"): "Name | Age",
     ("resource.k8s.io", "DeviceTaintRule"): (
         "Name | Key | Value | Effect | TimeAdded | Age",
         cluster.device_taint_rule,
     ),
     ("resource.k8s.io", "ResourceClaim"): ("Name | State | Age", cluster.resource_claim),
-    ("resource.k8s.io", "ResourceClaimTemplate"): ("Name | Age", cluster.name_and_age),
+    ("resource.k8s.io", "ResourceClaimTemplate"): "Name | Age",
     ("resource.k8s.io", "ResourceSlice"): (
-        "Name | Node | Driver | Pool | Age",
-        cluster.resource_slice,
+        "Name | Node=spec.nodeName | Driver=spec.driver | Pool=spec.pool.name | Age"
     ),
 }
 
@@ -193,4 +208,6 @@ def printer_for(group: str, kind: str) -> Printer:
     found = PRINTERS.get((group, kind))
     if found is None:
         return Printer(_columns("Name | Created At:date"), _plain_row)
+    if isinstance(found, str):
+        return Printer(_columns(found), _row(found))
     return Printer(_columns(found[0]), found[1])

@@ -170,8 +170,3 @@ def controller_revision(obj: Object, now: datetime) -> list[Any]:
         kind = f"{owner['kind']}.{group}" if group else owner["kind"]
         text = f"{kind.lower()}/{owner['name']}"
     return [obj["metadata"]["name"], text, obj.get("revision", 0), age(obj, now)]
-
-
-def scale(obj: Object, now: datetime) -> list[Any]:
-    name, spec, status = _parts(obj)
-    return [name, spec.get("replicas", 0), status.get("replicas", 0), age(obj, now)]
