@@ -2,9 +2,13 @@
 
 import asyncio
 import itertools
+import json
+import time
+from contextlib import asynccontextmanager
 
 from bayplan.api.meta import Object
-from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.client import AsgiTransport, Client, Informer, Response, StreamResponse
+from bayplan.client.informer import BREATH
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
@@ -276,3 +280,57 @@ def test_an_informer_is_synced_after_its_first_list_and_not_before():
             return before, watched.informer.has_synced
 
     assert (False, True) == run_virtual(main())
+
+
+class Burst:
+    """A transport whose watch has sent much before anybody looks."""
+
+    def __init__(self, pieces):
+        self._pieces = pieces
+
+    async def request(self, method, target, headers, body, timeout):
+        return Response(200, {}, b'{"metadata":{"resourceVersion":"1"},"items":[]}')
+
+    @asynccontextmanager
+    async def stream(self, method, target, headers):
+        yield StreamResponse(200, {}, self._chunks())
+
+    async def _chunks(self):
+        for piece in self._pieces:
+            yield piece
+        await asyncio.get_running_loop().create_future()
+
+
+def added(number: int, size: int) -> bytes:
+    meta = {"name": f"n{number}", "uid": "u", "resourceVersion": f"{number + 2}"}
+    obj = {"metadata": meta, "status": {"note": "x" * size}}
+    return json.dumps({"type": "ADDED", "object": obj}).encode() + b"\n"
+
+
+async def heard_all(pieces, count):
+    """Return how often others had their turn meanwhile."""
+    informer = Informer(Client(Burst(pieces)), NODES, Object)
+    task = asyncio.create_task(informer.run())
+    turns = 0
+    while len(informer.store) < count:
+        turns += 1
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return turns
+
+
+def test_large_objects_that_come_at_once_let_others_have_their_turn():
+    pieces = [added(n, 100_000) for n in range(60)]
+
+    assert run_virtual(heard_all(pieces, 60)) > 60 * 100_000 // (BREATH + 100_000)
+
+
+def test_a_line_in_many_pieces_is_put_together_once():
+    """Putting together what there is with each piece copies gigabytes."""
+    line = added(0, 3_000_000)
+    before = time.thread_time()
+
+    run_virtual(heard_all([line[at : at + 500] for at in range(0, len(line), 500)], 1))
+
+    assert time.thread_time() - before < 1.0

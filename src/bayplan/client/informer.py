@@ -72,6 +72,7 @@ BACKOFF_FIRST = 0.8
 BACKOFF_LIMIT = 30.0
 TOMBSTONES = 10_000
 PAGE = 500
+BREATH = 256 * 1024  # bytes of events after which others have their turn
 TOO_NEW = "Too large resource version"
 
 
@@ -341,6 +342,7 @@ class Informer(Generic[T]):
             field_selector=self._field_selector,
             timeout_seconds=timeout,
         )
+        applied = 0
         try:
             async for lines in events:
                 self._watching.set()
@@ -349,6 +351,10 @@ class Informer(Generic[T]):
                 if lines:
                     self.heard += 1
                     self._apply(lines)
+                    applied += sum(map(len, lines))
+                if applied > BREATH:  # large ones that wait already must not hold the loop
+                    applied = 0
+                    await asyncio.sleep(0)
         finally:
             self.broken.set()
 

@@ -261,10 +261,14 @@ class Client:
                     await self.transport.refresh_credentials()
                 raise error_from(response.status, body, retry_after=_retry_after(response.headers))
             yield []
-            rest = b""
+            parts: list[bytes] = []  # of a line that is not whole: a large object comes in many
             async for chunk in response.chunks:
-                lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+                parts.append(chunk)
+                if b"\n" not in chunk:
+                    continue
+                lines = b"".join(parts).split(b"\n")
                 rest = lines.pop()
+                parts = [rest] if rest else []
                 whole = [line for line in lines if line]
                 if whole:
                     yield whole

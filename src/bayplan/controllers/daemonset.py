@@ -8,7 +8,6 @@ update deletes at most `maxUnavailable` working pods at a time. `maxSurge` is no
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 
 import msgspec
@@ -195,14 +194,17 @@ def _tolerations(spec: Json) -> list[Json]:
 
 
 def _pod(owner: Object, template: Json, node: str, revision: str) -> Json:
-    body = copy.deepcopy(pod_from(template, DAEMON_SETS, owner.metadata))
-    body["metadata"]["labels"][REVISION_LABEL] = revision
+    body = pod_from(template, DAEMON_SETS, owner.metadata)  # shares all that is not replaced here
+    body["metadata"]["labels"] = {**body["metadata"]["labels"], REVISION_LABEL: revision}
     spec = body["spec"]
     spec["tolerations"] = [*(spec.get("tolerations") or []), *_tolerations(spec)]
     name = {"key": "metadata.name", "operator": "In", "values": [node]}
-    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    affinity = spec.get("affinity") or {}
     # The node's name replaces the required terms: they were checked when the node was chosen.
-    affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
-        "nodeSelectorTerms": [{"matchFields": [name]}]
+    required = {"nodeSelectorTerms": [{"matchFields": [name]}]}
+    nodes = {
+        **(affinity.get("nodeAffinity") or {}),
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
     }
+    spec["affinity"] = {**affinity, "nodeAffinity": nodes}
     return body
