@@ -6,9 +6,11 @@ import itertools
 import sqlite3
 import weakref
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import msgspec
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from bayplan.apiserver import edge, health, http
 from bayplan.apiserver.serving import Settings, running
@@ -140,6 +142,69 @@ async def test_an_unread_watch_is_bounded_in_bytes(monkeypatch):
     with pytest.raises(Compacted):
         slow.take()
     await store.close()
+
+
+ASKED = [
+    ("GET", "/api/v1/namespaces/default", ""),
+    ("GET", "/api/v1/namespaces/nobody", ""),
+    ("HEAD", "/api/v1/namespaces/default", ""),
+    ("POST", CONFIGMAPS + "?dryRun=All", "{"),
+    ("GET", "/api/v1/namespaces/default", "x-last: yes\r\nconnection: close"),
+]
+
+
+async def all_answers(served):
+    """What comes for all of them, sent at once on one connection."""
+    reader, writer = await connect(served)
+    for method, path, text in ASKED:
+        body = text if method == "POST" else ""
+        more = [f"content-length: {len(body)}", *([text] if text and not body else [])]
+        writer.write(head(served, method, path, *more) + body.encode())
+    found = await answer(reader)
+    writer.close()
+    return found
+
+
+async def test_answers_in_one_piece_are_those_in_two(monkeypatch):
+    at_once, used = edge.at_once, []
+
+    def noted(*given):
+        used.append(at_once(*given))
+        return used[-1]
+
+    async with serving() as served:
+        monkeypatch.setattr(edge, "at_once", noted)
+        found = await all_answers(served)
+        monkeypatch.setattr(edge, "at_once", lambda *_: False)
+        in_two = await all_answers(served)
+
+    assert [True, True, True, False] == used, "not to one who wants the connection closed"
+    assert in_two == found
+    assert 5 == found.count(b"HTTP/1.1 ")
+
+
+async def test_a_header_s_value_cannot_end_the_head():
+    written = []
+    cycle = RequestResponseCycle(
+        scope={},
+        transport=SimpleNamespace(write=written.append),
+        flow=SimpleNamespace(write_paused=False),
+        logger=None,
+        access_logger=None,
+        access_log=False,
+        default_headers=[],
+        message_event=asyncio.Event(),
+        expect_100_continue=False,
+        keep_alive=True,
+        on_response=lambda: None,
+    )
+    length = (b"content-length", b"2")
+
+    for value in (b"a\r\nx: y", b"a\n", b"a\r", b"a\0"):
+        assert not edge.at_once(cycle.send, 200, [(b"warning", value), length], b"{}")
+    assert edge.at_once(cycle.send, 200, [length], b"{}")
+    assert not edge.at_once(cycle.send, 200, [length], b"{}"), "it was answered"
+    assert [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"] == written
 
 
 async def open_watch(served):

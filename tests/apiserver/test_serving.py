@@ -44,16 +44,15 @@ async def test_connections_are_accepted_again_after_an_error_that_nobody_thought
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr("bayplan.supervised.FIRST_PAUSE", 0.01)
-    loop = asyncio.get_running_loop()
-    accept, failing = loop.sock_accept, [True]
+    accept, failing = socket.socket.accept, [True]
 
-    async def broken(listener):
+    def broken(listener):
         if failing:
             failing.pop()
             raise OSError(errno.ENOBUFS, "no buffer space available")
-        return await accept(listener)
+        return accept(listener)
 
-    monkeypatch.setattr(loop, "sock_accept", broken, raising=False)
+    monkeypatch.setattr(socket.socket, "accept", broken)
     settings = Settings(data=tmp_path / "data", store="memory", tls_generate=False)
     async with running(settings) as served:
         path = "/api/v1/namespaces/default"

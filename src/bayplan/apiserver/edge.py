@@ -12,9 +12,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
-from bayplan.apiserver.http import LOST, PEER, STRAIGHT
+from bayplan.apiserver.http import AT_ONCE, LOST, PEER, PIECE, STRAIGHT, Headers
 
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
@@ -57,6 +61,28 @@ def lost(send: object) -> bool:
     """Say whether what `send` is given reaches nobody any more."""
     cycle = getattr(send, "__self__", None)
     return isinstance(cycle, RequestResponseCycle) and cycle.disconnected
+
+
+def at_once(send: object, status: int, headers: Headers, body: bytes) -> bool:
+    """Write a short answer, head and body, in one TLS record; False where `send` is to do it.
+
+    Uvicorn writes two. The headers give the length, and the request is not a HEAD.
+    """
+    cycle = getattr(send, "__self__", None)
+    if not isinstance(cycle, RequestResponseCycle) or len(body) > PIECE or not cycle.keep_alive:
+        return False
+    if cycle.flow.write_paused or cycle.disconnected or cycle.response_started:
+        return False
+    lines = [b"%b: %b\r\n" % header for header in headers]
+    head = b"".join((STATUS_LINE[status], *lines, b"\r\n"))
+    if head.count(b"\n") != len(lines) + 2 or head.count(b"\r") != len(lines) + 2 or b"\0" in head:
+        return False  # a value that would be more than one; uvicorn refuses it
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(head + body)
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -103,7 +129,7 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
-        scope[STRAIGHT], scope[LOST] = straight, lost
+        scope[STRAIGHT], scope[LOST], scope[AT_ONCE] = straight, lost, at_once
         if self._peer is not None:
             scope[PEER] = self._peer
         self._in_head, self._since = True, self.loop.time()

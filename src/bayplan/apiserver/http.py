@@ -26,6 +26,7 @@ from bayplan.apiserver.responses import Answer, Stream
 PEER = "bayplan.peer"  # the key in the scope of a client's verified certificate, in DER
 STRAIGHT = "bayplan.straight"  # and of `edge.straight`
 LOST = "bayplan.lost"  # and of `edge.lost`
+AT_ONCE = "bayplan.at-once"  # and of `edge.at_once`
 Message = MutableMapping[str, Any]
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _NOT_KEPT = (b"cache-control", b"no-cache, private")
@@ -34,6 +35,8 @@ WARNING_CHARS, WARNING_CHARS_EACH = 4096, 256  # of all warnings of an answer, a
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
 
 
+Headers = list[tuple[bytes, bytes]]
+AtOnce = Callable[[object, int, Headers, bytes], bool]
 Straight = Callable[[Callable[[Message], Awaitable[None]]], Callable[[bytes], bool] | None]
 
 
@@ -61,6 +64,7 @@ class Connection:
 
     __slots__ = (
         "_receive",
+        "at_once",
         "flow",
         "headers",
         "impersonation",
@@ -101,6 +105,7 @@ class Connection:
         self.send = send
         self.straight: Straight | None = scope.get(STRAIGHT)
         self.lost: Callable[[object], bool] = scope.get(LOST, _unknown)
+        self.at_once: AtOnce = scope.get(AT_ONCE, _unknown)
         self.pretty = False
         self.request: Request | None = None  # once it is known to be about a resource
         self.warnings: list[str] = []
@@ -139,8 +144,8 @@ class Connection:
                 return
 
 
-def _unknown(send: object) -> bool:
-    """Stand in for `edge.lost` where clients are no sockets."""
+def _unknown(*_: object) -> bool:
+    """Stand in for what `edge` knows, where clients are no sockets."""
     return False
 
 
@@ -209,11 +214,13 @@ async def send_answer(connection: Connection, answer: Answer) -> None:
         body = packed.pack(body)
         headers += _PACKED
     headers.append((b"content-length", str(len(body)).encode()))
+    if connection.method == "HEAD":
+        body = b""
+    elif connection.at_once(connection.send, answer.status, headers, body):
+        return
     await connection.send(
         {"type": "http.response.start", "status": answer.status, "headers": headers}
     )
-    if connection.method == "HEAD":
-        body = b""
     await connection.send({"type": "http.response.body", "body": body})
 
 

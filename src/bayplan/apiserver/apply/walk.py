@@ -162,6 +162,9 @@ def _compare_objects(old: dict[str, Any], new: dict[str, Any], type_: Type) -> _
         before = old.get(key, MISSING)
         if before is value:
             continue
+        if before is MISSING:  # nearly all of a new object
+            added[f"f:{key}"] = everything(value, child_type(type_, key))
+            continue
         parts = _compare(before, value, child_type(type_, key))
         _collect(f"f:{key}", parts, removed, modified, added)
     for key, value in old.items():
