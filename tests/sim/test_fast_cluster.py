@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from bayplan.api.patch import apply_strategic_merge
 from bayplan.api.schema import type_for
+from bayplan.sim import ScenarioClient, run_scenario
 from bayplan.sim.fast.cluster import with_report
+from bayplan.sim.fast.world import FastWorld
 
 TYPES = ("PodScheduled", "Initialized", "Ready", "DisruptionTarget")
 conditions = st.lists(
@@ -55,3 +57,22 @@ def test_the_first_report_of_a_bound_pod_needs_no_patch():
 
     assert merged is not None
     assert [c["type"] for c in merged["conditions"]] == ["Ready", "PodScheduled"]
+
+
+def test_a_shape_that_comes_in_a_group_is_asked_for_once():
+    asked = []
+
+    async def scenario(client: ScenarioClient) -> None:
+        world = client.faults
+        assert isinstance(world, FastWorld)
+        await client.sleep(1)  # what controllers create in the beginning makes answers old
+        await client.nodes(40, zones=["a", "b"])
+        asked.append(world.fast.asked)
+        await client.pods(40)
+        asked.append(world.fast.asked)
+
+    result = run_scenario(scenario, faithful=False)
+
+    assert asked == [2, 3]
+    assert list(result.tracker.nodes) == [f"node{i}" for i in range(40)]
+    assert list(result.tracker.pods) == [f"default/pod{i}" for i in range(40)]

@@ -8,6 +8,7 @@ how an object is defaulted, validated or stored: those parts look a kind up by g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -294,7 +295,8 @@ GROUP_PRIORITIES = {
 }
 
 
-def built_in() -> list[Kind]:
+@cache
+def built_in() -> tuple[Kind, ...]:
     """Return every kind that the server knows without definitions."""
     found = [
         kind_of(api_version, row)
@@ -304,7 +306,7 @@ def built_in() -> list[Kind]:
     place = next(i for i, kind in enumerate(found) if kind.group == "autoscaling")
     older = {"version": "v1", "view": to_v1, "unview": to_v2, "hub": "v2"}
     found.insert(place + 1, msgspec.structs.replace(found[place], **older))
-    return found
+    return tuple(found)
 
 
 class Registry:

@@ -7,6 +7,7 @@ that admission may read (a priority class, a limit range, a namespace) is writte
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import msgspec
@@ -28,6 +29,7 @@ class Admission:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[tuple[str, str, bytes], tuple[bytes, Json, Object, bool]] = {}
+        self._asking = asyncio.Lock()
         self.asked = 0
 
     def forget(self) -> None:
@@ -45,7 +47,10 @@ class Admission:
         key = (resource.plural, namespace, shape)
         found = self._known.get(key)
         if found is None:
-            found = await self._ask(resource, namespace, shape, key)
+            # One after the other, in the order they came: most of a group that comes at once are
+            # of one shape, and the first has it asked for.
+            async with self._asking:
+                found = self._known.get(key) or await self._ask(resource, namespace, shape, key)
         text, template, typed, only_name = found
         if only_name:
             return {**template, "metadata": {**template["metadata"], "name": name}}, typed

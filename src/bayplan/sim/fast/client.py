@@ -41,6 +41,11 @@ class FastClient(Client):
         self._wrote = wrote
         self._admission = Admission(inner)
 
+    @property
+    def asked(self) -> int:
+        """How often the API server was asked what a new pod or node looks like."""
+        return self._admission.asked
+
     async def create(
         self, resource: Resource, body: Body, namespace: str = "", *, query: Query | None = None
     ) -> bytes:

@@ -62,6 +62,7 @@ class FastScheduler:
         self._awake = self._away = self._runs = False
         self._held: list[Callable[[], None]] = []
         self.core = make()
+        self._begun = False
 
     @property
     def scheduler(self) -> FastScheduler | None:
@@ -70,8 +71,9 @@ class FastScheduler:
 
     async def start(self) -> None:
         """Fill the caches and begin."""
-        self.core = self._make()
-        self._runs = True
+        if self._begun:
+            self.core = self._make()
+        self._begun = self._runs = True
         informers = [
             Informer(self._client, resource, kind, jitter=lambda: 0.0, optional=True)
             for resource, kind in kinds_of(self.core.gates)
