@@ -73,6 +73,7 @@ def test_nothing_changes_nothing():
     assert found.ok
     assert (found.moves, found.stuck, found.starts) == ((), (), ())
     assert found.before == found.after
+    assert found.to_dict() == msgspec.json.decode(msgspec.json.encode(found))
     assert state(cluster) == before
 
 

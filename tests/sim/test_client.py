@@ -52,6 +52,17 @@ def test_a_failed_expectation_says_what_was_seen_instead():
     assert "0/2 nodes are available: 2 Insufficient cpu" in result.failures[0]
 
 
+def test_an_expectation_may_be_a_function_of_ones_own():
+    async def scenario(client: ScenarioClient) -> None:
+        await client.expect.that("all is well", lambda: "")
+        await client.expect.that("a miracle", lambda: "none", within=1)
+
+    result = run_scenario(scenario)
+
+    assert not result.ok
+    assert "expected a miracle; seen instead: none" in result.problems()
+
+
 def test_a_scenario_that_never_ends_is_stopped_at_its_limit():
     async def scenario(client: ScenarioClient) -> None:
         await client.pod("lonely")

@@ -77,6 +77,12 @@ class Expect:
         """True: failures are only collected."""
         self.waiting_for = ""
 
+    async def that(
+        self, text: str, check: Check, *, within: float = WITHIN, hold: float = 0.0
+    ) -> bool:
+        """Expect whatever `check` checks."""
+        return await self.judge(Expectation(text, check, within=within, hold=hold))
+
     async def judge(
         self, expected: Expectation, refresh: Callable[[], Awaitable[float]] | None = None
     ) -> bool:

@@ -10,6 +10,11 @@ from bayplan.inspect.whatif.headroom import Room
 class Model(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Base: camelCase as Kubernetes writes."""
 
+    def to_dict(self) -> dict[str, object]:
+        """Plain data."""
+        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
+        return found
+
 
 class Move(Model, frozen=True, kw_only=True):
     """A pod that ran and runs elsewhere afterwards (or again on the same node)."""
