@@ -45,7 +45,7 @@ FAULTS = (
     Fault(
         "what others took is not looked at",
         "global_scheduler/ledger.py",
-        'mark = [Put(TAKING, b"{}", self._live.get(TAKING, 0))] if taking else []',
+        'mark = [Put(TAKING, b"{}", self.mark)] if taking else []',
         'mark = [Put(TAKING, b"{}")] if taking else []',
         "global_scheduler/test_sources.py",
     ),
@@ -108,8 +108,8 @@ FAULTS = (
     Fault(
         "unresolvable is overwritten by failed",
         "engine/cycle/extending.py",
-        "if name in names and name not in result.failed_unresolvable:",
-        "if name in names:",
+        "if name in by_name and name not in result.failed_unresolvable:",
+        "if name in by_name:",
         "engine/test_engine.py extender/test_client.py",
     ),
     Fault(
@@ -143,10 +143,10 @@ FAULTS = (
     ),
     Fault(
         "a watch swallows its cancellation",
-        "apiserver/verbs/watch.py",
-        "return not self.rang or task is None or task.uncancel() > 0",
-        "return not self.rang",
-        "apiserver/test_watch.py",
+        "store/history.py",
+        "                self._rise()\n                raise\n",
+        "                self._rise()\n",
+        "store/test_history.py",
     ),
 )
 
