@@ -200,7 +200,7 @@ def test_most_ordinary_requests_are_decided_quickly():
             flavors=(Flavor("r0", "f0", 2, 4, "gp"), Flavor("r0", "f1", 4, 8, "gp")),
         )
     )
-    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=False)
     quick = Quick.of(placer.filters, placer.scores)
     flavors = (FlavorChoice("f1"), FlavorChoice("f0"))
     for replicas in (1, 3):
@@ -233,7 +233,7 @@ def test_shares_count_what_fits_real_hosts_and_not_their_sum():
             flavors=(Flavor("r", "f", 2, 1, "gp"),),
         )
     )
-    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=False)
     quick = Quick.of(placer.filters, placer.scores)
     stack = Stack("s", (Resource("r", (FlavorChoice("f"),)),))
     selector = Selector(strategy=Strategy("discrete", ""))
@@ -253,7 +253,7 @@ def test_the_first_round_looks_at_few_sites():
             flavors=(Flavor("r0", "f0", 2, 4, "gp"),),
         )
     )
-    placer = Placer(DEFAULT_POLICY, in_tree_registry())
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=False)
     quick = Quick.of(placer.filters, placer.scores)
     stack = Stack("s", (Resource("r", (FlavorChoice("f0"),)),))
     asked = quick._ask(table, Allocation("a", stack, Selector(regions=(RegionChoice("r0"),))))
@@ -262,3 +262,29 @@ def test_the_first_round_looks_at_few_sites():
 
     assert bound is not None
     assert 1 <= len(rows) <= 30
+
+
+def test_scores_with_addresses_are_rounded_as_those_of_the_plugin():
+    """The emptier site is second; where both score the same, the first is taken."""
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=False)
+    quick = Quick.of(placer.filters, placer.scores)
+    stack = Stack("s", (Resource("r", (FlavorChoice("f"),), need_eip=True),))
+    allocation = Allocation("a", stack)
+    found = set()
+    for used in range(40):
+        table = SiteTable(
+            Inventory(
+                sites=tuple(Site(f"s{n}", "r", f"z{n}", eip_pool="ip") for n in range(2)),
+                hosts=(
+                    Host("r", "z0", "gp", 1000, 1000, used + 7, used),
+                    Host("r", "z1", "gp", 1000, 1000, used, used),
+                ),
+                flavors=(Flavor("r", "f", 1, 1, "gp"),),
+                eip_pools=(EipPool("r", "ip", 100),),
+            )
+        )
+        [placement] = quick.decide(table, allocation)
+        found.add(placement.site_id)
+
+        assert [placement] == placer.decide(table, allocation), used
+    assert {"s0", "s1"} == found
