@@ -8,8 +8,10 @@ from io import BytesIO
 import aiohttp
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from bayplan.errors import CannotListen
+from bayplan.cli.main import bayplan
+from bayplan.errors import BayplanError, CannotListen
 from bayplan.inspect import Cluster
 from bayplan.inspect.http import Questions, openapi
 from bayplan.inspect.http_questions import QUESTIONS
@@ -196,3 +198,20 @@ async def test_a_picture_is_read_again_when_it_is_old():
 async def test_a_port_that_is_taken_is_told_in_a_sentence(server):
     with pytest.raises(CannotListen, match="choose another --bind"):
         await InspectServer(Questions(cluster)).start("127.0.0.1", server.port)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "no API server given"), (["--from", "missing.yaml"], "missing.yaml")],
+    ids=["no cluster", "no file"],
+)
+def test_a_cluster_that_is_not_there_is_told_before_anything_is_served(
+    words, said, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    found = CliRunner().invoke(bayplan, ["inspect", "serve", *words])
+
+    assert isinstance(found.exception, BayplanError)
+    assert said in str(found.exception)

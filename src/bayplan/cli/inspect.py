@@ -26,22 +26,31 @@ def command() -> None:
 @click.option("--token", default="", envvar="BAYPLAN_TOKEN", help="Made up and printed if unset.")
 def serve(address: str, token: str, **source: Any) -> None:
     """Answer `/inspect/v1/why?pod=ns/name`, `/pending`, `/cluster`, `/openapi.json`."""
+    from bayplan.client import load_kubeconfig
     from bayplan.listening import parse_address
 
     host, port = parse_address(address, "--bind")
-    asyncio.run(_serve(host, port, token, source))
+    if source["sources"]:
+        asyncio.run(_serve(host, port, token, source, load_cluster(**source)))
+    else:
+        load_kubeconfig(source["kubeconfig"] or None, context=source["context"])  # tells now
+        asyncio.run(_serve(host, port, token, source, None))
 
 
-async def _serve(host: str, port: int, token: str, source: dict[str, Any]) -> None:
+async def _serve(
+    host: str, port: int, token: str, source: dict[str, Any], known: Cluster | None
+) -> None:
+    """Serve until told to end; `known` is that of files, which do not change under us."""
     from bayplan.inspect.http import Questions
     from bayplan.inspect.paths import PREFIX
     from bayplan.inspect.serving import InspectServer
 
     async def load() -> Cluster:
+        if known is not None:
+            return known
         return await asyncio.to_thread(load_cluster, **source)
 
-    # a file does not change under us; a running cluster does
-    age = float("inf") if source["sources"] else 5.0
+    age = 5.0 if known is None else float("inf")
     server = InspectServer(Questions(load, max_age=age), token)
     await server.start(host, port)
     click.echo(f"http://{host}:{server.port}{PREFIX}cluster?token={server.token}")
