@@ -45,8 +45,9 @@ RESYNC = 300.0
 PLURALS = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "StatefulSet": "statefulsets"}
 
 
-class _Meta(msgspec.Struct):
+class _Meta(msgspec.Struct, rename="camel"):
     uid: str = ""
+    resource_version: str = ""
     labels: dict[str, str] = {}
     finalizers: list[str] = []
 
@@ -305,11 +306,12 @@ class Dispatcher:
             raw = await self._client.get(ALLOCATIONS, meta.name, meta.namespace)
         except NotFound:
             return
-        now = msgspec.json.decode(raw, type=_Object).metadata.finalizers
+        found = msgspec.json.decode(raw, type=_Object).metadata
+        now = found.finalizers
         if (FINALIZER in now) == keep:
             return
         names = [*now, FINALIZER] if keep else [name for name in now if name != FINALIZER]
-        body = {"metadata": {"finalizers": names}}
+        body = {"metadata": {"finalizers": names, "resourceVersion": found.resource_version}}
         await self._client.patch(ALLOCATIONS, meta.name, body, meta.namespace)
 
     async def _report(

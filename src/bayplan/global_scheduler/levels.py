@@ -87,7 +87,7 @@ class Emptiness:
         some = np.fromiter(rows, np.int64, len(rows))
         self.free[:, some] = [column[some] for column in self._columns]
         self.value[some] = self._of(some)
-        blocks = np.unique(some >> BITS)
+        [blocks] = np.bincount(some >> BITS).nonzero()
         self.best[blocks] = self._blocks[blocks].max(axis=1)
 
     def least_taken(self, amounts: tuple[int, int, int]) -> float:
