@@ -222,14 +222,34 @@ async def test_health_metrics_document_and_page(client):
     assert 404 == (await client.get("/nothing")).status_code
 
 
-async def test_a_token_is_asked_for_when_one_is_set(client):
+@pytest.mark.parametrize(
+    ("method", "path", "done"), [("GET", "/v1/sites", 200), ("POST", "/v1/allocations", 201)]
+)
+async def test_a_token_is_asked_for_when_one_is_set(client, method, path, done):
     api = Api(client.service, token="secret")
     transport = httpx.ASGITransport(api)
+    body = allocation() if method == "POST" else None
     async with httpx.AsyncClient(transport=transport, base_url="http://global") as guarded:
-        refused = await guarded.get("/v1/sites")
-        allowed = await guarded.get("/v1/sites", headers={"Authorization": "Bearer secret"})
+        for given in ({}, {"Authorization": "Bearer wrong"}):
+            refused = await guarded.request(method, path, json=body, headers=given)
 
-    assert (401, 200) == (refused.status_code, allowed.status_code)
+            assert 401 == refused.status_code
+            assert "GS.000005" == refused.json()["error_code"]
+        assert {} == client.service.ledger.records
+        headers = {"Authorization": "Bearer secret"}
+        allowed = await guarded.request(method, path, json=body, headers=headers)
+
+    assert done == allowed.status_code
+
+
+async def test_a_page_of_another_site_allocates_nothing(client):
+    """What is asked for most takes a way of its own past the routes; the guard stands there too."""
+    answer = await client.post(
+        "/v1/allocations", json=allocation(), headers={"Origin": "http://evil.example"}
+    )
+
+    assert (403, "GS.000005") == (answer.status_code, answer.json()["error_code"])
+    assert {} == client.service.ledger.records
 
 
 async def test_lists_come_in_pages_that_add_up(client):
