@@ -13,6 +13,7 @@ import pytest
 
 from tests.mutation import plugin
 from tests.mutation.__main__ import FOLDERS, SCORES, equivalents
+from tests.mutation.handmade import FAULTS
 from tests.mutation.operators import mutants, mutated, sample
 from tests.mutation.planting import ROOT, plant
 
@@ -105,6 +106,14 @@ def test_what_is_recorded_speaks_of_known_folders_and_gives_reasons():
         for score in scores.values()
     )
     assert all(len(reason) > 10 for reason in equivalents().values())
+
+
+def test_every_hand_made_fault_can_still_be_planted():
+    """Where the source has changed, say in `handmade.py` what the same fault is now."""
+    texts = {fault.name: (ROOT / "src" / "bayplan" / fault.file).read_text() for fault in FAULTS}
+
+    assert [] == [fault.name for fault in FAULTS if texts[fault.name].count(fault.right) != 1]
+    assert all((ROOT / "tests" / name).exists() for fault in FAULTS for name in fault.tests.split())
 
 
 def test_a_mutant_that_only_waits_is_late():
