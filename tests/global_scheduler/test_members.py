@@ -292,10 +292,10 @@ async def test_the_workload_of_a_drained_site_is_made_elsewhere_before_it_goes(
         await until(client, ALLOCATIONS, "web", lambda item: sum(running_in(item).values()) == 4)
 
         assert done.empty
-        after = await where(members)
-        assert set() == after[1] != before[1]
-        assert {"web-0", "web-1"} == after[0] | after[2]
-        assert sum(map(len, after)) == 2
+        made = await where(members)
+        assert set() == made[1] != before[1]
+        assert {"web-0", "web-1"} == made[0] | made[2]
+        assert sum(map(len, made)) == 2
         for method, _, bound in seen:
             assert method == "POST" or (bound and all(bound))
         record = scheduler.service.get(after["metadata"]["uid"])
