@@ -1,6 +1,6 @@
 """Lists of pods as client-go reads them: protobuf beside JSON, client and server together.
 
-    python bench/lists.py [--pods 10000] [--rounds 3] [--kube]
+    python bench/lists.py [--pods 10000] [--rounds 3] [--kube] [--json docs/results/lists.json]
 
 Builds `bench/lists/main.go` with Go against the published client-go (kept outside the checkout) and
 lets it list all pods in both forms by turns. CPU is that of the client (its own count) and of the
@@ -18,6 +18,8 @@ import shutil
 import statistics
 import subprocess
 from pathlib import Path
+
+from figures import write
 
 from apiserver import PODS, cpu_seconds, pod, run_all
 from bayplan.testing.servers import ServedCluster, start_embedded, start_kube
@@ -68,15 +70,22 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kube", action="store_true", help="ask kube-apiserver instead")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     program = build()
     with start_kube() if options.kube else start_embedded() as cluster:
         asyncio.run(run_all(cluster, (("POST", PODS, pod(f"p{n}")) for n in range(options.pods))))
-        show("protobuf, first", [turn(program, cluster, "protobuf")])
+        first = show("protobuf, first", [turn(program, cluster, "protobuf")])
         rounds = [[turn(program, cluster, form) for form in FORMS] for _ in range(options.rounds)]
     plain, packed = (show(form, [row[at] for row in rounds]) for at, form in enumerate(FORMS))
-    print(f"protobuf / JSON: time {packed['time'] / plain['time']:.2f}, ", end="")
-    print(f"CPU {packed['cpu'] / plain['cpu']:.2f}")
+    figures = {
+        f"{name} {key}": f"{row[key] / plain[key]:.2f}"
+        for name, row in (("protobuf", packed), ("first", first))
+        for key in ("time", "cpu")
+    }
+    print("protobuf / JSON:", ", ".join(f"{name} {text}" for name, text in figures.items()))
+    if options.json:
+        write(options.json, "bench/lists.py", figures, pods=options.pods, rounds=options.rounds)
 
 
 if __name__ == "__main__":
