@@ -97,7 +97,7 @@ async def _evict(service: Allocations, record: Record, site: str) -> Moved:
 
 def lines(drained: Drained) -> Iterator[str]:
     """What became of a site, as text."""
-    yield f"{drained.site} is closed; {len(drained.moved)} allocations were there"
+    yield f"{drained.site} is closed; there: {plural(len(drained.moved), 'allocation')}"
     for entry in drained.moved:
         stays = "evicted; its owner makes it again" if entry.evicted else "stays"
         where = ", ".join(entry.to) or stays
