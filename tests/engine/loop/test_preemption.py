@@ -1,8 +1,10 @@
 """Preemptions are carried out in kube-scheduler's order and told in its words."""
 
+import pytest
 from msgspec.structs import replace
 
 from bayplan.engine.loop import Bind, Evict, Evicted, PatchPod
+from bayplan.engine.loop.actions import Observe
 from bayplan.engine.loop.pod_attempts import MOST_SLICES
 from bayplan.engine.loop.timing import Timing
 from bayplan.framework import Code, Status
@@ -265,3 +267,15 @@ def test_a_search_that_never_gets_far_is_finished_in_the_end():
 
     assert MOST_SLICES == turns
     assert 1 == len(victim_of(actions))
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_attempt_tells_whether_preemption_was_tried(asked):
+    off = {"postFilter": {"disabled": [{"name": "*"}]}}
+    config = config_of(profiles=[{"plugins": {} if asked else off}])
+    world = World(
+        make_node("a").capacity(cpu="1", pods="9"), make_pod("p").req(cpu="2"), config=config
+    )
+    told = [action for action in world.step() if isinstance(action, Observe)]
+
+    assert [("unschedulable", asked)] == [(each.result, each.preemption_tried) for each in told]
