@@ -26,6 +26,8 @@ from bayplan.apiserver.admission import (
 from bayplan.apiserver.aside import aside, beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
+from bayplan.apiserver.dynamic import load
+from bayplan.apiserver.dynamic.matching import GROUP
 from bayplan.apiserver.errors import ApiError, bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.request import Request
@@ -63,6 +65,8 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
     if request.verb != "patch":  # what a patch makes is looked at once
         _dedup_owners(request, attrs.obj, "")
     _built_in(backend.admission.admit, backend, attrs)
+    if attrs.group == GROUP:
+        await beside(load)
     if backend.dynamic.mutates(attrs):
         await backend.dynamic.mutate(
             attrs,

@@ -149,3 +149,44 @@ def test_who_may_be_created_by_put():
     assert validation.create_on_update("coordination.k8s.io", "leases")
     assert not validation.create_on_update("", "pods")
     assert not validation.unconditional_update("example.com", "harbours")
+
+
+def a_slice(endpoint=None, **fields):
+    endpoints = [{"addresses": ["10.0.0.1"], **(endpoint or {})}]
+    meta = {"name": "s", "namespace": "d"}
+    return {"metadata": meta, "addressType": "IPv4", "endpoints": endpoints, **fields}
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        (a_slice(endpoints=[{"addresses": ["10.0.0.1"]}] * 1001), ("TooMany", "endpoints")),
+        (
+            a_slice({"addresses": [f"10.0.0.{n}" for n in range(1, 102)]}),
+            ("TooMany", "endpoints[0].addresses"),
+        ),
+        (
+            a_slice(ports=[{"name": f"p{n}", "port": 1} for n in range(20_001)]),
+            ("TooMany", "ports"),
+        ),
+        (
+            a_slice({"hints": {"forZones": [{"name": f"z{n}"} for n in range(9)]}}),
+            ("TooMany", "endpoints[0].hints.forZones"),
+        ),
+        (
+            a_slice({"hints": {"forNodes": [{"name": f"n{n}"} for n in range(9)]}}),
+            ("TooMany", "endpoints[0].hints.forNodes"),
+        ),
+        (
+            a_slice({"hints": {"forZones": [{"name": "z"}] * 2}}),
+            ("Duplicate", "endpoints[0].hints.forZones[1].name"),
+        ),
+        (
+            a_slice({"hints": {"forNodes": [{"name": "A_"}]}}),
+            ("Invalid", "endpoints[0].hints.forNodes[0].name"),
+        ),
+    ],
+    ids=["endpoints", "addresses", "ports", "zones", "nodes", "a zone twice", "a node's name"],
+)
+def test_a_slice_of_endpoints_has_limits(given, cause):
+    assert [cause] == create_causes("discovery.k8s.io", "endpointslices", given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from bayplan.api.patch import clone
@@ -268,6 +269,12 @@ class DynamicAdmission:
         wanted = [(hook, shown) for hook, shown in asked if shown is not None]
         if wanted:
             await webhooks.validate(self._backend.caller, wanted, request)
+
+
+def load() -> None:
+    """Import what evaluates configurations: a fifth of a second, before the first one counts."""
+    import_module("bayplan.apiserver.dynamic.policies")
+    import_module("bayplan.apiserver.dynamic.webhooks")
 
 
 def _exempt(attrs: Attributes) -> bool:

@@ -20,8 +20,10 @@ from bayplan.apiserver.validation.causes import (
     one_of,
     required,
     too_long,
+    too_many,
 )
 from bayplan.apiserver.validation.formats import (
+    Checker,
     check,
     dns1123_label,
     dns1123_subdomain,
@@ -41,6 +43,7 @@ from bayplan.apiserver.validation.resources import validate_requirements
 from bayplan.apiserver.validation.scheduling import validate_tolerations
 from bayplan.apiserver.validation.services import validate_endpoint_ip
 
+MAX_ENDPOINTS, MAX_ADDRESSES, MAX_PORTS, MAX_HINTS = 1000, 100, 20_000, 8  # of a slice
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _BAD_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
@@ -285,7 +288,10 @@ def domain_path(field: str, text: str) -> Causes:
 
 def validate_endpoint_slice(obj: Object) -> Causes:
     causes = _validate_slice_ports(obj)
-    for i, endpoint in enumerate(obj.get("endpoints") or ()):
+    endpoints = obj.get("endpoints") or []
+    if len(endpoints) > MAX_ENDPOINTS:
+        return [*causes, too_many("endpoints", len(endpoints), MAX_ENDPOINTS)]
+    for i, endpoint in enumerate(endpoints):
         causes += _validate_endpoint(f"endpoints[{i}]", endpoint, obj.get("addressType"))
     return causes
 
@@ -293,8 +299,11 @@ def validate_endpoint_slice(obj: Object) -> Causes:
 def _validate_slice_ports(obj: Object) -> Causes:
     kind = obj.get("addressType")
     causes = one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
+    ports = obj.get("ports") or []
+    if len(ports) > MAX_PORTS:
+        return [*causes, too_many("ports", len(ports), MAX_PORTS)]
     names: set[str] = set()
-    for i, port in enumerate(obj.get("ports") or ()):
+    for i, port in enumerate(ports):
         path, name = f"ports[{i}]", port.get("name") or ""
         if name:
             causes += check(f"{path}.name", name, dns1123_label)
@@ -314,6 +323,9 @@ def _validate_endpoint(field: str, endpoint: Object, kind: str | None) -> Causes
     addresses = endpoint.get("addresses") or []
     if not addresses:
         causes.append(required(f"{field}.addresses", "must contain at least 1 address"))
+    elif len(addresses) > MAX_ADDRESSES:
+        causes.append(too_many(f"{field}.addresses", len(addresses), MAX_ADDRESSES))
+        addresses = []
     for i, address in enumerate(addresses):
         path = f"{field}.addresses[{i}]"
         if kind in ("IPv4", "IPv6"):
@@ -331,8 +343,22 @@ def _validate_endpoint(field: str, endpoint: Object, kind: str | None) -> Causes
     causes += validate_labels(f"{field}.deprecatedTopology", endpoint.get("deprecatedTopology"))
     if endpoint.get("hostname") is not None:
         causes += check(f"{field}.hostname", endpoint["hostname"], dns1123_label)
-    for i, zone in enumerate((endpoint.get("hints") or {}).get("forZones") or ()):
-        causes += check(f"{field}.hints.forZones[{i}].name", zone.get("name", ""), label_value)
+    hints = endpoint.get("hints") or {}
+    causes += _validate_hints(f"{field}.hints.forZones", hints.get("forZones") or [], label_value)
+    nodes = hints.get("forNodes") or []
+    return causes + _validate_hints(f"{field}.hints.forNodes", nodes, dns1123_subdomain)
+
+
+def _validate_hints(field: str, hints: list[Object], form: Checker) -> Causes:
+    if len(hints) > MAX_HINTS:
+        return [too_many(field, len(hints), MAX_HINTS)]
+    causes: Causes = []
+    names = [hint.get("name", "") for hint in hints]
+    again = repeated(names)
+    for i, name in enumerate(names):
+        if i in again:
+            causes.append(duplicate(f"{field}[{i}].name", name))
+        causes += check(f"{field}[{i}].name", name, form)
     return causes
 
 
