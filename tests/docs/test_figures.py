@@ -18,7 +18,7 @@ MARKED, UNPROVEN = (
 )
 FIGURE = re.compile(r"\d[\d,.]* ?(?:ms|µs|MB|pods/s|calls/s|s of CPU|% of a core)(?!\w)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-UNTIED = {f"docs/results/{name}.json" for name in ("pack", "page", "sim")}
+UNTIED = {f"docs/results/{name}.json" for name in ("pack", "page")}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TABLES = [
     pytest.param(source, table, id=f"{page.relative_to(ROOT)} {source}")
