@@ -3,8 +3,8 @@
 The tests are collected once. A first child process runs them all and learns which test runs which
 line; then each mutant gets a child of its own, which plants it and runs the tests of its line, the
 quickest first, until one fails. Children are forks made before any test ran, so every one begins
-alike. Only tests that passed in the first child are asked. A mutant that takes too long is run
-once more without its change: only where that takes a small part of the time is it at fault.
+alike. Only tests that passed in the first child are asked. Where one takes too long, the tests
+that were begun are run without it: only if they need a small part of the time is it at fault.
 
 What was learnt and found is written as it comes. A plan with a `deadline` ends there; one with
 `continues` goes on where another ended.
@@ -63,6 +63,7 @@ class _Run:
         self.results = Path(plan["results"])
         self.data = Path(f"{plan['learnt']}.coverage")
         self.learnt = Path(f"{plan['learnt']}.learnt")
+        self.at = Path(f"{plan['results']}.at")
         self.part = Path(f"{plan['learnt']}.part")  # of what is to be learnt
         # Tests of whole programs: the lines they run are not seen, so they are asked last.
         self.far = [name for name in self.items if name.startswith(tuple(plan["far"]))]
@@ -136,20 +137,25 @@ class _Run:
         if not names:
             return NOT_RUN
 
-        def unchanged() -> int:
-            items = [*(self.items[name] for name in names), None]
-            alive = all(_passes(item, following) for item, following in pairwise(items))
-            return SURVIVAL if alive else 0
-
         def changed() -> int:
-            return unchanged() if plant(ROOT / mutant["path"], mutant["index"]) else ABSENT
+            return self._ask(names) if plant(ROOT / mutant["path"], mutant["index"]) else ABSENT
 
         cpu, wall = LIMIT_CPU + FAR * seconds, LIMIT + FAR * seconds
         code = _child(changed, cpu=cpu, wall=wall)
         if code is None:
-            alone = _child(unchanged, cpu=cpu / FAR, wall=wall / FAR)
+            begun = names[: 1 + int(self.at.read_text("utf-8"))]
+            alone = _child(lambda: self._ask(begun), cpu=cpu / FAR, wall=wall / FAR)
             return LATE if alone == SURVIVAL else UNSURE
         return {SURVIVAL: SURVIVED, ABSENT: NOT_PLANTED}.get(code, KILLED)
+
+    def _ask(self, names: list[str]) -> int:
+        """Run tests until one fails; `at` tells how far it came."""
+        items = [*(self.items[name] for name in names), None]
+        for number, (item, following) in enumerate(pairwise(items)):
+            self.at.write_text(str(number), "utf-8")
+            if not _passes(item, following):
+                return 0
+        return SURVIVAL
 
 
 def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:

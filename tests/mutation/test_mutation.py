@@ -130,7 +130,7 @@ def test_time_without_a_processor_is_not_held_against_a_mutant(monkeypatch):
     ("alone", "outcome"), [(plugin.SURVIVAL, "late"), (None, "unsure"), (0, "unsure")]
 )
 def test_who_is_late_was_not_noticed_where_its_tests_are_slow_themselves(
-    monkeypatch, alone, outcome
+    monkeypatch, tmp_path, alone, outcome
 ):
     codes, limits = iter([None, alone]), []
 
@@ -140,6 +140,8 @@ def test_who_is_late_was_not_noticed_where_its_tests_are_slow_themselves(
 
     monkeypatch.setattr(plugin, "_child", child)
     run = object.__new__(plugin._Run)
+    run.at = tmp_path / "at"
+    run.at.write_text("0")
 
     assert outcome == run._outcome({"path": "x", "index": 0}, ["a test"], 10.0)
     assert limits[0] == tuple(plugin.FAR * limit for limit in limits[1])
