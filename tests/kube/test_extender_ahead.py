@@ -11,7 +11,8 @@ from bayplan.client.resources import NODES, PODS, PRIORITY_CLASSES
 from bayplan.extender import Extender
 from bayplan.testing.servers import start_kube
 from tests.extender.servers import serving
-from tests.kube.test_extender import clean, pod, scheduler_config, until
+from tests.kube.test_extender import clean, pod, scheduler_config
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.kube,
@@ -64,7 +65,7 @@ def choosy(gate):
 
 async def placed(client):
     return {
-        f"p{n}": (await until(client, f"p{n}", lambda found: found["spec"].get("nodeName")))[
+        f"p{n}": (await until(client, PODS, f"p{n}", lambda pod: pod["spec"].get("nodeName")))[
             "spec"
         ]["nodeName"]
         for n in range(COUNT)
