@@ -13,7 +13,6 @@ from bayplan.client.resources import CUSTOM_KINDS, PODS, Resource
 from bayplan.global_scheduler.dispatch import FINALIZER, Dispatcher, copies
 from bayplan.global_scheduler.evicting import Evictions
 from bayplan.global_scheduler.kinds import ALLOCATIONS, Placeable
-from bayplan.global_scheduler.ledger import STAGED
 from bayplan.global_scheduler.service import ConflictError
 from bayplan.store import MemoryStore
 from tests.global_scheduler.sites import ask
@@ -193,32 +192,3 @@ async def test_no_moment_shows_staged_room_free_while_its_records_arrive():
     assert ["staged", "taking", "allocations", "staged"] == kinds
     assert [shown[0]] * 4 == shown
     assert whole != shown[0]
-
-
-class Hooked(MemoryStore):
-    """Lets somebody else act before a stage is taken, once."""
-
-    before_stage = None
-
-    async def transact(self, ops):
-        if self.before_stage is not None and ops[0].key.startswith(STAGED):
-            before, self.before_stage = self.before_stage, None
-            await before()
-        return await super().transact(ops)
-
-
-async def test_a_site_that_another_scheduler_drained_meanwhile_takes_nothing():
-    store = Hooked()
-    one, two = service_on(store, crowded=10), service_on(store, name="two")
-    for service in (one, two):
-        await service.start()
-    wanted = with_id(ask(1, count=1))
-    [liked] = one.dry_run(wanted).groups
-    store.before_stage = lambda: two.close_site(liked.selected.node_id)
-
-    record = await one.create(wanted)
-
-    assert store.before_stage is None
-    assert liked.selected.node_id not in {group.selected.node_id for group in record.groups}
-    for service in (one, two):
-        await service.stop()
