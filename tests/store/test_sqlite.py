@@ -332,6 +332,18 @@ def test_a_log_that_takes_the_room_of_the_reserve_gives_it_back(tmp_path: Path) 
     file.close()
 
 
+def test_the_reserve_holds_what_the_log_may_have_to_move(tmp_path: Path) -> None:
+    """Else a full disk takes no deletion either: cutting the log needs the room of all of it."""
+    file, longest = SqliteFile(tmp_path, synchronous="NORMAL"), 0
+    for revision in range(2, 22):
+        new = KeyValue(f"/{revision}", b"x" * 900_000, revision, revision)
+        file.write([Event(new, None, False)])
+        longest = max(longest, (tmp_path / f"{FILE_NAME}-wal").stat().st_size)
+    file.close()
+
+    assert longest < RESERVE_BYTES
+
+
 def test_a_disk_without_room_to_spare_is_told_before_a_create_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

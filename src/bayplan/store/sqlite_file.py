@@ -44,7 +44,7 @@ SCHEMA_VERSION = 1
 APPLICATION_ID = 0x42415950  # "BAYP"
 SEQUENCE_BITS = 20  # an event's id is its revision and its place in the transaction
 PAGE_SIZE = 8192
-CHECKPOINT_BYTES = 16 << 20
+CHECKPOINT_BYTES = 6 << 20  # below the reserve, which must hold what the log moves on a full disk
 MAX_ROWS = 1024  # in one statement; SQLite allows 32,766 bound values
 
 _SCHEMA = f"""
