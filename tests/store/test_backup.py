@@ -119,3 +119,13 @@ async def test_an_object_that_is_damaged_inside_is_not_saved(tmp_path):
     saved, lost = salvage(tmp_path / "data", tmp_path / "saved")
 
     assert (1, 1) == (saved, lost)
+
+
+def test_where_nothing_can_be_read_nothing_is_made(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bayplan.db").write_bytes(b"\xff" * 20_000)
+
+    with pytest.raises(StoreError, match="nothing can be read"):
+        salvage(tmp_path / "data", tmp_path / "saved")
+
+    assert not (tmp_path / "saved").exists()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -27,19 +28,17 @@ def salvage(source: Path, target: Path) -> tuple[int, int]:
         raise StoreError(f'"{source}" has no {FILE_NAME}; give the --data directory of a server')
     if (target / FILE_NAME).exists():
         raise StoreError(f'"{target}" has a store already; choose another directory')
-    damaged = sqlite3.connect(f"{(source / FILE_NAME).resolve().as_uri()}?mode=ro", uri=True)
-    file = SqliteFile(target)
-    try:
-        return _copy(damaged, file)
-    finally:
-        file.close()
-        damaged.close()
+    address = f"{(source / FILE_NAME).resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as damaged:
+        rows = _last_row(damaged) + 1  # raises before anything is made
+        with closing(SqliteFile(target)) as file:
+            return _copy(damaged, rows, file)
 
 
-def _copy(damaged: sqlite3.Connection, file: SqliteFile) -> tuple[int, int]:
+def _copy(damaged: sqlite3.Connection, rows: int, file: SqliteFile) -> tuple[int, int]:
     saved, lost, newest = 0, 0, _last_event(damaged)
     batch: list[Event] = []
-    for found in _rows(damaged, 0, _last_row(damaged) + 1):
+    for found in _rows(damaged, 0, rows):
         if found is None:
             lost += 1
             continue
