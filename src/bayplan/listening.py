@@ -19,8 +19,10 @@ def parse_address(address: str, flag: str = "address") -> tuple[str, int]:
     `flag` is where a user has written it.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit()):
         raise ConfigError(f'{flag} "{address}": expected HOST:PORT, for example 127.0.0.1:8888')
+    if len(port) > 5 or int(port) > 65535:
+        raise ConfigError(f'{flag} "{address}": the port is not from 0 to 65535')
     return host.strip("[]") or LOOPBACK[0], int(port)
 
 

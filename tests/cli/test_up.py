@@ -102,6 +102,8 @@ def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
             "nodes", "add", "2", "--shape=gpu", f"--kubeconfig={up.kubeconfig}"
         )
         assert (0, "2 nodes added\n") == (code, out), err
+        _, again, _ = bayplan("nodes", "add", "--shape=gpu", f"--kubeconfig={up.kubeconfig}")
+        assert "0 nodes added; 1 existed already: gpu-1; --prefix NAME makes others\n" == again
         pods = up.names("/api/v1/namespaces/default/pods")
     finally:
         code = up.stop()

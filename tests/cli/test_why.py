@@ -266,7 +266,8 @@ async def test_a_scheduler_with_plugins_of_its_own_answers_itself(tmp_path, quie
     assert "= identical to what your scheduler says" in one.output
     assert "What the scheduler there remembers:" in one.output
     assert "node(s) were bad" in every.output
-    assert "did you mean waits?" in str(absent.exception)
+    wrong = 'pod "wait" is not in namespace "default"; did you mean waits?'
+    assert wrong == str(absent.exception)
 
 
 class Refusing:

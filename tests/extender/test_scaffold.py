@@ -65,6 +65,8 @@ def test_addresses(text, address):
 def test_a_bad_address_says_what_is_expected():
     with pytest.raises(ConfigError, match="expected HOST:PORT"):
         parse_address("8080")
+    with pytest.raises(ConfigError, match="the port is not from 0 to 65535"):
+        parse_address("127.0.0.1:99999")
 
 
 def test_the_directory_is_made_with_its_parents_and_may_be_there_already(tmp_path):

@@ -23,6 +23,7 @@ def test_both_demos_print_what_the_documents_show():
     )
 
     assert 0 == ran.returncode, ran.stderr
+    assert '"placed"' not in ran.stderr, "no line of the log stands between those of the demo"
     text = re.sub(
         r'"id": "[0-9a-f-]{36}"', '"id": "7a41e0a0-bad9-49cc-9948-9531aa79c2b7"', ran.stdout
     )

@@ -113,6 +113,12 @@ def test_least_cost_prefers_one_cheap_large_node():
     assert (35000, 15000, 15000) == (found.cost_now, found.cost_best, found.cost_bound)
 
 
+def test_a_price_of_a_label_that_no_node_has_is_noted():
+    found = pack(cluster(node("a"), web("w-1", "a")), Wishes(prices=("type=bgi=2", "1")))
+
+    assert "no node has the label of --price type=bgi" in found.notes
+
+
 class FewOnANode:
     """A filter of somebody else that looks at pods: packing cannot know what it will say."""
 

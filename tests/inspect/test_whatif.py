@@ -474,6 +474,8 @@ def test_a_bad_change_says_how_it_is_written(verb, text, problem):
         ("add=2xm5.huge", 'node or instance type "m5.huge" is not in'),
         ("add=2xcpu=4", "memory must be given"),
         ("add=2xcpu=4,memory=lots", "memory"),
+        ("add=2xcpu=4,mem=2Gi", '"mem" is no resource of nodes; use cpu, memory, pods'),
+        ("add=node-1,gpu=2", '"gpu" is no resource of nodes; use cpu'),
         ("add=cpu=-4,memory=8Gi", 'cpu: "-4" is below 0; write as in cpu=8,memory=32Gi'),
         ("add=node-1,memory=-8Gi", 'memory: "-8Gi" is below 0; write'),
         ("scale=deployment/web=2", 'deployment "web" is not in namespace "default"'),

@@ -365,6 +365,33 @@ def test_an_owner_that_cannot_make_its_pods_says_why():
     assert fix.commands[0].startswith("kubectl patch deployment -n default web --type=json")
 
 
+@pytest.mark.parametrize(
+    ("condition", "succeeded", "summary"),
+    [
+        ({"type": "Complete"}, 2, "it is complete: 2 of 2 succeeded"),
+        (
+            {"type": "Failed", "message": "too many retries"},
+            1,
+            "it has failed (too many retries): 1 of 2 succeeded",
+        ),
+    ],
+)
+def test_a_job_that_has_ended_says_how(condition, succeeded, summary):
+    from bayplan.inspect.why import why_owner
+
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "import", "namespace": "default"},
+        "spec": {"completions": 2, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        "status": {"succeeded": succeeded, "conditions": [{"status": "True", **condition}]},
+    }
+    cluster = Cluster.from_objects([node("a").body(), job])
+
+    answer = why_owner(cluster, cluster.owner("job", "import"))
+
+    assert (summary, (), ()) == (answer.summary, answer.notes, answer.pods)
+
+
 def test_what_keeps_pods_from_being_made_is_taken_away_together():
     from bayplan.inspect.why import why_owner
 

@@ -44,7 +44,9 @@ async def test_the_command_copies_the_token_too(tmp_path):
     )
     await store.close()
 
-    assert "1 object copied" in found.output
+    copy = tmp_path / "copy"
+    start = f"bayplan up --data {copy}, or bayplan apiserver --data {copy}"
+    assert f"1 object copied; start with: {start}\n" == found.output
     assert "t\n" == (tmp_path / "copy" / "admin-token").read_text()
 
 

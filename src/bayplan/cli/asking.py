@@ -33,7 +33,7 @@ class There:
         try:
             body = run_beside(lambda: _post(self._connection, f"{PREFIX}{question}", given))
         except ApiError as problem:
-            raise InspectError(problem.message) from problem
+            raise InspectError(_said(problem.message)) from problem
         return msgspec.json.decode(body, type=kind)
 
 
@@ -49,6 +49,14 @@ def scheduler_there(kubeconfig: str, context: str, namespace: str) -> There | No
     except (ApiError, TransportError, msgspec.DecodeError, AttributeError):
         return None  # reading the cluster says what is wrong
     return There(connection, namespace) if own else None
+
+
+def _said(text: str) -> str:
+    """The sentence of an answer that is an error; one of another server stays as it is."""
+    try:
+        return str(msgspec.json.decode(text)["error"])
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return text
 
 
 async def _get(connection: Connection, path: str) -> bytes:

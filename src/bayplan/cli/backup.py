@@ -37,4 +37,5 @@ def command(data: Path, target: Path, salvage: bool) -> None:
         if (data / name).is_file():
             private.make_directory((target / name).parent)
             private.write(target / name, (data / name).read_bytes())
-    click.echo(f"{plural(count, 'object')} copied; start with: bayplan apiserver --data {target}")
+    start = f"bayplan up --data {target}, or bayplan apiserver --data {target}"
+    click.echo(f"{plural(count, 'object')} copied; start with: {start}")

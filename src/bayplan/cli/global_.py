@@ -283,9 +283,13 @@ def why(ctx: click.Context, what: str, server: str, token: str, output: str) -> 
 def demo() -> None:
     """Run the two demos: an allocation over HTTP, and a VM pod through the API server."""
     import asyncio
+    import logging
+
+    import structlog
 
     from bayplan.global_scheduler.demo import run
     from bayplan.observe import logs
 
     logs.configure()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     asyncio.run(run(click.echo))

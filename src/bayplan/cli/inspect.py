@@ -54,6 +54,7 @@ async def _serve(
     server = InspectServer(Questions(load, max_age=age), token)
     await server.start(host, port)
     click.echo(f"http://{host}:{server.port}{PREFIX}cluster?token={server.token}")
+    click.echo("Ctrl-C stops it.", err=True)
     try:
         await _stopped()
     finally:

@@ -298,7 +298,7 @@ def _remark(present: list[str]) -> str:
     if not present:
         return ""
     shown = ", ".join(present[:5]) + (" …" if len(present) > 5 else "")
-    return f"; {len(present)} existed already: {shown}"
+    return f"; {len(present)} existed already: {shown}; --prefix NAME makes others"
 
 
 def default_nodes(count: int) -> list[dict[str, object]]:

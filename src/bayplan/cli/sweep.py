@@ -64,6 +64,8 @@ def command(
 
     logs.configure(0)
     chosen = load_plan(plan)
+    if chosen.tune is not None:
+        click.echo(f"{plan}: its section `tune` is for bayplan tune; not used here", err=True)
     if ablate is not None:
         chosen = ablation.without_each(chosen, ablate)
     target = out or plan.with_suffix(".csv")

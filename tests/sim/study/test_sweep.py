@@ -194,6 +194,14 @@ def test_parquet_holds_the_same_rows(folder):
     assert table.to_pylist() == found
 
 
+def test_a_plan_of_a_search_is_told_where_it_belongs(folder):
+    path = write_plan(folder, "workloads: [{trace: t.csv}]\ntune: {objectives: [pending]}\n")
+
+    said = CliRunner().invoke(bayplan, ["sweep", str(path), "--dry-run"])
+
+    assert (0, True) == (said.exit_code, "its section `tune` is for bayplan tune" in said.stderr)
+
+
 def test_a_failing_run_is_named_and_the_others_are_kept(folder):
     (folder / "small.yaml").write_text(SCENARIO + "    expect: [{pod: nobody, bound: true}]\n")
     path = write_plan(folder, "workloads: [{scenario: small.yaml}, {trace: t.csv}]\n")

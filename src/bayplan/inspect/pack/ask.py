@@ -195,14 +195,16 @@ class Asking:
             placement={info.pod.key: problem.names[row] for info, row in moves.values()},
             stay=choice.reasons(),
             plan=plan,
-            notes=tuple(self._notes(first)),
+            notes=tuple(self._notes(choice, first)),
         )
 
-    def _notes(self, problem: Problem) -> list[str]:
+    def _notes(self, choice: Choice, problem: Problem) -> list[str]:
         notes = [f"not read: {u.what}: {u.without}" for u in self.cluster.origin.unread]
         if problem.unmodelled:
             names = ", ".join(sorted(problem.unmodelled))
             notes.append(f"left out of the bound, checked in the placement: {names}")
+        unused = self._prices.unused(choice.engine.cache.table.nodes)
+        notes += [f"no node has the label of --price {label}" for label in unused]
         return notes + list(self.cluster.settings.warnings)
 
 

@@ -37,6 +37,14 @@ class Prices:
         """(N,): what each node costs; raises InspectError for a node without a price."""
         return np.array([self._cost(node) for node in nodes], dtype=np.int64)
 
+    def unused(self, nodes: Sequence[Node]) -> list[str]:
+        """Labels that have a price and no node."""
+        return [
+            f"{key}={value}"
+            for key, value, _ in self._by_label
+            if not any(node.labels.get(key) == value for node in nodes)
+        ]
+
     def _cost(self, node: Node) -> int:
         for key, value, cost in self._by_label:
             if node.labels.get(key) == value:

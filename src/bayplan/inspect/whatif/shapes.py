@@ -18,6 +18,9 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 STATE_TAINTS = "node.kubernetes.io/"
 """Taints that a node gets from its state; a new node starts without."""
 PODS = "110"
+NATIVE = ("cpu", "memory", "pods", "ephemeral-storage")
+NUMBERED = ("hugepages-", "attachable-volumes-")
+"""Resources without a domain, and how others of them begin."""
 
 
 def new_nodes(count: int, shape: str, nodes: Mapping[str, Node]) -> Iterator[Node]:
@@ -84,6 +87,9 @@ def _changed(node: Node, text: str) -> Node:
         elif key == "taint":
             taints.append(_taint(value))
         else:
+            if "/" not in key and key not in NATIVE and not key.startswith(NUMBERED):
+                known = f"use {', '.join(NATIVE)} or DOMAIN/NAME, such as nvidia.com/gpu"
+                raise BadChange(f'--add …{text}: "{key}" is no resource of nodes; {known}')
             try:
                 negative = parse(value).nanos < 0
             except QuantityError as problem:

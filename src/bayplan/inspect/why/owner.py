@@ -48,7 +48,8 @@ def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
         if signature not in seen:
             seen.add(signature)
             chosen.append(pod)
-    missing = max(0, owner.wanted - len(pods))
+    ended = _ended(owner)
+    missing = 0 if ended else max(0, owner.wanted - len(pods))
     answers = [why_in_turn(cluster, pod) for pod in (chosen or pods[:1])[:5]]
     notes = held_back(owner, waiting) if missing else []
     if missing and not notes:
@@ -59,10 +60,23 @@ def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
         owner.wanted,
         len(pods),
         len(waiting),
-        _summary(owner, len(pods), len(waiting), missing),
+        ended or _summary(owner, len(pods), len(waiting), missing),
         tuple(notes),
         tuple(answers),
     )
+
+
+def _ended(owner: Owner) -> str:
+    """How a job has ended; empty if it has not, or is none."""
+    done, spec = owner.status.succeeded, owner.spec
+    of = "" if spec.completions is None else f" of {spec.completions}"
+    for condition in owner.status.conditions if owner.KIND == "Job" else ():
+        if condition.status == "True" and condition.type == "Complete":
+            return f"it is complete: {done}{of} succeeded"
+        if condition.status == "True" and condition.type == "Failed":
+            why = f" ({condition.message})" if condition.message else ""
+            return f"it has failed{why}: {done}{of} succeeded"
+    return ""
 
 
 def _summary(owner: Owner, made: int, waiting: int, missing: int) -> str:
