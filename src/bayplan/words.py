@@ -11,7 +11,10 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean a or b?`, to be added to a message; empty if nothing is near."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+def did_you_mean(name: str, known: Iterable[str], alike: float = 0.5) -> str:
+    """`; did you mean a or b?`, to be added to a message; empty if nothing is near.
+
+    Half is enough for objects, `other/web` means `default/web`; of many names ask for more.
+    """
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=alike)
     return f"; did you mean {' or '.join(near)}?" if near else ""

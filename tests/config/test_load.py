@@ -399,6 +399,11 @@ def test_bad_feature_gates(text, problem):
     assert problem in str(caught.value)
 
 
+def test_a_gate_that_is_not_near_is_not_suggested():
+    with pytest.raises(InvalidConfig, match=r"unrecognized feature gate: Nope$"):
+        parse_gates("Nope=true", "1.36")
+
+
 def test_gates_change_the_default_plugins():
     gates = parse_gates(
         "GenericWorkload=true,GangScheduling=true, NodeDeclaredFeatures=false,"

@@ -93,7 +93,7 @@ class FeatureGates:
         if name not in self._gates:
             from bayplan.words import did_you_mean
 
-            return f"unrecognized feature gate: {name}{did_you_mean(name, self._gates)}"
+            return f"unrecognized feature gate: {name}{did_you_mean(name, self._gates, 0.6)}"
         gate = self._gates[name]
         if gate.locked and self.changed[name] != gate.default:
             on = str(gate.default).lower()
