@@ -88,6 +88,56 @@ async def test_headers_without_number_are_431():
         writer.close()
 
 
+TRAILER = b"0\r\na: "
+EXTENSION = b"5;"
+
+
+@pytest.mark.parametrize("begun", [TRAILER, EXTENSION], ids=["trailer", "extension"])
+async def test_what_is_no_body_behind_a_head_is_bounded_too(begun):
+    async with serving() as served:
+        reader, writer = await connect(served)
+        more = ("transfer-encoding: chunked", "content-type: application/json")
+        await send_all(writer, [head(served, "POST", CONFIGMAPS, *more) + begun])
+        await send_all(writer, [b"x" * 8192] * 99)  # more than is read at once
+
+        assert await answer(reader) in (b"", edge._TOO_LARGE)  # it is reset if more is under way
+        writer.close()
+
+
+async def test_a_body_larger_than_a_head_may_be_is_taken():
+    async with serving() as served:
+        reader, writer = await connect(served)
+        more = ("transfer-encoding: chunked", "content-type: application/json", "connection: close")
+        body = b'{"metadata":{"name":"x"},"data":{"a":"%b"}}' % (b"x" * (edge.MAX_HEAD + 8192))
+        chunked = b"%x\r\n%b\r\n0\r\na: b\r\n\r\n" % (len(body), body)
+        await send_all(writer, [head(served, "POST", CONFIGMAPS, *more) + chunked])
+
+        assert b" 201 " in await answer(reader)
+        writer.close()
+
+
+async def test_requests_ahead_of_their_answers_are_answered_in_order():
+    async with serving() as served:
+        reader, writer = await connect(served)
+        writer.write(head(served) * edge.MAX_AHEAD + head(served, "GET", "/x", "connection: close"))
+
+        said = await answer(reader)
+        assert said.count(b" 200 OK") == edge.MAX_AHEAD
+        assert said.count(b" 404 ") == 1
+        writer.close()
+
+
+async def test_requests_ahead_of_their_answers_are_bounded():
+    """A client that knows no token sends them faster than they are answered."""
+    async with serving() as served:
+        reader, writer = await connect(served)
+        await send_all(writer, [b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n" * 1000] * 3)
+
+        said = await answer(reader)
+        assert said.count(b" 200 OK") <= edge.MAX_AHEAD + 1
+        writer.close()
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: "], ids=["nothing", "half"])
 async def test_a_head_must_come_in_time(monkeypatch, sent):
     monkeypatch.setattr(edge, "HEAD_SECONDS", 0.1)

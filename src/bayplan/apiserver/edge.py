@@ -1,8 +1,9 @@
 """The edge to the network: what a client may send before it is known, and how slowly.
 
 A request's head is bounded in bytes and in headers and must be complete in time, as must its body;
-little is buffered for one that does not read. Deadlines are looked at by one timer a connection,
-so an ordinary request costs nothing more.
+so are trailers, and the requests that come before earlier ones are answered. Little is buffered for
+one that does not read. Deadlines are looked at by one timer a connection, so an ordinary request
+costs nothing more.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bayplan.apiserver.http import AT_ONCE, LOST, PEER, PIECE, STRAIGHT, Headers
 
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
+MAX_AHEAD = 64  # requests of a connection that wait for the answer before theirs
 MAX_MESSAGE = 1 << 20  # of a websocket
 HEAD_SECONDS = 32.0  # as upstream
 BODY_SECONDS = 60.0
@@ -35,6 +37,10 @@ _TOO_LARGE = (
 
 class HeadTooLargeError(Exception):
     """The head of a request is larger than allowed."""
+
+
+class TooFarAheadError(Exception):
+    """A client sends requests faster than it takes answers."""
 
 
 def straight(send: object) -> Callable[[bytes], bool] | None:
@@ -90,7 +96,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._head_bytes = 0
+        self._head_bytes = 0  # since a head was complete or a part of a body came
         self._in_head = True
         self._since = self.loop.time()  # when the head or body under way began
         self._too_large = False
@@ -112,10 +118,9 @@ class EdgeProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > MAX_HEAD and not self.transport.is_closing():
+        if self._head_bytes > MAX_HEAD and not self.transport.is_closing():
             self._too_large = True
             self.send_400_response("")
 
@@ -146,8 +151,14 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_header(name, value.rstrip(b" \t"))  # the space behind a value is none of it
 
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MAX_AHEAD:
+            raise TooFarAheadError
         self._in_head, self._head_bytes, self._since = False, 0, self.loop.time()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
 
     def _look(self) -> None:
         """End the connection if it is late; look again later."""
