@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import aiohttp
 from multidict import CIMultiDict
@@ -29,6 +30,7 @@ from bayplan.client.transport import (
     StreamResponse,
 )
 from bayplan.errors import reason
+from bayplan.origin import is_loopback
 
 READ_BUFFER = 1 << 20
 
@@ -137,10 +139,11 @@ class AiohttpTransport:
         connector = aiohttp.TCPConnector(
             limit=limit, ssl=context if context is not None else True, keepalive_timeout=90
         )
+        here = is_loopback(urlsplit(self._connection.server).hostname or "")
         return aiohttp.ClientSession(
             connector=connector,
             read_bufsize=READ_BUFFER,
-            trust_env=not self._connection.proxy_url,
+            trust_env=not self._connection.proxy_url and not here,  # as in Go
             proxy=self._connection.proxy_url or None,
         )
 

@@ -86,9 +86,10 @@ class Credentials:
 
 
 def _refuse_clear_text(connection: Connection) -> None:
-    """Never send a secret over plain HTTP to another machine, as kubectl does not either."""
+    """Never send a secret over plain HTTP to another machine, be it the server or a proxy."""
     url = urlsplit(connection.server)
-    if url.scheme != "http" or is_loopback(url.hostname or ""):
+    asked = urlsplit(connection.proxy_url) if connection.proxy_url else url
+    if url.scheme != "http" or all(is_loopback(each.hostname or "") for each in (url, asked)):
         return
     has_secret = connection.token or connection.token_file or connection.username
     if has_secret or connection.exec_plugin is not None:

@@ -28,6 +28,7 @@ from bayplan.client.transport import (
     Response,
     StreamResponse,
 )
+from bayplan.origin import is_loopback
 
 if TYPE_CHECKING:
     from bayplan.client.aiohttp_transport import AiohttpTransport
@@ -147,7 +148,8 @@ def _uses_proxy(connection: Connection) -> bool:
     from urllib.request import getproxies, proxy_bypass
 
     url = urlsplit(connection.server)
-    return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
+    host = url.hostname or ""
+    return url.scheme in getproxies() and not is_loopback(host) and not proxy_bypass(host)
 
 
 def connect(
