@@ -475,3 +475,16 @@ async def test_a_watch_that_is_not_read_holds_a_piece_of_a_large_object(api):
 
     assert 900_000 == len(event["object"]["data"]["a"])
     assert http.PIECE >= max(map(len, stream.pieces))
+
+
+def test_what_waits_for_a_slow_reader_is_shared_with_others():
+    short, long = b"s" * 1000, b"l" * (http.PIECE - 999)
+    lines = [*[short] * 100, long, long, short]
+
+    chunks = list(watch.gathered(lines))
+
+    assert b"".join(lines) == b"".join(chunks)
+    assert http.PIECE >= max(map(len, chunks))
+    assert [long, long] == [chunk for chunk in chunks if chunk is long]
+    assert 5 == len(chunks)
+    assert [] == list(watch.gathered([]))

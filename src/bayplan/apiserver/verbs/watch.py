@@ -176,7 +176,7 @@ class _Watch:
                     batch = await self.backend.versions.events(
                         self.codec, batch, self.backend.cache_of
                     )
-                if chunk := self._batch(batch):
+                for chunk in gathered(self._batch(batch)):
                     yield chunk
                 if not alarm.rang:
                     continue
@@ -225,10 +225,10 @@ class _Watch:
             yield last
         yield deadline
 
-    def _batch(self, batch: list[Event]) -> bytes:
+    def _batch(self, batch: list[Event]) -> list[bytes]:
         lines, self.known = self._chosen(batch)
         self.events.value += len(lines)
-        return lines[0] if len(lines) == 1 else b"".join(lines)
+        return lines
 
     def _chosen(self, batch: list[Event]) -> tuple[list[bytes], int]:
         """Return the lines of the events that are shown, and the version of the last one."""
@@ -346,6 +346,20 @@ class _Watch:
 
     def _error(self, error: ApiError) -> bytes:
         return self._event("ERROR", error.status())
+
+
+def gathered(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield short lines together, up to a piece; a long one as it is, shared with other watches."""
+    together: list[bytes] = []
+    size = 0
+    for line in lines:
+        if together and size + len(line) > PIECE:
+            yield together[0] if len(together) == 1 else b"".join(together)
+            together, size = [], 0
+        together.append(line)
+        size += len(line)
+    if together:
+        yield together[0] if len(together) == 1 else b"".join(together)
 
 
 def _key_of(event: Event) -> tuple[str]:
