@@ -159,6 +159,19 @@ def test_a_limiter_that_rested_for_long_lets_no_more_than_its_burst_pass():
     assert 0.3 == run_virtual(main()), "the sixth to the eighth wait a tenth of a second each"
 
 
+def test_a_lease_is_renewed_past_the_queue_of_a_backlog():
+    async def main():
+        client = Client(AsgiTransport(FakeApi()), limiter=RateLimiter(1, 1))
+        backlog = [asyncio.ensure_future(client.list(NODES)) for _ in range(50)]
+        await asyncio.sleep(0)
+        await client.unlimited().list(NODES)
+        passed = asyncio.get_running_loop().time()
+        await asyncio.gather(*backlog)
+        return passed, asyncio.get_running_loop().time()
+
+    assert (0.0, 49.0) == run_virtual(main())
+
+
 def test_pages_follow_the_continue_token():
     async def main():
         tokens = ["next", ""]

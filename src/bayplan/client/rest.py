@@ -14,6 +14,7 @@ It does not cache (informers do) and does not ask discovery (see `resources`).
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Literal
 from urllib.parse import quote, urlencode
@@ -69,6 +70,12 @@ class Client:
         self._json_headers = {**base, "content-type": JSON}
         self._by_type: dict[tuple[str, str], dict[str, str]] = {}
         self._observe = observe
+
+    def unlimited(self) -> Client:
+        """Return the same client without the rate limit, for what must not wait in its queue."""
+        other = copy.copy(self)
+        other._limiter = None
+        return other
 
     # -- one request
 

@@ -192,7 +192,7 @@ class SchedulerProcess:
             await self._schedule(live)
             return
         self._elector = LeaderElector(
-            client,
+            client.unlimited(),  # renewals do not queue behind what a backlog of pods sends
             f"{socket.gethostname()}_{uuid.uuid4()}",
             namespace=election.resource_namespace,
             name=election.resource_name,
