@@ -286,9 +286,10 @@ class SchedulerProcess:
 
     def _gatekeeper(self, client: Client) -> Gatekeeper:
         values = self._options.values
+        at_once = client.unlimited()  # who asks for metrics does not queue behind a backlog of pods
         return Gatekeeper(
-            self._other_client("authentication-kubeconfig") or client,
-            self._other_client("authorization-kubeconfig") or client,
+            self._other_client("authentication-kubeconfig") or at_once,
+            self._other_client("authorization-kubeconfig") or at_once,
             local_token=_token(values.text("metrics-token-file")),
             always_allow=values.items("authorization-always-allow-paths"),
         )
