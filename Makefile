@@ -11,9 +11,11 @@ FIRST ?= 0
 KILLS ?= 1000
 REQUESTS ?= 200000
 JOBS ?= 2
+ORDER ?= 0
+TIMES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo start test test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets figures kube-suites test-conformance oracle fuzz dst attack kept clean
+.PHONY: help setup demo start test test-again test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets figures kube-suites test-conformance oracle fuzz dst attack kept clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,8 +41,11 @@ demo: $(RUNTIME) ## run the main job on a small example and print where each pod
 start: $(RUNTIME) ## start the control plane and run the scenario of mini-kube-scheduler on it
 	$(BIN)/python examples/minisched_scenario.py
 
-test: $(STAMP) ## run the tests (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not kube and not operators" tests
+test: $(STAMP) ## run the tests in a random order (ORDER=7 for one again; under ten minutes on two cores)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --order-seed $(ORDER) -m "not kube and not operators" tests
+
+test-again: $(STAMP) ## run the tests TIMES=20 times, every other time beside a load, until one fails
+	$(BIN)/python hack/test-again --times $(TIMES)
 
 test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler and etcd
 	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -n 2 --dist loadfile -m kube tests

@@ -6,31 +6,40 @@
     python bench/sim.py --json docs/results/sim.json     # both lanes at all sizes of the table
     python bench/sim.py --json FILE --sizes small,backlog    # the others are told as not run
     python bench/sim.py --json FILE --fast-only day          # the faithful lane not at this size
+    python bench/sim.py --json FILE --first db40141          # beside the first version's only lane
 
 In the faithful lane everything is real but the clock: API server, controllers, kubelets' writes,
 scheduler, events. The fast lane keeps pods and nodes in memory. With `both`, each runs in a process
 of its own, one after the other, and the ratio is that of one machine at one time. One core is used.
+Both lanes become faster, so their ratio alone tells little: `--first` runs the benchmark of another
+revision, in turn with today's; db40141 is the first that could simulate, by one lane like faithful.
 CPU time is what counts: the wall time is that of a machine with other work. With `--json` the
 figures of `docs/reference/scenarios.md` are written, after each size anew; the day, which comes
-last, takes most of its ten minutes, nearly all in the faithful lane.
+last, takes most of its ten minutes (twenty with `--first`), nearly all outside the fast lane.
 """
 
 import argparse
 import cProfile
 import gc
+import io
 import logging
+import os
 import pstats
+import re
 import resource
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import structlog
-from figures import write
+from figures import ROOT, write
 
 from bayplan.sim import ScenarioClient, Settings, run_scenario
 from bayplan.sim.workload import Lifetime, Workload, run_workload
@@ -42,7 +51,8 @@ SIZES = {
     "day": (1, ["--nodes", "5000", "--pods", "100000", "--hours", "24"]),
 }
 """What `--json` measures: how often, and with which words."""
-LANES = ("faithful", "fast")
+LANES = ("first", "faithful", "fast")
+SAID = re.compile(r" (\d+) pods created.*\(([\d.]+) ms a pod\).*memory (\d+)", re.DOTALL)
 
 
 class Measured(NamedTuple):
@@ -67,52 +77,87 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", type=Path, help="measure all sizes, write them to this file")
     parser.add_argument("--sizes", default=",".join(SIZES), help="which --json measures")
-    parser.add_argument("--fast-only", default="", help="of these sizes only the fast lane")
+    parser.add_argument("--fast-only", default="", help="not the faithful lane of these sizes")
+    parser.add_argument("--first", metavar="REV", help="a revision whose benchmark runs as well")
     args = parser.parse_args()
     if args.json:
         chosen, alone = args.sizes.split(","), args.fast_only.split(",")
         if unknown := {*chosen, *filter(None, alone)} - SIZES.keys():
             parser.error(f"no such size: {', '.join(sorted(unknown))}")
         figures = {name: text for size in SIZES for name, text in compare(size, []).items()}
-        for size in chosen:
-            times, words = SIZES[size]
-            lanes = ("fast",) if size in alone else LANES
-            figures |= compare(size, [runs(words, lanes) for _ in range(times)])
-            write(args.json, "bench/sim.py", figures)
+        with unpacked(args.first) as first:
+            for size in chosen:
+                times, words = SIZES[size]
+                lanes = ("first", "fast") if size in alone else LANES
+                figures |= compare(size, [runs(words, first, lanes) for _ in range(times)])
+                write(args.json, "bench/sim.py", figures, first=args.first)
     elif args.lane == "both":
-        runs([word for word in sys.argv[1:] if word not in ("--lane", "both")])
+        words = [f"--{name}={getattr(args, name)}" for name in ("nodes", "pods", "hours")]
+        words += [f"--{name}={getattr(args, name)}" for name in ("lifetime", "seed", "controllers")]
+        with unpacked(args.first) as first:
+            runs(words + ["--profile"] * args.profile, first)
     else:
         print("took", *measure(args, args.lane))
 
 
-def runs(words: list[str], lanes: Sequence[str] = LANES) -> dict[str, Measured]:
-    """Run the faithful lane and then the fast one, each in a process of its own."""
+@contextmanager
+def unpacked(revision: str | None) -> Iterator[Path | None]:
+    """The files of a revision in a folder of their own, if one is named."""
+    if revision is None:
+        yield None
+        return
+    command = ["git", "-C", str(ROOT), "archive", revision, "src", "bench"]
+    files = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    with TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+            archive.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+def runs(
+    words: list[str], first: Path | None = None, lanes: Sequence[str] = LANES
+) -> dict[str, Measured]:
+    """Run the lanes one after the other, each in a process of its own."""
     found = {}
     for lane in lanes:
-        command = [sys.executable, __file__, *words, "--lane", lane]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        text, _, numbers = said.rpartition("took ")
+        if lane != "first":
+            said = _said([__file__, *words, "--lane", lane])
+            text, _, numbers = said.rpartition("took ")
+            cpu, pods, memory = numbers.split()
+            found[lane] = Measured(float(cpu), int(pods), float(memory))
+        elif first is not None:
+            text = "first: " + _said([str(first / "bench" / "sim.py"), *words], first / "src")
+            if (told := SAID.search(text)) is None:
+                raise SystemExit(f"the other revision does not say what it took: {text}")
+            count = int(told[1])
+            found[lane] = Measured(float(told[2]) * count / 1e3, count, float(told[3]))
+        else:
+            continue
         print(text, end="", flush=True)
-        cpu, pods, memory = numbers.split()
-        found[lane] = Measured(float(cpu), int(pods), float(memory))
-    if len(found) == len(LANES):
-        ratio = found["faithful"].cpu / found["fast"].cpu
-        print(f"fast lane {ratio:.1f} x as fast", flush=True)
+    for lane in [lane for lane in found if lane != "fast"]:
+        ratio = found[lane].cpu / found["fast"].cpu
+        print(f"fast lane {ratio:.1f} x as fast as {lane}", flush=True)
     return found
+
+
+def _said(words: list[str], source: Path | None = None) -> str:
+    """What a Python program prints; its modules come from a folder, if one is given."""
+    env = os.environ if source is None else {**os.environ, "PYTHONPATH": str(source)}
+    command = [sys.executable, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
 
 
 def compare(size: str, runs: list[dict[str, Measured]]) -> dict[str, str]:
     """The figures of one size, medians of its runs."""
-    names = ("faithful", "fast", "ratio", "memory")
+    names = (*LANES, *(f"times {lane}" for lane in LANES[:-1]), "memory")
     figures = {f"{size} {name}": "not run" for name in names}
-    lanes = [lane for lane in LANES if runs and lane in runs[0]]
-    for lane in lanes:
+    for lane in runs[0] if runs else ():
         cost = median(run[lane].cpu / run[lane].pods for run in runs)
         figures[f"{size} {lane}"] = f"{1e3 * cost:.2f} ms"
-    if len(lanes) == len(LANES):
-        ratio = median(run["faithful"].cpu / run["fast"].cpu for run in runs)
-        figures[f"{size} ratio"] = f"{ratio:.1f}"
-    if lanes:
+        if lane != "fast":
+            ratio = median(run[lane].cpu / run["fast"].cpu for run in runs)
+            figures[f"{size} times {lane}"] = f"{ratio:.1f}"
+    if runs:
         figures[f"{size} memory"] = f"{max(run['fast'].memory for run in runs):.0f} MB"
     return figures
 

@@ -103,7 +103,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of parts, with commas between")
     parser.add_argument("--log", type=Path, default=Path("attack-logs"))
     given = parser.parse_args()
-    chosen = [part for part in parts(given) if not given.only or part.name in given.only.split(",")]
+    known = {part.name: part for part in parts(given)}
+    names = given.only.split(",") if given.only else list(known)
+    if unknown := set(names) - known.keys():
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    chosen = [known[name] for name in names]
     given.log.mkdir(parents=True, exist_ok=True)
     broke = [part.name for part in chosen if not run(part, given.log)]
     words = f"{', '.join(broke)} broke" if broke else "all held"

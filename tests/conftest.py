@@ -3,7 +3,9 @@
 Hypothesis gives an example 200 ms by default, and all of them a second to be drawn. On a busy
 machine that fails at random, so there is no such limit here; pytest's own timeout ends what hangs.
 
-Tests, and the programs that they start, import the source beside them, whatever is installed.
+Tests, and the programs that they start, import the source beside them, whatever is installed. Where
+Python is told to write no bytecode, each of them would compile it all anew, which takes longer than
+most tests: it is kept with pytest's own cache then, not beside the sources.
 
 Real programs that `hack/kube-assets` built are put on the path, so that a test finds the same
 kubectl or helm everywhere. Where CI is set a skipped test is a failed one: what it needs has to be
@@ -11,10 +13,12 @@ brought there, or its green would say nothing. Names of tests must be the same i
 every worker: those that could not be are refused here, `hack/check-test-names` compares two runs.
 """
 
+import gc
 import io
 import os
 import random
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,12 @@ assert Path(bayplan.__file__).is_relative_to(SOURCE), (
 )
 before = os.environ.get("PYTHONPATH", "")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), str(ROOT), before]))
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache/bytecode")
+
+GC_THRESHOLDS = (20_000, 20, 50)  # those of the command line
 
 # Bytes, what is not ASCII, addresses in memory: names that hang on the run or cannot be typed.
 UNFIT_NAME = re.compile(r"\\x|\\u|\\U|0x[0-9a-f]{6,}|[^ -~]")
@@ -49,11 +59,25 @@ def pytest_addoption(parser):
     parser.addoption("--order-seed", type=int, help="run in a random order; 0 draws a seed")
 
 
+def pytest_configure(config):
+    if config.option.order_seed == 0:  # drawn once: a worker is told what was drawn above it
+        drawn = getattr(config, "workerinput", {}).get("order_seed")
+        config.option.order_seed = drawn or random.randrange(1, 1 << 30)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["order_seed"] = node.config.option.order_seed
+
+
 def pytest_report_header(config):
-    if config.option.order_seed is not None:
-        config.option.order_seed = config.option.order_seed or random.randrange(1, 1 << 30)
-        return f"order: --order-seed {config.option.order_seed}"
-    return None
+    seed = config.option.order_seed
+    return f"order: --order-seed {seed}" if seed else None
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    if exitstatus and config.option.order_seed:
+        terminalreporter.write_line(f"in the order of --order-seed {config.option.order_seed}")
 
 
 def in_random_order(items, seed):
@@ -90,6 +114,13 @@ def pytest_groups_stay_together(config, items):
     split = [i.nodeid for i in items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid]
     if split:
         raise pytest.UsageError(f"pytest-xdist lost the group of {split[0]}: see pyproject.toml")
+
+
+def pytest_collection_finish():
+    """What is imported stays: to look for garbage in it took a quarter of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ SLEEPS = {"time.sleep", "asyncio.sleep"}
 CLOCKS = {"time.monotonic", "time.time", "time.perf_counter"}
 PATIENCE = 60  # seconds that a busy machine may take for anything; nobody waits so long for a pass
 FREE_DRAW = re.compile(r"random\.[a-z]\w*")  # not of random.Random(seed)
+SIGNS = re.compile(r"sleep|timeout|wait_for|time\.|import random")
 REASONS = {
     "apiserver/fuzz.py": "draws a seed where none is given, and prints it",
     "apiserver/test_service_addresses.py": "a store that lets others go first",
@@ -41,17 +42,33 @@ def _virtual(tree: ast.Module) -> bool:
     return bool(names & {"run_virtual", "virtual", "VirtualLoop"})
 
 
-def _short(call: ast.Call) -> bool:
-    limit = call.args[0] if call.args else None
-    return isinstance(limit, ast.Constant) and limit.value < PATIENCE
+def _called(call: ast.Call) -> str:
+    """Return `module.function`, or nothing where something else is called."""
+    func = call.func
+    known = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)
+    return f"{func.value.id}.{func.attr}" if known else ""
+
+
+def _short(call: ast.Call, usual: dict[str, ast.expr]) -> bool:
+    """Tell whether a call waits for too few seconds."""
+    place = {"asyncio.timeout": 0, "asyncio.wait_for": 1}.get(_called(call), 2)
+    named = [word.value for word in call.keywords if word.arg == "timeout"]
+    return place < 2 and any(_few(limit, usual) for limit in call.args[place : place + 1] + named)
+
+
+def _few(limit: ast.expr, usual: dict[str, ast.expr]) -> bool:
+    limit = usual.get(limit.id, limit) if isinstance(limit, ast.Name) else limit
+    seconds = isinstance(limit, ast.Constant) and isinstance(limit.value, int | float)
+    return seconds and limit.value < PATIENCE
 
 
 def _deadline(node: ast.BinOp, usual: dict[str, ast.expr]) -> bool:
-    """Tell whether a clock and too few seconds are added; `usual` is what arguments are if left."""
-    clock = isinstance(node.left, ast.Call) and ast.unparse(node.left.func) in CLOCKS
-    limit = usual.get(node.right.id) if isinstance(node.right, ast.Name) else node.right
-    adds = clock and isinstance(node.op, ast.Add)
-    return adds and isinstance(limit, ast.Constant) and limit.value < PATIENCE
+    """Tell whether a clock and too few seconds are added.
+
+    `usual` is what constants of the module are, and arguments that are left out.
+    """
+    clock = isinstance(node.left, ast.Call) and _called(node.left) in CLOCKS
+    return clock and isinstance(node.op, ast.Add) and _few(node.right, usual)
 
 
 def _usual(node: ast.AST) -> dict[str, ast.expr]:
@@ -62,23 +79,33 @@ def _usual(node: ast.AST) -> dict[str, ast.expr]:
     return {argument.arg: value for argument, value in zip(last, defaults, strict=True)}
 
 
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    return {
+        ast.unparse(target): node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
+
+
 def found_in(text: str) -> list[str]:
     """Return what hangs on luck.
 
     Sleeps outside loops, short limits of time, clocks in asserts, draws without a seed.
     """
+    if not SIGNS.search(text):
+        return []
     tree = ast.parse(text)
     virtual, found = _virtual(tree), []
-    usual: dict[str, ast.expr] = {}
+    usual = _constants(tree)
     draws = "import random" in text.splitlines()
 
     def walk(node: ast.AST, *, loop: bool, checked: bool) -> None:
         if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            now = bool(node.args) and ast.unparse(node.args[0]) == "0"
-            if called in SLEEPS and not (loop or virtual or now):
+            called = _called(node)
+            if called in SLEEPS and not (loop or virtual or ast.unparse(node.args[0]) == "0"):
                 found.append(f"{node.lineno}: {ast.unparse(node)} waits without a condition")
-            if called == "asyncio.timeout" and not virtual and _short(node):
+            if not virtual and _short(node, usual):
                 found.append(f"{node.lineno}: {ast.unparse(node)} is short for a busy machine")
             if called in CLOCKS and checked and not loop:
                 found.append(f"{node.lineno}: what is asserted hangs on the clock")
@@ -114,6 +141,10 @@ def test_no_test_hangs_on_luck():
         ("asyncio.sleep(0)", 0),
         ("asyncio.timeout(10)", 1),
         ("asyncio.timeout(60)", 0),
+        ("SECONDS = 5\nasyncio.timeout(SECONDS)", 1),
+        ("asyncio.wait_for(answer, 5)", 1),
+        ("asyncio.wait_for(answer, timeout=60)", 0),
+        ("SECONDS = 5\nuntil = time.monotonic() + SECONDS", 1),
         ("assert time.monotonic() - begin < 5", 1),
         ("until = time.monotonic() + 10", 1),
         ("def until(seconds=30):\n    return time.monotonic() + seconds", 1),
@@ -128,6 +159,10 @@ def test_no_test_hangs_on_luck():
         "turn",
         "short",
         "patient",
+        "named",
+        "waited for",
+        "waited for long",
+        "named deadline",
         "clock",
         "deadline",
         "usual",

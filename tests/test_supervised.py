@@ -81,7 +81,6 @@ AWAITED = {
     "lessons/lesson5.py": "the lesson is to begin a task",
     "lessons/runner.py": "a lesson's play, judged by how it ends",
     "page/reach.py": "informers that it begins again itself",
-    "page/serving.py": "the server itself; awaited where it is begun",
     "page/watching.py": "awaited where it is begun",
     "scheduler/live.py": "looked at in every turn of the loop",
     "scheduler/performer.py": "one action each; what fails is logged",

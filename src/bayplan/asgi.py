@@ -1,6 +1,7 @@
-"""The one wrapper of uvicorn: quiet, tells when it answers, and takes signals only if asked to.
+"""The one wrapper of uvicorn: behind the edge, quiet, leaving signals to who runs the loop.
 
-Listening is done before (`bayplan.listening`), so that a taken address is told in our words.
+Every server of ours is made here, so all refuse the same (`bayplan.edge`). Listening is done
+before (`bayplan.listening`), so that a taken address is told in our words.
 """
 
 from __future__ import annotations
@@ -9,18 +10,31 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
+
+from bayplan.edge import EdgeProtocol
 
 CUT_OFF_SECONDS = 1.0
 
 
-def config(app: Callable[..., object], **settings: object) -> uvicorn.Config:
-    """Return settings of a server without a log of its own, which believes no forwarded address."""
+def config(
+    app: Callable[..., object], *, tls: ssl.SSLContext | None = None, **settings: object
+) -> uvicorn.Config:
+    """Return settings of a server without a log of its own, which believes no forwarded address.
+
+    Warnings would tell of every request that is none; websockets are for who asks for them.
+    """
     chosen: dict[str, object] = {"access_log": False, "log_level": "error", "server_header": False}
+    chosen |= {"date_header": False, "interface": "asgi3", "ws": "none", "http": EdgeProtocol}
     chosen["proxy_headers"] = False  # nobody asks where a request came from
-    return uvicorn.Config(app, **(chosen | settings))  # type: ignore[arg-type]
+    made = uvicorn.Config(app, **(chosen | settings))  # type: ignore[arg-type]
+    if tls is not None:
+        made.load()
+        made.ssl = tls
+    return made
 
 
 class _Silence(logging.Filter):
@@ -29,23 +43,25 @@ class _Silence(logging.Filter):
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server on sockets that listen already.
+    """A uvicorn server on sockets that listen already; setting `should_exit` ends it."""
 
-    `tell` is called once it answers. With `signals`, SIGINT and SIGTERM end it; else they are left
-    to whoever runs the loop.
-    """
-
-    def __init__(
-        self,
-        settings: uvicorn.Config,
-        tell: Callable[[], object] = lambda: None,
-        *,
-        signals: bool = False,
-    ) -> None:
+    def __init__(self, settings: uvicorn.Config) -> None:
+        self._up, self._ending = asyncio.Event(), asyncio.Event()
         super().__init__(settings)
-        self._tell = tell
-        self._signals = signals
-        self._up = asyncio.Event()
+
+    @property
+    def should_exit(self) -> bool:
+        return self._ending.is_set()
+
+    @should_exit.setter
+    def should_exit(self, ending: bool) -> None:
+        if ending:
+            self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end. Uvicorn would look for it, and tell the time, ten times a second."""
+        await self.on_tick(0)
+        await self._ending.wait()
 
     async def open(self, sockets: list[socket.socket] | None) -> None:
         """Begin to answer."""
@@ -55,7 +71,6 @@ class Server(uvicorn.Server):
         await self.open(sockets)
         if self.started:
             self._up.set()
-            self._tell()
 
     async def answers(self, running: asyncio.Task[None]) -> None:
         """Wait until it answers; if it ended without, raise what it ended with, if anything."""
@@ -80,11 +95,22 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        if not self._signals:
-            yield
-            return
-        with super().capture_signals():
-            try:
-                yield
-            finally:
-                self._captured_signals.clear()  # it has ended as asked; that is no failure
+        yield
+
+
+async def begin(settings: uvicorn.Config, listener: socket.socket) -> Callable[[], Awaitable[None]]:
+    """Answer on a socket; returns when that has begun, with what ends it."""
+    server = Server(settings)
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+
+    async def end() -> None:
+        server.should_exit = True
+        await running
+        listener.close()
+
+    try:
+        await server.answers(running)
+    except BaseException:
+        await end()
+        raise
+    return end

@@ -41,10 +41,17 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
     return listener
 
 
-def listen_for_page(host: str, port: int) -> socket.socket:
-    """Listen for a page's readers, who are on this machine."""
+def page_address(address: str) -> tuple[str, int]:
+    """Split the address of a page, whose readers are on this machine."""
+    host, port = parse_address(address)
     if host not in LOOPBACK:
         raise ConfigError(
             f'serving the page on "{host}": only loopback addresses; use 127.0.0.1 and a tunnel'
         )
+    return host, port
+
+
+def listen_for_page(host: str, port: int) -> socket.socket:
+    """Listen for a page's readers."""
+    page_address(f"[{host}]:{port}")
     return listen(host, port, "address for the page")

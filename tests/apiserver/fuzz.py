@@ -20,7 +20,7 @@ from bayplan.apiserver.kinds import Kind, built_in
 from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import Api
 
-SECONDS = 5.0
+SECONDS = 60.0
 SEEDED = "seeded"  # an object of this name exists of every kind that can be made
 NAMES = ("a", "b", "x-1", "Bad_Name", "a.b", "kubernetes", "default", "%00", "é")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")

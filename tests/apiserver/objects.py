@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -50,11 +51,8 @@ def _good(type_: Type, depth: int, wrong: bool) -> st.SearchStrategy[Json]:
             names = [*names, "unheardOf"]
         if not names:
             return st.just({})
-        return st.lists(st.sampled_from(names), unique=True, max_size=5).flatmap(
-            lambda chosen: st.fixed_dictionaries(
-                {name: _field(type_, name, depth, wrong) for name in chosen}
-            )
-        )
+        chosen = st.lists(st.sampled_from(names), unique=True, max_size=5)
+        return _struct(chosen, lambda name: _field(type_, name, depth, wrong))
     if type_.kind == "list":
         assert type_.elem is not None
         return st.lists(values(type_.elem, depth - 1, wrong), max_size=2) if depth else st.just([])
@@ -63,6 +61,15 @@ def _good(type_: Type, depth: int, wrong: bool) -> st.SearchStrategy[Json]:
         inner = values(type_.elem, depth - 1, wrong) if depth else st.nothing()
         return st.dictionaries(_WORDS, inner, max_size=2) if depth else st.just({})
     return _SCALARS[type_.kind]
+
+
+@st.composite
+def _struct(
+    draw: st.DrawFn,
+    chosen: st.SearchStrategy[list[str]],
+    field: Callable[[str], st.SearchStrategy[Json]],
+) -> Json:
+    return {name: draw(field(name)) for name in draw(chosen)}
 
 
 def _field(type_: Type, name: str, depth: int, wrong: bool) -> st.SearchStrategy[Json]:

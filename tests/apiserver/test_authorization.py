@@ -1,9 +1,12 @@
 """RBAC: which subjects a binding means, and which requests a rule covers."""
 
+import asyncio
+import threading
+
 import pytest
 
 from bayplan.api.user import User
-from bayplan.apiserver.authorization import Action, Rbac, binds, rule_allows
+from bayplan.apiserver.authorization import Action, OnLoop, Rbac, binds, rule_allows
 
 ROBOT = "system:serviceaccount:apps:robot"
 
@@ -213,3 +216,22 @@ def test_a_role_gathers_the_rules_of_those_that_its_selectors_match():
     rbac = Rbac(Objects(clusterroles=[gathering, part, other, named("bare")]))
 
     assert [rule("list"), rule()] == rbac.rules_of({"kind": "ClusterRole", "name": "all"}, "")
+
+
+async def test_decisions_are_made_on_the_loop_whoever_asks():
+    """The caches behind a decision belong to it: no other thread may read them."""
+    threads = []
+
+    class Noting:
+        rules = rules_of = None
+
+        def allows(self, user, action):
+            threads.append(threading.get_ident())
+            return action.verb == "get", "why"
+
+    asked = OnLoop(Noting())
+    here = asked.allows(User("a"), Action("get"))
+    there = await asyncio.to_thread(asked.allows, User("a"), Action("list"))
+
+    assert ((True, "why"), (False, "why")) == (here, there)
+    assert [threading.get_ident()] * 2 == threads

@@ -2,6 +2,9 @@
 
 import pytest
 
+from bayplan.apiserver.subresources.binding import ATTEMPTS
+from bayplan.apiserver.subresources.conditions import set_condition
+from bayplan.store import Conflict
 from tests.apiserver.api import PODS, pod
 
 NODES = "/api/v1/nodes"
@@ -95,3 +98,109 @@ async def test_a_pod_is_bound_once_and_not_behind_its_gates(api):
     assert (409, 409) == (again.status, gated.status)
     assert 'already assigned to node "n"' in again.body["message"]
     assert "has non-empty .spec.schedulingGates" in gated.body["message"]
+
+
+async def racing(api, times, change=None):
+    """Let others write the pod before the first so many bindings do; return the attempts."""
+    put, tried = api.server.store.put, []
+
+    async def raced(key, value, **more):
+        if key.endswith("pods/default/p") and more.get("expect"):
+            tried.append(key)
+            if len(tried) <= times:
+                if change is not None:
+                    await change()
+                raise Conflict(key, None, more["expect"])
+        return await put(key, value, **more)
+
+    api.server.store.put = raced
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("times", "status", "attempts"), [(3, 201, 4), (ATTEMPTS, 409, ATTEMPTS)], ids=["some", "all"]
+)
+async def test_a_binding_is_tried_again_when_others_changed_the_pod(api, times, status, attempts):
+    await made(api)
+    tried = await racing(api, times)
+
+    assert (status, attempts) == ((await bind(api, "p")).status, len(tried))
+
+
+async def test_a_pod_that_went_meanwhile_is_not_found(api):
+    await made(api)
+    await racing(api, 1, lambda: api.ok("DELETE", f"{PODS}/p?gracePeriodSeconds=0"))
+
+    answer = await bind(api, "p")
+
+    assert (404, 'pods "p" not found') == (answer.status, answer.body["message"])
+
+
+async def test_a_binding_names_the_pod_of_its_path_or_stands_alone(api):
+    await made(api)
+    body = {"metadata": {"name": "p"}, "target": {"name": "n"}}
+
+    other = await api.call("POST", f"{PODS}/q/binding", body)
+    alone = await api.call("POST", "/api/v1/namespaces/default/bindings", body)
+
+    assert (400, "name in URL does not match name in Binding object") == (
+        other.status,
+        other.body["message"],
+    )
+    assert 201 == alone.status
+    assert "n" == (await api.ok("GET", f"{PODS}/p"))["spec"]["nodeName"]
+
+
+async def test_a_binding_that_is_only_tried_writes_nothing(api):
+    await made(api)
+    body = {"metadata": {"name": "p"}, "target": {"name": "n"}}
+
+    answer = await api.call("POST", f"{PODS}/p/binding?dryRun=All", body)
+
+    assert 201 == answer.status
+    assert "nodeName" not in (await api.ok("GET", f"{PODS}/p"))["spec"]
+
+
+async def test_a_pod_that_is_going_is_not_bound(api):
+    await made(api)
+    await api.ok("PATCH", f"{PODS}/p", {"metadata": {"finalizers": ["example.com/wait"]}})
+    await api.ok("DELETE", f"{PODS}/p")
+
+    answer = await bind(api, "p")
+
+    assert 409 == answer.status
+    assert "pod p is being deleted, cannot be assigned to a host" in answer.body["message"]
+
+
+async def test_bindings_take_over_labels_and_end_a_nomination(api):
+    await made(api)
+    await api.ok("PATCH", f"{PODS}/p/status", {"status": {"nominatedNodeName": "n"}})
+
+    await bind(api, "p", labels={"a": "1"})
+
+    found = await api.ok("GET", f"{PODS}/p")
+    assert {"a": "1"} == found["metadata"]["labels"]
+    assert "nominatedNodeName" not in found["status"]
+
+
+@pytest.mark.parametrize(
+    ("old", "moment"),
+    [
+        pytest.param([], "now", id="a new one"),
+        pytest.param(
+            [{"type": "A", "status": "True", "lastTransitionTime": "then"}], "then", id="as before"
+        ),
+        pytest.param(
+            [{"type": "A", "status": "False", "lastTransitionTime": "then"}], "now", id="it changed"
+        ),
+        pytest.param([{"type": "A", "status": "True"}], "now", id="no time was given"),
+    ],
+)
+def test_the_time_of_a_condition_is_that_of_its_change(old, moment):
+    other = {"type": "B", "status": "True", "lastTransitionTime": "then"}
+    obj = {"status": {"conditions": [other, *old]}}
+
+    set_condition(obj, {"type": "A", "status": "True"}, "now")
+
+    expected = {"type": "A", "status": "True", "lastTransitionTime": moment}
+    assert [other, expected] == obj["status"]["conditions"]

@@ -43,6 +43,19 @@ async def test_what_one_writes_the_other_reads_and_watches(pair):
     assert made == events[0]["object"]
 
 
+async def test_a_list_by_node_shows_what_another_server_has_just_written(pair):
+    one, other = pair
+    listed = [await other.ok("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn")]
+
+    for n in range(3):
+        await one.ok("POST", PODS, pod(f"p{n}", nodeName="n"))
+        listed.append(await other.ok("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn"))
+
+    assert [0, 1, 2, 3] == [len(each["items"]) for each in listed]
+    versions = [int(each["metadata"]["resourceVersion"]) for each in listed]
+    assert versions == sorted(versions)
+
+
 async def test_only_one_binding_wins_across_servers(pair):
     await pair[0].ok("POST", PODS, pod("p"))
 

@@ -12,6 +12,7 @@ from tests.apiserver.test_certificates import ask
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
 REVIEWS = "/apis/authentication.k8s.io/v1"
+SECRETS = "/api/v1/namespaces/default/secrets"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 CSR = (
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHNk1HSUNBUUF3QURCWk1CTUdCeXFHU000OUFn"
@@ -415,6 +416,76 @@ async def test_what_a_token_request_may_not_ask(rbac, spec, status):
     answer = await rbac.call("POST", f"{ACCOUNTS}/b/token", {"spec": spec})
 
     assert status == answer.status, answer.body
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "text"),
+    [
+        ({"name": "c"}, 422, "must match the service account name if specified"),
+        ({"name": "b", "namespace": "default"}, 201, ""),
+        ({"uid": "another"}, 409, "the UID in the token request (another) does not match"),
+    ],
+    ids=["another name", "its own", "another uid"],
+)
+async def test_a_token_request_is_about_the_account_of_its_path(rbac, metadata, status, text):
+    await account(rbac)
+
+    answer = await rbac.call("POST", f"{ACCOUNTS}/b/token", {"metadata": metadata, "spec": {}})
+
+    assert status == answer.status
+    assert text in answer.body.get("message", "")
+
+
+async def test_a_token_says_what_it_is_bound_to(rbac):
+    await account(rbac)
+    secret = await rbac.ok("POST", SECRETS, {"metadata": {"name": "s"}})
+    node = await rbac.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+    await rbac.ok("POST", PODS, pod("here", serviceAccountName="b", nodeName="n"))
+    await rbac.ok("POST", PODS, pod("lost", serviceAccountName="b", nodeName="none"))
+
+    async def bound(kind, name):
+        wanted = {"kind": kind, "apiVersion": "v1", "name": name}
+        return claims(await token_for(rbac, boundObjectRef=wanted))["kubernetes.io"]
+
+    expected = {"name": "n", "uid": node["metadata"]["uid"]}
+    assert {"name": "s", "uid": secret["metadata"]["uid"]} == (await bound("Secret", "s"))["secret"]
+    assert expected == (await bound("Node", "n"))["node"]
+    here, lost = await bound("Pod", "here"), await bound("Pod", "lost")
+    assert ("here", expected) == (here["pod"]["name"], here["node"])
+    assert ("lost", "none") == (lost["pod"]["name"], lost["node"]["name"])
+
+
+@pytest.mark.parametrize(
+    ("account_of_pod", "uid", "status", "text"),
+    [
+        ("default", "", 400, "pod running with different serviceaccount name"),
+        ("b", "another", 409, "the UID in the bound object reference (another) does not match"),
+    ],
+    ids=["of another account", "another of that name"],
+)
+async def test_a_token_is_not_bound_to_what_is_not_meant(rbac, account_of_pod, uid, status, text):
+    await account(rbac)
+    await rbac.call("POST", ACCOUNTS, {"metadata": {"name": "default"}})
+    await rbac.ok("POST", PODS, pod("p", serviceAccountName=account_of_pod))
+    wanted = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": uid}
+
+    answer = await rbac.call("POST", f"{ACCOUNTS}/b/token", {"spec": {"boundObjectRef": wanted}})
+
+    assert status == answer.status
+    assert text in answer.body["message"]
+
+
+async def test_a_token_that_is_only_tried_is_none(rbac, clock):
+    await account(rbac)
+    clock.now = 1_800_000_000.0
+
+    issued = await rbac.ok("POST", f"{ACCOUNTS}/b/token?dryRun=All", {"spec": {}})
+
+    assert ("", "2027-01-15T09:00:00Z") == (
+        issued["status"]["token"],
+        issued["status"]["expirationTimestamp"],
+    )
+    assert 3600 == issued["spec"]["expirationSeconds"]
 
 
 async def test_others_can_verify_tokens(rbac):

@@ -66,3 +66,55 @@ async def test_rules_are_asked_for_in_a_namespace(api):
     answer = await ask(api, {}, "selfsubjectrulesreviews")
 
     assert (400, "no namespace on request") == (answer.status, answer.body["message"])
+
+
+LOCAL = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "status"),
+    [
+        pytest.param({**PODS, "namespace": "default"}, 201, id="its own namespace"),
+        pytest.param({**PODS, "namespace": "other"}, 422, id="another namespace"),
+        pytest.param(PODS, 422, id="all namespaces"),
+        pytest.param(None, 422, id="nothing"),
+    ],
+)
+async def test_a_local_review_asks_about_its_own_namespace(api, attributes, status):
+    spec = {"user": "bob"}
+    if attributes is not None:
+        spec["resourceAttributes"] = attributes
+
+    answer = await api.call("POST", LOCAL, {"metadata": {"namespace": "default"}, "spec": spec})
+
+    assert status == answer.status
+    if status == 422:
+        (cause,) = answer.body["details"]["causes"]
+        assert "spec.resourceAttributes.namespace" == cause["field"]
+        assert "must match metadata.namespace" in cause["message"]
+
+
+async def test_a_review_of_a_token_needs_one_and_tells_whose_it_is(api):
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+    empty = await api.call("POST", path, {"spec": {}})
+    wrong = await api.ok("POST", path, {"spec": {"token": "nonsense"}})
+    right = await api.ok("POST", path, {"spec": {"token": api.server.admin_token}})
+
+    assert (400, "token is required for TokenReview in authentication") == (
+        empty.status,
+        empty.body["message"],
+    )
+    assert "authenticated" not in wrong["status"]
+    assert wrong["status"]["error"]
+    assert right["status"]["authenticated"] is True
+    assert "system:masters" in right["status"]["user"]["groups"]
+
+
+async def test_a_review_has_no_table(api):
+    headers = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    body = {"spec": {"resourceAttributes": PODS}}
+
+    answer = await api.call("POST", REVIEWS + "selfsubjectaccessreviews", body, headers=headers)
+
+    assert 406 == answer.status

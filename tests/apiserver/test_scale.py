@@ -1,8 +1,10 @@
 """Scales: the number of replicas of a workload in one form, read and written."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from bayplan.apiserver.subresources.scale import Paths, scale_of, selector_text
+from bayplan.apiserver.subresources.scale import Paths, _write, scale_of, selector_text
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SCALE = f"{DEPLOYMENTS}/web/scale"
@@ -141,3 +143,12 @@ def test_a_custom_kind_keeps_its_numbers_where_it_says():
     assert ({"replicas": 2}, {"replicas": 1}) == (full["spec"], full["status"])
     assert ({}, {"replicas": 0}) == (odd["spec"], odd["status"])
     assert {"name": "w"} == full["metadata"]
+
+
+def test_a_number_is_written_as_deep_as_its_path_says():
+    obj = {"metadata": {}}
+    wanted = {"spec": {"replicas": 3}}
+
+    _write(SimpleNamespace(name="b"), obj, wanted, Paths(("spec", "crew", "size")))
+
+    assert {"metadata": {}, "spec": {"crew": {"size": 3}}} == obj

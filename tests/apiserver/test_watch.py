@@ -1,7 +1,11 @@
 """Watches: what enters and leaves, bookmarks, timeouts, slow readers, shared bytes."""
 
 import asyncio
+from collections import Counter
 
+import pytest
+
+from bayplan.apiserver import aside
 from bayplan.apiserver.codec import Codec
 from bayplan.apiserver.verbs import watch
 from bayplan.clock import run_virtual
@@ -92,6 +96,7 @@ async def test_a_watch_from_a_version_that_is_gone_gets_410(api):
 async def _bookmarks():
     api = await Api.start()
     query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=200&fieldSelector=metadata.name%3Dnone"
+    query += f"&resourceVersion={api.server.store.revision}"
     stream = await api.watch(f"{CONFIGMAPS}?{query}")
     loop = asyncio.get_running_loop()
     await asyncio.sleep(70)
@@ -154,6 +159,51 @@ async def test_an_event_wakes_only_the_watches_that_it_can_concern(api, monkeypa
     assert 7 == len(woken)
 
 
+class Turns:
+    """Counts how often the event loop comes round."""
+
+    def __init__(self):
+        self.count = 0
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self):
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    def end(self):
+        self._task.cancel()
+
+
+@pytest.mark.parametrize("begin", ["", "&resourceVersion={version}"], ids=["first", "resumed"])
+@pytest.mark.parametrize("terms", [1, 400], ids=["short", "long"])
+async def test_a_watch_that_shows_nothing_of_much_lets_others_have_their_turn(
+    api, monkeypatch, begin, terms
+):
+    monkeypatch.setattr(aside, "PAUSE_COST", 10_000)
+    monkeypatch.setattr(watch, "BATCH_BYTES", 2000)
+    version = (await api.ok("GET", CONFIGMAPS))["metadata"]["resourceVersion"]
+    for n in range(100):
+        await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
+    selector = ",".join(f"key{n}%3Dvalue" for n in range(terms))
+    looked, fields = [], Codec.fields
+    monkeypatch.setattr(
+        Codec, "fields", lambda *given: looked.append(turns.count) or fields(*given)
+    )
+
+    turns = Turns()
+    where = f"{CONFIGMAPS}?watch=1&labelSelector={selector}{begin.format(version=version)}"
+    stream = await api.watch(where)
+    async with asyncio.timeout(60):
+        while len(looked) < 100:
+            await asyncio.sleep(0)
+    turns.end()
+    await stream.leave()
+
+    most = max(Counter(looked).values())
+    assert most <= (1 if terms == 400 else 10)
+
+
 async def test_columns_come_with_the_first_row_only(api):
     await api.ok("POST", PODS, pod("a"))
     await api.ok("POST", PODS, pod("b"))
@@ -185,3 +235,51 @@ async def _write_many(api):
     for n in range(200):
         await api.ok("POST", CONFIGMAPS, configmap(f"c{n}"))
         await asyncio.sleep(0)
+
+
+LONG = 2**63 - 1
+VERSION = 'invalid resource version: resourceVersion: Invalid value: "{0}": strconv.ParseUint: '
+ODD = {
+    "version 2^64": (f"resourceVersion={2**64}", 400, "value out of range"),
+    "version negative": ("resourceVersion=-1", 400, VERSION.format(-1)),
+    "continue": ("continue=x", 422, "resourceVersionMatch is forbidden when continue is provided"),
+    "limit": ("limit=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+    "timeout empty": ("timeoutSeconds=", 400, 'strconv.ParseInt: parsing "": invalid syntax'),
+    "match": ("resourceVersionMatch=Exact", 422, "unless sendInitialEvents is provided"),
+    "initial": ("sendInitialEvents=true", 422, "requires setting resourceVersionMatch"),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+async def test_odd_parameters_are_refused_in_upstream_s_words(api, what):
+    """`tests/kube/test_watch_parameters.py` asks the real server the same, and more."""
+    query, status, words = ODD[what]
+
+    answer = await api.call("GET", f"{CONFIGMAPS}?watch=1&{query}")
+
+    assert status == answer.status
+    assert words in answer.body["message"]
+
+
+@pytest.mark.parametrize("seconds", [-1, LONG])
+async def test_a_time_that_is_over_is_told_in_the_stream(api, seconds):
+    """So long a time is negative as Go counts it."""
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1&timeoutSeconds={seconds}")
+    await stream.task
+
+    (event,) = stream.events()
+    found = event["object"]
+    assert ("ERROR", 500) == (event["type"], found["code"])
+    assert "context deadline exceeded" == found["message"]
+
+
+async def test_a_watch_from_nowhere_ends_its_beginning_with_a_bookmark(api):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1&allowWatchBookmarks=true")
+
+    first, mark = await stream.until(2)
+    await stream.leave()
+
+    assert ("ADDED", "BOOKMARK") == (first["type"], mark["type"])
+    said = mark["object"]["metadata"]["annotations"]
+    assert {"k8s.io/initial-events-end": "true"} == said

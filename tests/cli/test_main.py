@@ -62,12 +62,16 @@ def test_programs_that_tests_start_are_those_of_this_tree(tmp_path):
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("wy web-0", "No such command 'wy'. Did you mean why?"),
+        ("wy web-0", "no such command 'wy'. Did you mean why?"),
         ("extender nwe", "did you mean new?"),
         ("trace play t.csv", "There are generate, import, reproduce, run."),
         ("ui --scenario first-pod", "ui SCENARIO"),
         ("why --pod web-0", "why POD"),
         ("whatif drain worker-1", "Did you mean --drain?"),
+        ("up --nodse 3", "no such option '--nodse'. Did you mean '--nodes'?"),
+        ("scheduler --kubeconfig .", "for flag --kubeconfig (file): it is a folder"),
+        ("global validate nosuch", "nosuch is not a directory"),
+        ("scenario run fist-pod", "did you mean first-pod?\n"),
         ("capacity", "name what should fit: deployment/web, pod/web-0, FILE.yaml or cpu=1"),
     ],
 )
@@ -95,6 +99,7 @@ def test_kubectl_s_plugins_call_themselves_as_they_are_called():
 SCRIPTS = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
 INTERRUPTED = """
 import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who started us may have ignored it
 class CtrlC:
     def find_spec(self, name, path=None, target=None):
         if name == "click":

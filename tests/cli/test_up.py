@@ -182,17 +182,19 @@ def test_demo_places_explains_and_ends():
         (["up", "--bind=nowhere"], "--bind"),
         (["up", "--bind=127.0.0.1:0", "--controllers=nope", "--data={tmp}"], "nope"),
         (["up", "--bind=127.0.0.1:0", "--config={tmp}/missing", "--data={tmp}"], "missing"),
+        (["up", "--ui-bind=0.0.0.0:0", "--data={tmp}/new"], "use 127.0.0.1"),
         (["nodes", "add", "--shape=huge"], "use one of small"),
-        (["nodes", "add", "--label=x", "--kubeconfig=/none"], "key=value"),
+        (["nodes", "add", "--label=x", "--kubeconfig=/dev/null"], "key=value"),
         (["nodes", "remove"], "--all"),
     ],
 )
 def test_wrong_words_are_named(tmp_path, words, text):
     code, _, err = bayplan(*[word.format(tmp=tmp_path) for word in words])
 
-    assert code == 1
-    assert text in err
-    assert len(err.strip().splitlines()) == 1
+    assert code == 2
+    assert text in err.splitlines()[0]
+    assert len(err.strip().splitlines()) == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_labels_and_taints_are_read_as_kubectl_does():
@@ -208,16 +210,16 @@ def test_labels_and_taints_are_read_as_kubectl_does():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--cpu", "lots"), '--cpu "lots" is no quantity'),
-        (("--memory", "-1Gi"), '--memory "-1Gi" is no quantity'),
-        (("--resource", "example.com/x=many"), '--resource example.com/x= "many" is no quantity'),
+        (("--cpu", "lots"), '--cpu\': "lots" is no quantity'),
+        (("--memory", "-1Gi"), '--memory\': "-1Gi" is no quantity'),
+        (("--resource", "example.com/x=many"), '--resource\': "many" is no quantity'),
     ],
 )
 def test_an_amount_that_is_none_is_named_before_anything_is_asked(words, message):
     result = CliRunner().invoke(nodes_command, ["add", "1", *words])
 
-    assert isinstance(result.exception, ConfigError)
-    assert message in str(result.exception)
+    assert 2 == result.exit_code
+    assert message in result.output
 
 
 def test_the_status_line_counts_what_has_a_node_and_what_waits():

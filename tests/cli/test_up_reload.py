@@ -1,12 +1,19 @@
 """`bayplan up` takes over plugin files that change; `config validate` finds plugins beside it."""
 
+import io
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import structlog
+from rich.console import Console
+from rich.live import Live
 
+from bayplan.cli import up
+from bayplan.observe import logs
 from bayplan.testing.servers import bayplan_command
 from tests.cli.test_up import Up, eventually
 
@@ -68,3 +75,17 @@ def test_validate_finds_plugins_in_the_current_directory(tmp_path, named):
     )
 
     assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_lines_stand_above_the_status_line():
+    seen = io.StringIO()
+    console = Console(file=seen, force_terminal=True, width=80)
+    logs.configure()
+
+    with Live("2 pods placed", console=console, auto_refresh=False, redirect_stdout=False):
+        up._say("configuration reloaded")
+        structlog.get_logger().info("told")
+
+    lines = [line for line in re.split(r"\n|\x1b\[2K", seen.getvalue()) if line.strip("\r")]
+    assert "configuration reloaded" in lines
+    assert any(line.endswith('"told"') for line in lines)

@@ -186,6 +186,29 @@ def test_a_bookmark_moves_the_version_to_resume_from():
     assert run_virtual(main()) == "50"
 
 
+def test_what_comes_together_with_a_bookmark_is_not_lost():
+    informer = Informer(Client(AsgiTransport(FakeApi())), NODES, Object)
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1"}}}
+    added = {"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "1"}}}
+
+    informer._apply([json.dumps(bookmark).encode(), json.dumps(added).encode()])
+
+    assert ["a"] == list(informer.store)
+
+
+def test_a_watch_is_renewed_between_five_and_ten_minutes():
+    async def asked(jitter):
+        api = FakeApi()
+        informer = Informer(Client(AsgiTransport(api)), NODES, Object, jitter=lambda: jitter)
+        task = asyncio.create_task(informer.run())
+        await informer.wait_watching()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return api.requests[-1][2]["timeoutSeconds"]
+
+    assert ["300", "450", "600", "600"] == [run_virtual(asked(j)) for j in (0.0, 0.5, 1.0, 3.0)]
+
+
 def test_an_error_event_of_410_lists_again():
     async def main():
         async with Watched() as watched:

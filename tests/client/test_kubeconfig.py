@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayplan.client import KubeconfigError, load_kubeconfig
-from bayplan.client.auth import Credentials
+from bayplan.client import KubeconfigError, auth, load_kubeconfig
+from bayplan.client.auth import Credential, Credentials
 from bayplan.client.kubeconfig import Connection, ExecPlugin
 from bayplan.client.tls import client_context
 
@@ -134,6 +134,16 @@ def test_a_token_of_digits_stays_text(tmp_path):
             "remove one of the two",
             id="insecure with authority",
         ),
+        pytest.param(
+            {"users": [{"name": "a", "user": {"exec": {"args": ["x"]}}}]},
+            "exec has no command; set it",
+            id="exec without a command",
+        ),
+        pytest.param(
+            {"users": [{"name": "a", "user": {"client-key-data": "x"}}]},
+            "client-key-data is not base64",
+            id="no base64",
+        ),
     ],
 )
 def test_wrong_files_say_what_to_change(tmp_path, change, text):
@@ -149,6 +159,90 @@ def test_broken_yaml_names_the_line(tmp_path):
 
     with pytest.raises(KubeconfigError, match=r"at line \d"):
         load_kubeconfig(file)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        pytest.param(b"", "current-context is not set", id="empty"),
+        pytest.param(b"- a\n", "expected a mapping with clusters", id="a list"),
+        pytest.param(b"\xff\xfe\x00", "reading kubeconfig", id="no text"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_says_so(tmp_path, data, text):
+    file = tmp_path / "config"
+    file.write_bytes(data)
+
+    with pytest.raises(KubeconfigError, match=text):
+        load_kubeconfig(file)
+
+
+@pytest.mark.parametrize("tree", [None, {"current-context": ""}], ids=["no file", "no context"])
+def test_a_server_that_was_named_needs_no_file(tmp_path, tree):
+    if tree is not None:
+        write(tmp_path / ".kube" / "config", tree)
+    env = {"HOME": str(tmp_path)}
+
+    found = load_kubeconfig(env=env, master="http://a:1/", service_account=tmp_path)
+
+    assert "http://a:1" == found.server
+
+
+def test_an_entry_without_a_body_is_one_without_settings(tmp_path):
+    users = [{"name": "a"}, {"name": "a", "user": {"token": "second"}}, "nonsense", {"user": None}]
+    file = write(tmp_path / "config", {**document("a"), "users": users})
+
+    assert "" == load_kubeconfig(file).token
+
+
+def test_what_is_null_is_not_there_and_what_only_says_so_is(tmp_path):
+    """Programs of clouds write `env: null` and the like."""
+    file = tmp_path / "config"
+    text = yaml.safe_dump(document("a", {"token": "TOKEN"}, {"tls-server-name": None}))
+    file.write_text(text.replace("TOKEN", "'null'") + "preferences:\nextensions: ~\n")
+
+    found = load_kubeconfig(file)
+
+    assert ("null", "") == (found.token, found.tls_server_name)
+
+
+def test_whom_to_act_for(tmp_path):
+    user = {
+        "as": "jane",
+        "as-uid": "7",
+        "as-groups": ["dev", "ops"],
+        "as-user-extra": {"Scopes": ["a", "b"]},
+    }
+
+    assert (
+        ("impersonate-user", "jane"),
+        ("impersonate-uid", "7"),
+        ("impersonate-group", "dev"),
+        ("impersonate-group", "ops"),
+        ("impersonate-extra-scopes", "a"),
+        ("impersonate-extra-scopes", "b"),
+    ) == load_kubeconfig(write(tmp_path / "config", document("a", user))).impersonate
+
+
+@pytest.mark.parametrize(
+    ("more", "args", "env"),
+    [
+        pytest.param({}, (), (), id="nothing"),
+        pytest.param({"args": None, "env": None}, (), (), id="nulls"),
+        pytest.param(
+            {"args": ["-x", 1], "env": [{"name": "A", "value": "b"}, {"name": "C"}]},
+            ("-x", "1"),
+            (("A", "b"), ("C", "")),
+            id="both",
+        ),
+    ],
+)
+def test_how_a_plugin_is_run(tmp_path, more, args, env):
+    version = "client.authentication.k8s.io/v1"
+    plugin = {"command": "./c", "apiVersion": version, "installHint": " get it\n", **more}
+    found = load_kubeconfig(write(tmp_path / "config", document("a", {"exec": plugin}))).exec_plugin
+
+    assert ExecPlugin("./c", args, env, version, "get it", False, str(tmp_path)) == found
 
 
 def test_missing_file_and_missing_everything(tmp_path):
@@ -180,11 +274,31 @@ async def test_token_file_is_read_again_after_a_minute(tmp_path):
     file.write_text("two")
     clock[0] = 59.0
     second = await credentials.get()
-    clock[0] = 61.0
+    clock[0] = 60.0
     third = await credentials.get()
 
     tokens = [credential.headers["authorization"] for credential in (first, second, third)]
     assert ["Bearer one", "Bearer one", "Bearer two"] == tokens
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, "check tokenFile in the kubeconfig"), (" \n", "is empty; write a token into it")],
+)
+async def test_a_token_file_without_a_token_says_so(tmp_path, content, text):
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+
+    with pytest.raises(KubeconfigError, match=text):
+        await Credentials(Connection("https://a", token_file=str(file))).get()
+
+
+async def test_only_what_can_change_is_fetched_again(tmp_path):
+    fixed = Credentials(Connection("https://a", token="t"))
+    from_file = Credentials(Connection("https://a", token_file=str(tmp_path / "token")))
+
+    assert (False, True) == (await fixed.refresh(), await from_file.refresh())
 
 
 async def test_basic_auth():
@@ -253,6 +367,60 @@ async def test_exec_plugins_that_answer_nonsense(tmp_path, answer, text):
 
     with pytest.raises(KubeconfigError, match=text):
         await Credentials(connection).get()
+
+
+async def test_an_exec_plugin_is_told_all_of_its_cluster(tmp_path):
+    authority = tmp_path / "ca"
+    authority.write_bytes(b"pem")
+    connection = Connection(
+        "https://a",
+        exec_plugin=plugin_script(tmp_path, exec_credential(token="TOKEN")),
+        tls_server_name="name",
+        ca_file=str(authority),
+        proxy_url="http://proxy",
+    )
+
+    await Credentials(connection).get()
+
+    info = json.loads((tmp_path / "runs").read_text())
+    assert {
+        "server": "https://a",
+        "tls-server-name": "name",
+        "certificate-authority-data": "cGVt",
+        "proxy-url": "http://proxy",
+    } == info["spec"]["cluster"]
+
+
+async def test_an_exec_plugin_that_is_to_be_told_of_a_missing_file_names_it(tmp_path):
+    plugin = plugin_script(tmp_path, exec_credential(token="TOKEN"))
+    connection = Connection("https://a", exec_plugin=plugin, ca_file="/no/such/file")
+
+    with pytest.raises(KubeconfigError, match=r'"/no/such/file": No such file.*; check cert'):
+        await Credentials(connection).get()
+
+
+async def test_an_exec_plugin_may_give_a_certificate(tmp_path):
+    answer = exec_credential(clientCertificateData="cert", clientKeyData="key")
+    connection = Connection("https://a", exec_plugin=plugin_script(tmp_path, answer))
+
+    assert Credential({}, b"cert", b"key") == await Credentials(connection).get()
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        pytest.param("#!/bin/sh\nexit 3\n", "failed with exit code 3", id="it fails"),
+        pytest.param("#!/no/such/program\n", "running exec plugin", id="it cannot be run"),
+        pytest.param("#!/bin/sh\nexec sleep 60\n", "did not finish within 0 s", id="it hangs"),
+    ],
+)
+async def test_exec_plugins_that_do_not_work(tmp_path, monkeypatch, script, text):
+    monkeypatch.setattr(auth, "EXEC_TIMEOUT", 0.2 if "sleep" in script else 60.0)
+    plugin = plugin_script(tmp_path, "")
+    (tmp_path / "plugin").write_text(script)
+
+    with pytest.raises(KubeconfigError, match=text):
+        await Credentials(Connection("https://a", exec_plugin=plugin)).get()
 
 
 async def test_missing_exec_plugin_shows_the_install_hint():

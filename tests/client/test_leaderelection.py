@@ -6,6 +6,7 @@ import json
 import pytest
 
 from bayplan.client import AsgiTransport, Client, LeaderElector, TransportError
+from bayplan.client.leaderelection import RELEASE_SECONDS
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
@@ -56,6 +57,26 @@ def test_release_lets_the_standby_take_over_at_once():
         return seen
 
     assert (True, 1) == run_virtual(main())
+
+
+def test_a_lease_that_cannot_be_given_up_holds_nobody_up():
+    async def main():
+        api, clock = FakeApi(), asyncio.get_running_loop().time
+        hangs = False
+
+        async def served(scope, receive, send):
+            if hangs:
+                await forever()
+            await api(scope, receive, send)
+
+        leader = asyncio.create_task(LeaderElector(Client(AsgiTransport(served)), "a").run(forever))
+        await asyncio.sleep(1)
+        hangs, begun = True, clock()
+        leader.cancel()
+        await asyncio.gather(leader, return_exceptions=True)
+        return clock() - begun
+
+    assert RELEASE_SECONDS == pytest.approx(run_virtual(main()))
 
 
 def test_a_dead_leader_is_replaced_after_the_lease_duration_and_never_before():
@@ -166,6 +187,24 @@ class LateAnswers(AsgiTransport):
         return answer
 
 
+def test_a_lease_is_released_although_its_renewal_was_under_way():
+    async def main():
+        api = FakeApi()
+        transport = LateAnswers(api)
+        leader = asyncio.create_task(LeaderElector(Client(transport), "a").run(forever))
+        await asyncio.sleep(1)
+        transport.late = 1.0
+        renewed = api.objects[LEASE]["spec"]["renewTime"]
+        async with asyncio.timeout(60):
+            while api.objects[LEASE]["spec"]["renewTime"] == renewed:
+                await asyncio.sleep(0.1)
+        leader.cancel()
+        await asyncio.gather(leader, return_exceptions=True)
+        return api.objects[LEASE]["spec"].get("holderIdentity", "")
+
+    assert "" == run_virtual(main())
+
+
 @pytest.mark.parametrize("late", [6.0, 8.0, 12.0, 18.0])
 def test_a_renewal_counts_from_when_it_was_sent(late):
     """The standby counts from the write, which may be long before its answer."""
@@ -198,7 +237,7 @@ class SlowWrites(AsgiTransport):
     """Takes its time between reading and writing."""
 
     async def request(self, method, target, headers, body, timeout):
-        if method == "PUT":
+        if method in ("PUT", "POST"):
             await asyncio.sleep(1)
         return await super().request(method, target, headers, body, timeout)
 
@@ -221,3 +260,62 @@ def test_who_writes_the_lease_after_another_does_not_lead():
         return seen
 
     assert (False, True) == run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("jitter", "moments"), [(0.0, [0.0, 2.0, 4.0]), (1.0, [0.0, 4.4, 8.8])], ids=["none", "most"]
+)
+def test_a_standby_asks_every_retry_period_stretched_by_its_jitter(jitter, moments):
+    async def main():
+        api, asked = FakeApi(), []
+        leader = asyncio.create_task(candidate(api, "a").run(forever))
+        await asyncio.sleep(0)
+        began = asyncio.get_running_loop().time()
+
+        class Noting(AsgiTransport):
+            async def request(self, *words):
+                asked.append(asyncio.get_running_loop().time() - began)
+                return await super().request(*words)
+
+        standby = LeaderElector(Client(Noting(api)), "b", jitter=lambda: jitter)
+        task = asyncio.create_task(standby.run(forever))
+        await asyncio.sleep(9)
+        for each in (task, leader):
+            each.cancel()
+        await asyncio.gather(task, leader, return_exceptions=True)
+        return asked[:3]
+
+    assert moments == pytest.approx(run_virtual(main()))
+
+
+def test_who_creates_the_lease_after_another_does_not_lead():
+    """Both find none; the store takes the first one only."""
+
+    async def main():
+        api = FakeApi()
+        slow, quick = LeaderElector(Client(SlowWrites(api)), "b"), candidate(api, "c")
+        tasks = [asyncio.create_task(each.run(forever)) for each in (slow, quick)]
+        await asyncio.sleep(1.5)
+        seen = slow.is_leader, quick.is_leader
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return seen
+
+    assert (False, True) == run_virtual(main())
+
+
+@pytest.mark.parametrize(("late", "leads"), [(9.9, True), (10.0, False)])
+def test_an_answer_as_old_as_the_deadline_makes_no_leader(late, leads):
+    async def main():
+        slow = LateAnswers(FakeApi())
+        slow.late = late
+        elector = LeaderElector(Client(slow), "a")
+        task = asyncio.create_task(elector.run(forever))
+        await asyncio.sleep(late + 0.05)
+        seen = elector.is_leader
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return seen
+
+    assert leads is run_virtual(main())

@@ -309,6 +309,7 @@ async def test_connections_are_kept_and_replaced_when_the_server_closes_them():
         await pool.close()
 
     assert [b"one", b"two", b"three"] == bodies
+    assert 0 == pool.connections
     assert server.connections == 2
     assert server.requests[0].startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:")
     assert server.requests[0].endswith(b"a: b\r\ncontent-length: 2\r\n\r\n{}")
@@ -324,6 +325,60 @@ async def test_compressed_and_chunked_answers_are_read():
         await pool.close()
 
     assert (b"text", b"abc") == (first.body, second.body)
+
+
+async def test_an_answer_that_cannot_be_unpacked_is_an_error_and_ends_its_connection():
+    broken = reply(b"no gzip", b"Content-Encoding: gzip")
+    async with RawServer(broken, reply(b"ok")) as server:
+        pool = Http1Pool(server.url, None)
+        with pytest.raises(TransportError, match="cannot be unpacked"):
+            await pool.request("GET", "/", {}, None, 5)
+        between = pool.connections
+        second = await pool.request("GET", "/", {}, None, 5)
+        await pool.close()
+
+    assert (0, b"ok", 2) == (between, second.body, server.connections)
+
+
+async def test_an_interim_answer_is_passed_over():
+    async with RawServer(b"HTTP/1.1 103 Early Hints\r\n\r\n" + reply(b"ok")) as server:
+        pool = Http1Pool(server.url, None)
+        answer = await pool.request("GET", "/", {}, None, 5)
+        await pool.close()
+
+    assert (200, b"ok") == (answer.status, answer.body)
+
+
+async def test_a_connection_that_the_server_will_close_is_closed_here_first():
+    """It would stay open for as long as the server keeps its side."""
+    left = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply(b"ok", b"Connection: close"))
+        await reader.read()
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        pool = Http1Pool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None)
+        answer = await pool.request("GET", "/", {}, None, 5)
+        await asyncio.wait_for(left.wait(), 60)
+
+    assert (b"ok", 0) == (answer.body, pool.connections)
+
+
+async def test_a_connection_that_ended_while_idle_is_not_used_again():
+    async with RawServer(reply(b"one"), reply(b"two")) as server:
+        pool = Http1Pool(server.url, None)
+        await pool.request("GET", "/", {}, None, 5)
+        (idle,) = pool._idle
+        idle.fail(TransportError("closed by the server"))
+        second = await pool.request("GET", "/", {}, None, 5)
+        await pool.close()
+
+    assert (b"two", 2) == (second.body, server.connections)
 
 
 async def test_a_connection_that_ends_without_an_answer_is_an_error_for_writes():

@@ -54,27 +54,27 @@ async def _run(config: Path, *words: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    out, error = await asyncio.wait_for(process.communicate(), 60)
+    out, error = await asyncio.wait_for(process.communicate(), 150)
     assert 0 == process.returncode, f"{words}: {error.decode()}"
     return out.decode()
 
 
 async def test_a_rollout_from_creation_to_deletion(kubectl: Kubectl) -> None:
     await kubectl("create", "deployment", "web", "--image=one", "--replicas=3")
-    await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     await kubectl("set", "image", "deployment/web", "one=two")
-    await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     pods = json.loads(await kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     assert {"two"} == {pod["spec"]["containers"][0]["image"] for pod in live}
 
     await kubectl("rollout", "undo", "deployment/web")
-    await kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    await kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     history = await kubectl("rollout", "history", "deployment/web")
     assert ["2", "3"] == [line.split()[0] for line in history.splitlines()[2:] if line]
     await kubectl("scale", "deployment/web", "--replicas=1")
     await kubectl("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web")
-    await kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
+    await kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=120s")
     assert "" == await kubectl("get", "replicasets,pods", "-o", "name")
 
 
@@ -82,13 +82,13 @@ async def test_drain_moves_pods_and_namespaces_go(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "team")
     await kubectl("-n", "team", "create", "deployment", "web", "--image=one", "--replicas=2")
     await kubectl("-n", "team", "create", "pdb", "web", "--selector=app=web", "--min-available=1")
-    await kubectl("-n", "team", "rollout", "status", "deployment/web", "--timeout=30s")
-    await kubectl("drain", "node-0", "--timeout=60s")
+    await kubectl("-n", "team", "rollout", "status", "deployment/web", "--timeout=120s")
+    await kubectl("drain", "node-0", "--timeout=120s")
     places = await kubectl("-n", "team", "get", "pods", "-o", "jsonpath={..spec.nodeName}")
     assert {"node-1"} == set(places.split())
     assert "SchedulingDisabled" in await kubectl("get", "nodes")
 
     await kubectl("create", "job", "sum", "--image=one", "--", "true")
-    await kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=30s")
-    await kubectl("delete", "namespace", "team", "--timeout=30s")
+    await kubectl("wait", "--for=condition=complete", "job/sum", "--timeout=120s")
+    await kubectl("delete", "namespace", "team", "--timeout=120s")
     assert "" == await kubectl("-n", "team", "get", "all", "-o", "name")

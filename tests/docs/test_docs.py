@@ -1,15 +1,17 @@
 """The documentation is true: links lead somewhere, commands exist, marked examples run."""
 
+import io
 import re
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli.main import bayplan
-from bayplan.errors import BayplanError
+from bayplan.cli.main import bayplan, main
+from bayplan.sim import script
 from tests.docs.pages import ROOT, WALKED, Block, anchors, blocks, commands, links, pages
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
@@ -29,6 +31,15 @@ def test_links_lead_somewhere(page: Path):
             dead.append(target)
 
     assert [] == dead
+
+
+def test_every_field_of_a_scenario_is_described():
+    text = (ROOT / "docs/reference/scenarios.md").read_text()
+    table = text.split("## Top level")[1].split("\n## ")[0]
+
+    described = set(re.findall(r"`(\w+)[`.]", "".join(re.findall(r"^\|([^|]+)\|", table, re.M))))
+
+    assert {*script.TOP} == described
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -187,12 +198,15 @@ def _output_of(line: str) -> tuple[int, list[str]]:
     program, *words = line.split()
     assert "bayplan" == program
     words = [str(ROOT / word) if word.startswith(HERE) else word for word in words]
-    result = CliRunner().invoke(bayplan, words)
-    if isinstance(result.exception, BayplanError):
-        return 1, [f"error: {result.exception}"]
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, [text.strip() for text in result.output.splitlines()]
+    output = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["bayplan", *words])
+        patch.setattr(sys.modules["__main__"], "__package__", None)  # click asks who was started
+        with redirect_stdout(output), redirect_stderr(output), pytest.raises(SystemExit) as ended:
+            main()
+    output.flush()
+    shown = output.buffer.getvalue().decode()
+    return int(ended.value.code or 0), [text.strip() for text in shown.splitlines()]
 
 
 def _call_tests(file: Path) -> None:

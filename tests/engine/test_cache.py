@@ -1,5 +1,6 @@
 """Assumed and confirmed pods: who may do what, and what it costs."""
 
+import msgspec
 import pytest
 
 from bayplan.api.labels import parse_selector
@@ -125,3 +126,51 @@ def test_what_was_forgotten_of_a_pod_does_not_change_the_order_of_pods(limits):
     cache.put(pods[0])  # the same again
 
     assert ["z", "y", "x"] == [info.pod.name for info in cache.table.pods[0]]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(make_pod("p").req(cpu="1").label(app="x"), id="the node alone"),
+        pytest.param(make_pod("p").req(cpu="1").label(app="x", zone="z"), id="labels"),
+        pytest.param(make_pod("p").req(cpu="2").label(app="x"), id="what it asks for"),
+        pytest.param(make_pod("p").req(cpu="1").label(app="x").priority(5), id="priority"),
+        pytest.param(
+            make_pod("p")
+            .req(cpu="1")
+            .label(app="x")
+            .with_status(resources={"requests": {"cpu": "2"}}, allocatedResources={"cpu": "2"}),
+            id="a resize",
+        ),
+    ],
+)
+def test_a_newer_object_is_known_for_what_it_is(cache, after):
+    known = cache.infos.make(make_pod("p").req(cpu="1").label(app="x").build())
+    pod = after.node("a").build()
+
+    renewed, made = cache.infos.renewed(known, pod), cache.infos.make(pod)
+
+    assert (made.signature, made.node_name) == (renewed.signature, renewed.node_name)
+    assert renewed.traits is made.traits
+
+
+def test_pods_of_other_namespaces_are_not_taken_for_alike(cache):
+    """Though they share a spec, as those that were made from one template may."""
+    pod = make_pod("p").req(cpu="1").build()
+    other = msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, namespace="other")
+    )
+
+    assert other.spec is pod.spec
+    assert cache.infos.make(pod).signature != cache.infos.make(other).signature
+
+
+def test_groups_that_everybody_left_do_not_pile_up(cache):
+    for number in range(20):
+        name = f"p{number}"
+        cache.assume(cache.infos.make(make_pod(name).label(app=name).build()), "a")
+        cache.add_pod(make_pod(name).label(app=name, zone="z").node("a").build())
+        cache.remove_pod(make_pod(name).node("a").build())
+
+    assert len(list(cache.table.counts.groups())) <= 1
+    cache.validate()

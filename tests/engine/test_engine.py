@@ -179,8 +179,10 @@ def test_a_nominated_pod_gives_way_to_the_more_important_only(priority, placed):
     assert placed == engine.schedule(other, NOW).placed
 
 
-def test_the_nominated_node_is_tried_first():
-    engine = make_engine([*nodes("a"), *nodes("b", cpu="2")])
+@pytest.mark.parametrize("first", [False, True], ids=["not the first", "the first"])
+def test_the_nominated_node_is_tried_first(first):
+    both = [*nodes("a"), *nodes("b", cpu="2")]
+    engine = make_engine(both[::-1] if first else both)
     pod = make_pod("p").req({"cpu": "1"}).with_status(nominatedNodeName="b").build()
 
     assert "b" == engine.schedule(pod, NOW).node_name
@@ -335,3 +337,28 @@ def test_narrow_integers_are_fine_as_scores():
 
     assert all(decision.placed for decision in chosen)
     assert wide > chosen[0].record.total_of("a") > 100
+
+
+class Arranger:
+    """Says where the pods of a group go that found no room one by one."""
+
+    name = "Arranger"
+
+    def post_filter(self, state, pod, statuses):
+        return None, unschedulable("no")
+
+    def arrange_group(self, pods, needed):
+        return {pod.uid: "large" if pod.name == "big" else "small" for pod in pods}
+
+
+def test_a_group_goes_where_a_plugin_arranges_it():
+    config = plugin_config(postFilter={"enabled": [{"name": "Arranger"}]})
+    registry = {**in_tree_registry(), "Arranger": lambda args, handle: Arranger()}
+    nodes = [make_node("large").capacity(cpu=2, pods=9), make_node("small").capacity(cpu=1, pods=9)]
+    engine = make_engine([node.build() for node in nodes], config=config, registry=registry)
+    pods = [make_pod("little").req(cpu="1").build(), make_pod("big").req(cpu="2").build()]
+
+    group = engine.place_all(pods, 0.0)
+
+    assert group.placed
+    assert ["small", "large"] == [decision.node_name for decision in group.decisions]

@@ -138,6 +138,7 @@ class Wild:
     """Scores by what is used; what does not fit may score beyond all bounds."""
 
     name = "Wild"
+    broken = False
 
     def __init__(self, wild):
         self._wild = wild
@@ -149,6 +150,8 @@ class Wild:
         return None
 
     def score_node(self, state, pod, node):
+        if self.broken:
+            raise RuntimeError("a moment of weakness")
         return self._wild if node.requested_of("cpu") >= 2000 else len(node.pods)
 
 
@@ -167,6 +170,23 @@ def test_scores_by_kind_of_row_may_be_wild_where_a_pod_does_not_fit(wild):
     assert f"invalid score {wild}" in small.message
     assert "b" == engine.schedule(pod("r").req(cpu="1").build(), 0.0).node_name
     engine.validate()
+
+
+def test_a_wild_score_is_still_known_after_the_plugin_failed_once():
+    wild = Wild(101)
+    registry = {**in_tree_registry(), "Wild": lambda args, handle: wild}
+    config = plugin_config(multiPoint={"enabled": [{"name": "Wild"}]})
+    nodes = [make_node(name).capacity({"cpu": "2", "pods": "9"}).build() for name in "abc"]
+    engine = make_engine(nodes, config=config, registry=registry)
+    engine.cache.put(pod("full").req(cpu="2").node("a").build())
+    assert "invalid score 101" in engine.schedule(pod("p").build(), 0.0).message
+
+    engine.cache.put(pod("new").req(cpu="1").node("b").build())  # a kind of row not asked about
+    wild.broken = True
+    assert "a moment" in engine.schedule(pod("q").build(), 0.0).message
+    wild.broken = False
+
+    assert "invalid score 101" in engine.schedule(pod("r").build(), 0.0).message
 
 
 def test_pods_that_differ_in_labels_that_nothing_selects_share_every_answer():

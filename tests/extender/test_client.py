@@ -152,6 +152,60 @@ def test_preempt_and_bind_against_our_kit(caller, names_only):
     assert [("p", "b")] == bound
 
 
+NAMED = {"NodeNames": ["a", "b"]}
+WHOLE = {"Nodes": {"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "stranger"}}]}}
+
+
+@pytest.mark.parametrize(
+    ("names_only", "answer", "kept"),
+    [
+        pytest.param(True, NAMED, ("a", "b"), id="names"),
+        pytest.param(True, WHOLE, ("a",), id="nodes where names were asked for"),
+        pytest.param(True, {}, (), id="neither"),
+        pytest.param(False, WHOLE, ("a",), id="nodes"),
+        pytest.param(False, NAMED, (), id="names where nodes were asked for"),
+        pytest.param(False, {}, (), id="neither of nodes"),
+    ],
+)
+def test_which_part_of_an_answer_counts_as_upstream(caller, names_only, answer, kept):
+    with plain_server(lambda path, body: (200, json.dumps(answer).encode())) as url:
+        client = client_of(caller, url, node_cache_capable=names_only)
+
+        assert kept == client.filter(POD, NODES).node_names
+
+
+@pytest.mark.parametrize("answer", [(200, b"{}"), (200, b'{"Error":""}')])
+def test_a_bind_without_an_error_is_done(caller, answer):
+    with plain_server(lambda path, body: answer) as url:
+        client_of(caller, url).bind(POD, "a")
+
+
+def test_a_bind_that_fails_says_why(caller):
+    with (
+        plain_server(lambda path, body: (200, b'{"Error":"no disk"}')) as url,
+        pytest.raises(ExtenderError, match=r'extender "http.*": no disk'),
+    ):
+        client_of(caller, url).bind(POD, "a")
+
+
+def test_texts_are_made_once_a_version_and_bounded(monkeypatch):
+    monkeypatch.setattr(TextCache, "LIMIT", 2)
+    asked = []
+
+    class Source:
+        def text_of(self, item):
+            asked.append(item.metadata.name)
+            return None
+
+    texts = TextCache(Source())
+    first = [texts.of(node) for node in (A, A, B)]
+    again = [texts.of(node) for node in (A, C, A)]
+
+    assert ["a", "b", "c", "a"] == asked
+    assert (first[0], first[0], first[0]) == (first[1], again[0], again[2])
+    assert b"b" in first[2]
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [

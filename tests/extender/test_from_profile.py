@@ -85,6 +85,26 @@ def test_a_node_that_changed_is_taken_over(app):
     assert ["n2"] == [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
 
 
+def test_a_watched_cluster_takes_the_place_of_what_is_sent(tmp_path):
+    """Pods that run count; those without a node, and those that have gone, do not."""
+    path = tmp_path / "ksc.yaml"
+    path.write_text("\n".join(CONFIG.splitlines()[:3]) + "\n")
+    implementation = ProfileExtender.load(path, "", in_tree_registry())
+    app = Extender(implementation)
+    node = make_node("n1").capacity(cpu="2", memory="8Gi", pods="10").build()
+    full = make_pod("full").uid("1").req(cpu="2").node("n1").build()
+    waits = make_pod("waits").uid("2").req(cpu="2").build()
+
+    def told(*changes):
+        implementation.changed([(kind, item, None) for kind, item in changes])
+        failed = ask(app, "filter", nodes(make_node("n1").capacity(cpu="64", pods="10")))
+        return failed["FailedNodes"].get("n1", "")
+
+    assert "" == told(("ADDED", node), ("ADDED", waits))
+    assert "Insufficient cpu" in told(("ADDED", full))
+    assert "" == told(("DELETED", full))
+
+
 def test_an_unknown_profile_is_named(tmp_path):
     path = tmp_path / "ksc.yaml"
     path.write_text(

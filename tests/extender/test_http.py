@@ -1,11 +1,14 @@
 """The calls to extenders, byte by byte: how answers end, which calls are repeated, what is told."""
 
 import contextlib
+import gzip
 import socket
 import threading
+import time
 
 import pytest
 
+from bayplan.extender import http
 from bayplan.extender.http import Call, Caller, _request
 from bayplan.framework.contract.extender import ExtenderError
 
@@ -136,3 +139,63 @@ def test_only_addresses_of_other_machines_ask_for_compression():
 def test_what_is_no_http_address_is_refused_before_it_is_asked(caller):
     with pytest.raises(ExtenderError, match='"ftp://x/y" is not an HTTP address'):
         ask(caller, "ftp://x/y")
+
+
+def test_a_call_is_ready_when_its_answer_is_whole(caller):
+    """Until then looking costs nothing and changes nothing."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    pending = caller.begin(
+        Call(f"http://127.0.0.1:{listener.getsockname()[1]}/f", "filter", b"{}", 60.0)
+    )
+    with listener, listener.accept()[0] as peer:
+        whole = sized(b"text")
+        before = pending.ready()
+        peer.sendall(whole[:-2])
+        half = pending.ready()
+        peer.sendall(whole[-2:])
+        deadline = time.monotonic() + 60
+        while not (ready := pending.ready()) and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+        assert (False, False, True, b"text") == (before, half, ready, pending())
+
+
+def test_an_answer_that_ends_with_its_connection_is_ready_then(caller):
+    with scripted([b"HTTP/1.1 200 OK\r\n\r\ntext"]) as (url, _):
+        pending = caller.begin(Call(url, "filter", b"{}", 60.0))
+        deadline = time.monotonic() + 60
+        while not (ready := pending.ready()) and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+        assert (True, b"text") == (ready, pending())
+
+
+def test_a_packed_answer_is_unpacked(caller):
+    packed = sized(gzip.compress(b"text"), extra=b"Content-Encoding: GZIP\r\n")
+    with scripted([packed]) as (url, _):
+        assert b"text" == ask(caller, url)
+
+
+def test_only_so_many_connections_are_kept(caller, monkeypatch):
+    monkeypatch.setattr(http, "IDLE_PER_PLACE", 1)
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/f"
+    with listener:
+        pending = [caller.begin(Call(url, "filter", b"{}", 60.0)) for _ in range(2)]
+        peers = [listener.accept()[0] for _ in pending]
+        for peer in peers:
+            peer.sendall(sized(b"text"))
+        answers = [each() for each in pending]
+        for peer in peers:
+            peer.close()
+
+    assert ([b"text", b"text"], 1) == (answers, sum(map(len, caller._idle.values())))
+
+
+def test_kept_connections_that_were_closed_are_passed_over_when_sending_fails(caller):
+    with scripted([sized(b"one")], [sized(b"two")]) as (url, _):
+        assert b"one" == ask(caller, url)
+        ((idle,),) = caller._idle.values()
+        idle.close()  # writing to it fails at once
+
+        assert b"two" == ask(caller, url)

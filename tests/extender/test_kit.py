@@ -9,6 +9,7 @@ import pytest
 from bayplan.errors import BayplanError
 from bayplan.extender import Extender, Rejection, wire
 from bayplan.extender.body import BodyError, read_body
+from bayplan.intake import Intake
 from tests.extender.servers import serving
 
 POD = b'{"metadata":{"name":"p","namespace":"default","uid":"u0"},"spec":{"containers":[]}}'
@@ -225,6 +226,14 @@ async def test_a_client_that_leaves_within_its_body_gets_no_answer_made_of_half_
         return next(events, {"type": "http.disconnect"})
 
     with pytest.raises(BodyError, match="went away") as problem:
-        await read_body({"headers": []}, receive)
+        await read_body({"headers": []}, receive, Intake().share())
 
     assert 400 == problem.value.status
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
+def test_a_function_that_is_registered_keeps_its_name(verb):
+    def mine():
+        raise AssertionError("is not called")
+
+    assert getattr(Extender(), verb)(mine) is mine

@@ -169,7 +169,7 @@ HANG = threading.Event()
 
 
 def hang(path, body):
-    HANG.wait(20)
+    HANG.wait(60)
     return 200, b"{}"
 
 

@@ -258,6 +258,16 @@ def test_stale_versions_of_nodes_do_not_pile_up():
     assert max(sizes) <= 1004
 
 
+def test_objects_of_nodes_that_are_no_more_do_not_pile_up():
+    """The same node may come as another object in every call."""
+    told = pairs.ToldNodes(None)
+    for version in range(2500):
+        told.was_told(told.call(b"{}", nodes_named("a", str(version))))
+
+    assert len(told._objects) <= 1003
+    assert 1 == len(told._entries)
+
+
 odd = st.one_of(
     st.binary(max_size=40),
     st.builds(

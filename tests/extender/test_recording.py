@@ -167,3 +167,43 @@ def test_recorder_and_kit_share_one_loop_without_waiting_for_each_other(tmp_path
         answers = asyncio.run(ask(recorder))
 
     assert [200, 200] == [answer.status for answer in answers]
+
+
+def exchange(recorder, method, path, body=b"{}"):
+    """One request to a recorder in this process: status, type and body."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": body}
+
+    async def send(event):
+        sent.append(event)
+
+    scope = {"type": "http", "method": method, "path": path, "headers": []}
+    asyncio.run(recorder(scope, receive, send))
+    return sent[0]["status"], dict(sent[0]["headers"])[b"content-type"], sent[1]["body"]
+
+
+def test_what_a_recorder_answers_itself_and_what_it_passes_on(tmp_path):
+    with plain_server(lambda path, body: (200 if body else 400, b"[]")) as url:
+        recorder = Recorder(url, tmp_path / "calls.jsonl")
+        found = [
+            exchange(recorder, "GET", "/healthz"),
+            exchange(recorder, "GET", "/filter"),
+            exchange(recorder, "POST", "/filter", b'{"a": 1}'),
+            exchange(recorder, "POST", "/filter", b"{}"),
+        ]
+        recorder.close()
+
+    assert [
+        (200, b"text/plain", b"ok"),
+        (405, b"text/plain", b"extender verbs are POST"),
+        (200, b"application/json", b"[]"),
+        (400, b"text/plain; charset=utf-8", b"[]"),
+    ] == found
+    assert 2 == recorder.count
+
+
+def test_a_recording_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(BayplanError, match=r"writing .*missing"):
+        Recorder("http://127.0.0.1:1", tmp_path / "missing" / "calls.jsonl")

@@ -42,6 +42,12 @@ def test_filter_results_are_read_in_any_case(body):
     assert (result.node_names, result.failed_nodes, result.error) == (["a"], {"b": "full"}, "")
 
 
+def test_unresolvable_nodes_are_read_in_another_case():
+    result = wire.decode_filter_result(b'{"failedAndUnresolvableNodes":{"b":"never"}}')
+
+    assert result.unresolvable_nodes == {"b": "never"}
+
+
 def test_gos_spelling_wins_over_another_case():
     result = wire.decode_filter_result(b'{"nodenames":["x"],"NodeNames":["a"]}')
 

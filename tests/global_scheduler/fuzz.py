@@ -23,7 +23,7 @@ from bayplan.global_scheduler.service import Allocations
 from bayplan.store import MemoryStore
 
 SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
-SECONDS = 5.0
+SECONDS = 60.0
 NAMES = ("site1", "nowhere", "%00", "é", "..", "a" * 3000, "0")
 WORDS = ("", "0", "-1", "true", "1e400", "9" * 40, "site1", "\x00", "a,b", "2021-01-01T00:00:00Z")
 VALUES = (None, True, 0, -1, 2**70, 1.5, "", "x", "\x00", "a" * 3000, [], {}, [None], {"": ""})

@@ -7,6 +7,7 @@ from collections import Counter
 
 import aiohttp
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from bayplan.cli.global_ import command
 from bayplan.global_scheduler.fields import Fields
 from bayplan.global_scheduler.inventory import Flavor, Host, Inventory, Site, read_hosts
 from bayplan.global_scheduler.ledger import Ledger
+from bayplan.global_scheduler.packing import Machines, packs, slots
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.run import running
@@ -24,6 +26,7 @@ from bayplan.global_scheduler.stack import Allocation, FlavorChoice, Resource, S
 from bayplan.global_scheduler.stranded import Fit, stranded
 from bayplan.global_scheduler.stranded import lines as stranded_lines
 from bayplan.global_scheduler.table import SiteTable
+from bayplan.global_scheduler.view import SiteView
 from bayplan.global_scheduler.why import explain
 from bayplan.store import MemoryStore
 from tests.global_scheduler.test_http import allocation
@@ -358,3 +361,20 @@ def test_large_sites_hold_all_that_was_answered(sizes, requests, replicas):
     for placement in placed:
         table.apply(placement.charges, -1)
     assert before == {source: table.free(source) for source in table.sources}
+
+
+def test_what_packs_is_told_without_a_search():
+    table = SiteTable(inventory(host("a", 4, count=2, zone="z1"), host("b", 4, zone="z2")))
+    large = Machines("gp", 4, 8, count=1)
+    for replicas, fits in ((0, [True, True]), (1, [True, True]), (2, [True, False])):
+        asked = np.full(2, replicas)
+
+        assert fits == packs(table, (large,), SiteView(table), asked).tolist(), replicas
+
+
+def test_a_full_site_of_unknown_hosts_takes_no_machine():
+    full = Host("r", "z1", "gp", 8, 100, 8, 0)
+    overdrawn = Host("r", "z2", "gp", 8, 100, 9, 0)
+    table = SiteTable(inventory(full, overdrawn, Host("r", "z3", "gp", 8, 100, 6, 0)))
+
+    assert [0, 0, 2] == slots(table, Machines("gp", 1, 2, count=1), SiteView(table)).tolist()

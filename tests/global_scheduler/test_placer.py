@@ -275,3 +275,14 @@ def test_what_is_asked_for_counts_against_the_storage_that_is_left(region):
 
     request = ask(count=1, storage={"SAS": 100}, need_eip=False, region=region)
     assert {"s-b": 1} == counts(decide(request, inventory))
+
+
+def test_regions_are_a_wish_nobody_checks_where_the_policy_leaves_their_filter_out():
+    kept = tuple(e for e in DEFAULT_POLICY.predicates if e.name != "regionandaz")
+    policy = Policy(kept, DEFAULT_POLICY.priorities)
+    wish = ask(selector={"regions": (RegionChoice("regB"),)}, flavors=("f4",), count=4)
+
+    anywhere = decide(ask(flavors=("f4",), count=4), policy=policy)
+    assert {"s-a": 1} == counts(anywhere)
+    assert anywhere == decide(wish, policy=policy)
+    assert isinstance(decide(wish), NoSite)  # regB has two addresses left

@@ -1,5 +1,6 @@
 """The quick way decides as the placer that looks at every site, whatever is asked."""
 
+import itertools
 import random
 from collections import Counter
 
@@ -288,3 +289,41 @@ def test_scores_with_addresses_are_rounded_as_those_of_the_plugin():
 
         assert [placement] == placer.decide(table, allocation), used
     assert {"s0", "s1"} == found
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_tie_with_what_was_not_looked_at_goes_to_the_lower_row(small_rounds, replicas):
+    """The emptiest sites lack the better flavor; the first ones have it, and are fuller."""
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=False)
+    quick = Quick.of(placer.filters, placer.scores)
+    flavors = (FlavorChoice("better"), FlavorChoice("plain"))
+    stack = Stack("s", (Resource("r", flavors),))
+    chosen = (RegionChoice("rich"), RegionChoice("poor"))
+    selector = Selector(regions=chosen, strategy=Strategy("discrete", ""))
+    allocation = Allocation("a", stack, selector, replicas=replicas)
+    regions = ["rich"] * 2 + ["poor"] * 10 + ["far"] * 40
+    winners = set()
+    for step, rich in itertools.product(range(6, 20, 3), range(40, 100, 5)):
+        used = [rich, rich, *range(0, 50 * step, step)]
+        table = SiteTable(
+            Inventory(
+                sites=tuple(Site(f"s{n:03}", where, f"z{n}") for n, where in enumerate(regions)),
+                hosts=tuple(
+                    Host(where, f"z{n}", "gp", 1000, 1000, *[used[n]] * 2)
+                    for n, where in enumerate(regions)
+                ),
+                flavors=(
+                    Flavor("rich", "better", 1, 1, "gp"),
+                    *(Flavor(where, "plain", 1, 1, "gp") for where in ("rich", "poor")),
+                ),
+            )
+        )
+        found = quick.decide(table, allocation)
+
+        assert found == placer.decide(table, allocation), (step, rich)
+        ask = quick._ask(table, allocation)
+        rows, _, totals = quick._fitting(table, ask, ask.rows)
+        best = rows[np.lexsort((rows, -totals))][:replicas]
+        assert best.tolist() == quick._best(table, ask, replicas)[0].tolist(), (step, rich)
+        winners.add(found[0].site_id)
+    assert {"s000", "s002"} == winners

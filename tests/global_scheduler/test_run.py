@@ -50,17 +50,32 @@ def log(monkeypatch):
     return log
 
 
-async def test_a_changed_file_is_read_again_and_a_broken_one_is_not_taken(conf, log):
+async def test_a_changed_file_is_read_again_and_a_broken_one_is_not_taken(conf, log, monkeypatch):
+    looks, look = [], files.newest_change
+    monkeypatch.setattr(files, "newest_change", lambda at: looks.append(at) or look(at))
+
+    def write(text):
+        """At once, for half a file would be a broken one."""
+        (conf.parent / "new").write_text(text)
+        (conf.parent / "new").rename(conf / "sites.json")
+
     async with running(options(conf, store="memory")) as scheduler:
         sites = json.loads((conf / "sites.json").read_text())
         sites["sites"].append(sites["sites"][0] | {"id": "site2", "az": "az2"})
-        (conf / "sites.json").write_text(json.dumps(sites))
+        write(json.dumps(sites))
         await wait_for(lambda: scheduler.service.table.count == 2)
 
-        (conf / "sites.json").write_text("{")
+        write("{")
         await wait_for(lambda: log.errors)
+        seen = len(looks)
+        await wait_for(lambda: len(looks) > seen + 5)
 
         assert 2 == scheduler.service.table.count
+        assert 1 == len(log.errors), "it is told once"
+
+        sites["sites"].append(sites["sites"][0] | {"id": "site3", "az": "az3"})
+        write(json.dumps(sites))
+        await wait_for(lambda: scheduler.service.table.count == 3)
 
 
 async def test_a_folder_that_goes_away_is_said_once_and_taken_up_again(conf, log, monkeypatch):
@@ -161,7 +176,7 @@ async def test_a_port_that_is_taken_is_named_once(conf, capfd):
 
 
 def test_a_directory_that_is_not_there_is_named_with_the_remedy(tmp_path):
-    with pytest.raises(ConfigError, match=r"nope is not a directory; `bayplan global init`"):
+    with pytest.raises(ConfigError, match=r"nope is not a directory; `bayplan global init .*nope`"):
         files.must_load(tmp_path / "nope")
 
 

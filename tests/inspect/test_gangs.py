@@ -41,6 +41,10 @@ def test_a_pod_whose_group_is_missing_or_too_small_says_so(version):
     assert [('lower minCount of the pod group "g" from 3 to 2', "node-0")] == [
         (fix.change, fix.node) for fix in small.fixes
     ]
+    (command,) = small.fixes[0].commands
+    assert command.startswith(
+        {"1.36": "# a group keeps", "1.37": "kubectl patch podgroup"}[version]
+    )
 
 
 @BOTH

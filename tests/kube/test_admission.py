@@ -52,7 +52,35 @@ HANDLERS = {
     "/wrong-uid": lambda request: {"allowed": True, "uid": "x"},
     "/warn": lambda request: {"allowed": True, "warnings": ["careful"]},
 }
+# What a webhook must not change, or must not make of an object.
+STRANGE = {
+    "the name": ("replace", "/metadata/name", "other"),
+    "the namespace": ("add", "/metadata/namespace", "kube-system"),
+    "no name": ("replace", "/metadata/name", ""),
+    "a name that is none": ("replace", "/metadata/name", "../x"),
+    "the version": ("replace", "/apiVersion", "v2"),
+    "another group": ("replace", "/apiVersion", "apps/v1"),
+    "the kind": ("replace", "/kind", "ServiceAccount"),
+    "an unknown kind": ("replace", "/kind", "Nothing"),
+    "no kind": ("remove", "/kind", None),
+    "the uid": ("add", "/metadata/uid", "11111111-1111-1111-1111-111111111111"),
+    "the metadata": ("remove", "/metadata", None),
+    "all to a list": ("replace", "", []),
+    "a field to another type": ("replace", "/data", "text"),
+    "an unknown field": ("add", "/nothing", 1),
+    "the generation": ("add", "/metadata/generation", 7),
+    "a finalizer that is none": ("add", "/metadata/finalizers", ["no slash"]),
+}
+HANDLERS |= {
+    f"/strange-{number}": patching(
+        {"op": op, "path": path, **({} if op == "remove" else {"value": value})}
+    )
+    for number, (op, path, value) in enumerate(STRANGE.values())
+}
 WEBHOOKS = {
+    f"changes {name}": (MUTATING, [{"path": f"/strange-{number}"}])
+    for number, name in enumerate(STRANGE)
+} | {
     "denied with words": (VALIDATING, [{"path": "/no"}]),
     "denied in silence": (VALIDATING, [{"path": "/silent"}]),
     "denied with a reason": (VALIDATING, [{"path": "/reason"}]),

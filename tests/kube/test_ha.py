@@ -204,16 +204,21 @@ async def test_nothing_is_lost_while_each_part_dies_in_turn(pair, users):
     assert len(users.acknowledged) > 50
 
 
+def leading_of(pair):
+    """Return the name of the scheduler that says it leads."""
+    return next(
+        name
+        for name, process in pair.processes.items()
+        if "scheduler" in name and "successfully acquired" in process.last_words(100_000)
+    )
+
+
 async def test_the_other_scheduler_takes_over_within_the_lease(pair, users):
     await users.create(NODES, node("n", cpu="100"))
     await users.create(PODS, pod("first"), "default")
     await users.all_bound()
     first = await users.leader()
-    leading = next(
-        name
-        for name, process in pair.processes.items()
-        if "scheduler" in name and "successfully acquired" in process.last_words(100_000)
-    )
+    leading = leading_of(pair)
 
     pair.processes[leading].kill()
     renewals = json.loads(await users.ask("get", LEASES, "kube-scheduler", "kube-system"))
@@ -224,6 +229,85 @@ async def test_the_other_scheduler_takes_over_within_the_lease(pair, users):
     assert first != lease["holderIdentity"]
     waited = _seconds(lease["acquireTime"]) - _seconds(renewals["spec"]["renewTime"])
     assert LEASE - 1 <= waited <= LEASE + 3 * RETRY + 3
+
+
+async def _watch(users, resource, after, seen):
+    """Note the events of a watch that is resumed, at either server, wherever it ends."""
+    for number in itertools.count():
+        with contextlib.suppress(ClientError, TimeoutError, OSError):
+            async for lines in users.clients[number % 2].watch(resource, resource_version=after):
+                for event in map(json.loads, lines):
+                    assert event["type"] != "ERROR", event
+                    after = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        seen.append((event["type"], event["object"]))
+        await asyncio.sleep(0.05)
+
+
+async def _newest(users, resource):
+    return json.loads(await users.ask("list", resource))["metadata"]["resourceVersion"]
+
+
+async def _ended(*tasks):
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(ended, asyncio.CancelledError), ended
+
+
+async def test_api_servers_are_upgraded_in_turn_without_a_gap(pair, users):
+    """Each is asked to end and started again; writes, watches and bindings go on."""
+    await users.create(NODES, node("n", cpu="1000", pods="10000"))
+    seen = []
+    watching = asyncio.create_task(_watch(users, PODS, await _newest(users, PODS), seen))
+    load = asyncio.create_task(users.make_pods())
+    for n in (0, 1):
+        assert 0 == await asyncio.to_thread(pair.processes[f"apiserver-{n}"].stop)
+        pair.kubeconfig(n).unlink()
+        await users.pods()  # the other one answers
+        await asyncio.to_thread(pair.start, f"apiserver-{n}")
+    await _ended(load)
+    await users.all_bound()
+    found = await users.pods()
+    async with asyncio.timeout(60):
+        while not found.keys() <= {obj["metadata"]["name"] for _, obj in seen}:
+            await asyncio.sleep(0.1)
+    await _ended(watching)
+
+    assert users.acknowledged <= found.keys()
+    added = Counter(obj["metadata"]["name"] for kind, obj in seen if kind == "ADDED")
+    assert found.keys() <= added.keys()
+    assert {1} == set(added.values()), "once each"
+
+
+async def test_a_scheduler_that_is_asked_to_end_hands_its_lease_over(pair, users):
+    """The other one need not wait until the lease has run out."""
+    await users.create(NODES, node("n", cpu="100"))
+    await users.create(PODS, pod("first"), "default")
+    await users.all_bound()
+    first = await users.leader()
+    leading = leading_of(pair)
+    seen = []
+    watching = asyncio.create_task(_watch(users, LEASES, await _newest(users, LEASES), seen))
+
+    await asyncio.to_thread(pair.processes[leading].stop)
+    await users.create(PODS, pod("second"), "default")
+    await users.all_bound()
+    second = await users.leader()
+    async with asyncio.timeout(60):
+        while second not in (holders := _holders(seen)):
+            await asyncio.sleep(0.1)
+    await _ended(watching)
+
+    assert first != second
+    assert ["", second] == holders[holders.index("") : holders.index("") + 2]
+
+
+def _holders(seen):
+    """Return who held the schedulers' lease, one after the other."""
+    leases = [obj for _, obj in seen if obj["metadata"]["name"] == "kube-scheduler"]
+    found = [obj["spec"].get("holderIdentity", "") for obj in leases]
+    return [holder for holder, _ in itertools.groupby(found)]
 
 
 def _seconds(moment):

@@ -32,7 +32,7 @@ class Connection:
         if parts.scheme == "https":
             context = ssl._create_unverified_context()
             self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, context=context, timeout=30
+                parts.hostname, parts.port, context=context, timeout=60
             )
         else:
             self._http = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)

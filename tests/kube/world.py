@@ -43,7 +43,7 @@ from bayplan.testing.servers import Process, ServedCluster
 
 Json = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-PATIENCE = 30.0
+PATIENCE = 120.0
 _CLEANED = (NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES)
 
 

@@ -88,7 +88,27 @@ def test_a_lesson_runs_and_its_broken_variant_says_what_went_wrong():
 def test_an_unknown_lesson_is_refused():
     result = CliRunner().invoke(command, ["9"])
 
-    assert "there is no lesson 9; lessons are 1 to 8" in str(result.exception)
+    assert 2 == result.exit_code
+    assert "9 is not in the range 1<=x<=8" in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("mine.yaml", lambda text: text, "is no Python file"),
+        ("mine.py", lambda text: "x = 1", "is no lesson; make a copy with --copy"),
+        ("mine.py", lambda text: text + "def (", "SyntaxError: invalid syntax"),
+        ("mine.py", lambda text: text.replace("self.rng", "slef.rng"), "NameError: name 'slef'"),
+    ],
+)
+def test_a_copy_that_does_not_work_is_told_in_a_line(name, change, told, tmp_path):
+    lesson = (PACKAGE / "lesson3.py").read_text()
+    (tmp_path / name).write_text(change(lesson))
+
+    result = CliRunner().invoke(command, ["3", "--run", str(tmp_path / name)])
+
+    assert isinstance(result.exception, BayplanError)
+    assert told in str(result.exception)
 
 
 def exercise(folder, number):

@@ -34,7 +34,10 @@ def plant(path: Path, index: int) -> int:
         if isinstance(item, FunctionType) and item.__code__.co_filename == str(path):
             body = bodies.get(_place(item.__code__))
             if body is not None and body != item.__code__:
-                item.__code__ = body
+                # One made before whose variables of outer functions are others now stays: its
+                # maker has the changed body, too.
+                if len(body.co_freevars) == len(item.__code__.co_freevars):
+                    item.__code__ = body
                 count += 1
     _tell_programs(path, index)
     if not any(getattr(m, "__file__", None) == str(path) for m in list(sys.modules.values())):
@@ -51,8 +54,12 @@ def _bodies(code: CodeType) -> Iterator[CodeType]:
 
 
 def _place(code: CodeType) -> Place:
-    """Tell functions of a file apart; lambdas in one line by the names that they use."""
-    return code.co_qualname, code.co_firstlineno, (code.co_varnames, code.co_freevars)
+    """Tell functions of a file apart; those without a name in one line by what they use.
+
+    What a function uses is no part of its name else: a fault may take some of it away.
+    """
+    used = (code.co_varnames, code.co_freevars) if code.co_name.startswith("<") else ()
+    return code.co_qualname, code.co_firstlineno, used
 
 
 def _tell_programs(path: Path, index: int) -> None:

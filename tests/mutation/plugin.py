@@ -3,8 +3,8 @@
 The tests are collected once. A first child process runs them all and learns which test runs which
 line; then each mutant gets a child of its own, which plants it and runs the tests of its line, the
 quickest first, until one fails. Children are forks made before any test ran, so every one begins
-alike. Only tests that passed in the first child are asked. Where one takes too long, the tests
-that were begun are run without it: only if they need a small part of the time is it at fault.
+alike. Only tests that passed in the first child are asked. Where one takes too long, that test is
+run without the mutant: only if it then needs a small part of the time is the mutant at fault.
 
 What was learnt and found is written as it comes. A plan with a `deadline` ends there; one with
 `continues` goes on where another ended.
@@ -32,9 +32,10 @@ KILLED, SURVIVED, LATE, NOT_RUN = "killed", "survived", "late", "not run"
 UNSURE = "unsure"  # late, but so might the tests be without the mutant
 NOT_PLANTED = "not planted"  # nothing that is loaded has the function: a fault of this tool
 SURVIVAL, ABSENT = 101, 102  # exit codes of a child
-LIMIT_CPU = 10.0  # seconds that a child may compute beyond what its tests need
-LIMIT = 20.0  # seconds that a child may take at all, waiting for a processor not counted
-FAR = 4  # what is late takes as many times of what its tests take without it
+LIMIT_CPU = 6.0  # seconds that a test may compute beyond what it needs
+LIMIT = 12.0  # seconds that a test may take at all, waiting for a processor not counted
+FAR = 4  # what is late takes as many times of what its test takes without it
+UNKNOWN = 5.0  # seconds of a test that was not timed
 BUDGET = 8.0  # seconds of tests for one mutant
 
 
@@ -71,7 +72,7 @@ class _Run:
     def all(self) -> None:
         if not (self.plan.get("keep") and self.learnt.exists()):
             self.learnt.unlink(missing_ok=True)
-            _child(self._learn, cpu=3600, wall=3600)
+            _child(self._learn, wall=3600)
             if not self.learnt.exists():
                 return  # the next run goes on with it
         took = json.loads(self.learnt.read_text("utf-8"))
@@ -83,7 +84,7 @@ class _Run:
                     return
                 names = self._tests(mutant, data, took)
                 began = time.monotonic()
-                outcome = self._outcome(mutant, names, sum(took.get(n, 5.0) for n in names))
+                outcome = self._outcome(mutant, names, took)
                 seconds = round(time.monotonic() - began, 1)
                 shown = mutant | {"outcome": outcome, "tests": len(names), "seconds": seconds}
                 print(json.dumps(shown), file=out, flush=True)
@@ -133,26 +134,33 @@ class _Run:
             chosen.append(name)
         return chosen + self.far
 
-    def _outcome(self, mutant: dict, names: list[str], seconds: float) -> str:
+    def _outcome(self, mutant: dict, names: list[str], took: dict) -> str:
         if not names:
             return NOT_RUN
 
         def changed() -> int:
-            return self._ask(names) if plant(ROOT / mutant["path"], mutant["index"]) else ABSENT
+            if not plant(ROOT / mutant["path"], mutant["index"]):
+                return ABSENT
+            return self._ask(names, limits)
 
-        cpu, wall = LIMIT_CPU + FAR * seconds, LIMIT + FAR * seconds
-        code = _child(changed, cpu=cpu, wall=wall)
+        limits = {name: LIMIT_CPU + FAR * took.get(name, UNKNOWN) for name in names}
+        wall = LIMIT + FAR * max(took.get(name, UNKNOWN) for name in names)
+        code = _child(changed, wall=wall, at=self.at)
         if code is None:
-            begun = names[: 1 + int(self.at.read_text("utf-8"))]
-            alone = _child(lambda: self._ask(begun), cpu=cpu / FAR, wall=wall / FAR)
+            begun = names[int(self.at.read_text("utf-8"))]
+            less = {begun: limits[begun] / FAR}
+            alone = _child(lambda: self._ask([begun], less), wall=wall / FAR)
             return LATE if alone == SURVIVAL else UNSURE
         return {SURVIVAL: SURVIVED, ABSENT: NOT_PLANTED}.get(code, KILLED)
 
-    def _ask(self, names: list[str]) -> int:
-        """Run tests until one fails; `at` tells how far it came."""
+    def _ask(self, names: list[str], limits: dict[str, float]) -> int:
+        """Run tests, each within its limit, until one fails; `at` tells how far it came."""
         items = [*(self.items[name] for name in names), None]
         for number, (item, following) in enumerate(pairwise(items)):
             self.at.write_text(str(number), "utf-8")
+            assert item is not None
+            limit = int(time.process_time() + limits[item.nodeid]) + 1
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             if not _passes(item, following):
                 return 0
         return SURVIVAL
@@ -164,8 +172,11 @@ def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
     return not any(report.failed for report in reports) and any(r.passed for r in reports)
 
 
-def _child(work: Callable[[], int], *, cpu: float, wall: float) -> int | None:
-    """Do the work in a fork with limits; return its exit code, None if it was late."""
+def _child(work: Callable[[], int], *, wall: float, at: Path | None = None) -> int | None:
+    """Do the work in a fork; return its exit code, None if it was late.
+
+    With `at` it is late when that file is not written for `wall` seconds.
+    """
     pid = os.fork()
     if pid == 0:
         code = 3
@@ -174,16 +185,17 @@ def _child(work: Callable[[], int], *, cpu: float, wall: float) -> int | None:
             null = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(null, stream)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu) + 1, int(cpu) + 5))
             code = work()
         finally:
             os._exit(code)
-    began, deadline = time.monotonic(), wall
+    began, deadline, step = time.monotonic(), wall, _written(at)
     late = False
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             break
+        if step != (now := _written(at)):
+            began, deadline, step = time.monotonic(), wall, now
         if time.monotonic() - began > deadline:
             # A busy machine is not the mutant's fault, but it must end.
             deadline = wall + min(_kept_waiting(pid), 20 * wall)
@@ -194,6 +206,10 @@ def _child(work: Callable[[], int], *, cpu: float, wall: float) -> int | None:
     _end_group(pid)
     late = late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU)
     return None if late else os.waitstatus_to_exitcode(status)
+
+
+def _written(file: Path | None) -> int:
+    return file.stat().st_mtime_ns if file is not None and file.exists() else 0
 
 
 def _kept_waiting(session: int) -> float:

@@ -65,6 +65,20 @@ def test_what_zip_is_told_is_left_alone(file):
     assert ["None returned", "one more"] == [m.fault for m in mutants(file, file.parent)]
 
 
+def test_what_nobody_runs_is_left_alone(file):
+    file.write_text(
+        "def _proof(a):\n    return a\n\n\nclass B:\n    def __repr__(self):\n        return 1\n"
+    )
+
+    assert [] == mutants(file, file.parent)
+
+
+def test_types_are_left_alone(file):
+    file.write_text("def start(a):\n    self.a: int | None = a + 1\n    b: str | int\n", "utf-8")
+
+    assert ["to Sub", "one more"] == [m.fault for m in mutants(file, file.parent)]
+
+
 def test_a_planted_fault_runs_in_what_is_loaded_already(file, monkeypatch):
     monkeypatch.setenv("BAYPLAN_MUTANT", "")
     monkeypatch.setenv("PYTHONPATH", "")
@@ -79,6 +93,22 @@ def test_a_planted_fault_runs_in_what_is_loaded_already(file, monkeypatch):
     changed = plant(file, chosen.index)
 
     assert ("nothing", 1, True) == (before, changed, kept(3))
+
+
+def test_a_fault_that_takes_a_variable_away_is_planted_all_the_same(tmp_path, monkeypatch):
+    """Without the comprehension `base` is no longer shared with it."""
+    monkeypatch.setenv("BAYPLAN_MUTANT", "")
+    monkeypatch.setenv("PYTHONPATH", "")
+    file = tmp_path / "sharing.py"
+    file.write_text("def more(base):\n    return [base + n for n in range(2)]\n", "utf-8")
+    spec = importlib.util.spec_from_file_location("sharing", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "sharing", module)
+    chosen = next(m for m in mutants(file, tmp_path) if m.fault == "None returned")
+
+    assert 1 == plant(file, chosen.index)
+    assert module.more(1) is None
 
 
 def test_a_sample_stays_when_other_code_is_added(file):
@@ -103,7 +133,9 @@ def test_what_is_recorded_speaks_of_known_folders_and_gives_reasons():
     assert set(scores) <= set(FOLDERS)
     assert all(
         score["share"] == round(100 * score["killed"] / score["sample"], 1)
-        for score in scores.values()
+        and score.get("first", 0.0) <= score["share"]
+        for seeds in scores.values()
+        for score in seeds.values()
     )
     assert all(len(reason) > 10 for reason in equivalents().values())
 
@@ -117,13 +149,13 @@ def test_every_hand_made_fault_can_still_be_planted():
 
 
 def test_a_mutant_that_only_waits_is_late():
-    assert plugin._child(lambda: time.sleep(60) or 0, cpu=5, wall=0.1) is None
+    assert plugin._child(lambda: time.sleep(60) or 0, wall=0.1) is None
 
 
 def test_time_without_a_processor_is_not_held_against_a_mutant(monkeypatch):
     monkeypatch.setattr(plugin, "_kept_waiting", lambda session: 60.0)
 
-    assert plugin._child(lambda: time.sleep(0.3) or 7, cpu=5, wall=0.2) == 7
+    assert plugin._child(lambda: time.sleep(0.3) or 7, wall=0.2) == 7
 
 
 @pytest.mark.parametrize(
@@ -134,8 +166,8 @@ def test_who_is_late_was_not_noticed_where_its_tests_are_slow_themselves(
 ):
     codes, limits = iter([None, alone]), []
 
-    def child(work, *, cpu, wall):
-        limits.append((cpu, wall))
+    def child(work, *, wall, at=None):
+        limits.append(wall)
         return next(codes)
 
     monkeypatch.setattr(plugin, "_child", child)
@@ -143,8 +175,20 @@ def test_who_is_late_was_not_noticed_where_its_tests_are_slow_themselves(
     run.at = tmp_path / "at"
     run.at.write_text("0")
 
-    assert outcome == run._outcome({"path": "x", "index": 0}, ["a test"], 10.0)
-    assert limits[0] == tuple(plugin.FAR * limit for limit in limits[1])
+    assert outcome == run._outcome({"path": "x", "index": 0}, ["a test"], {"a test": 10.0})
+    assert limits[0] == plugin.FAR * limits[1]
+
+
+def test_time_is_given_to_every_test_and_not_to_all(tmp_path):
+    at = tmp_path / "at"
+
+    def steps():
+        for number in range(12):
+            at.write_text(str(number))
+            time.sleep(0.1)
+        return 7
+
+    assert plugin._child(steps, wall=1.0, at=at) == 7
 
 
 def test_a_run_that_ended_early_goes_on_where_it_was(file, tmp_path):

@@ -272,3 +272,19 @@ def test_pods_with_a_node_are_counted_as_they_come_and_go():
         members.validate(known.values())
         for key in ("default/g", "default/h"):
             assert len(members.placed(key)) == members.scheduled(key)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "worthwhile"), [(3, 2, True), (2, 2, False), (2, 3, False)]
+)
+def test_a_group_is_worth_another_try_when_it_needs_fewer_pods(before, after, worthwhile):
+    plugin = gang_scheduling.new(None, Handle())
+    pod = make_pod("p").group("g").build()
+    groups = [make_pod_group("g", count).build() for count in (before, after)]
+    others = [make_pod_group("other", count).build() for count in (before, after)]
+
+    hint = plugin._group_changed(pod, *groups)
+
+    assert worthwhile is (hint is QueueingHint.QUEUE)
+    assert plugin._group_changed(pod, *others) is QueueingHint.SKIP
+    assert plugin._group_changed(pod, None, groups[1]) is QueueingHint.QUEUE

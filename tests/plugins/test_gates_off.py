@@ -109,6 +109,16 @@ def test_devices_that_take_from_counters():
     assert not fits(*asked, DRAPartitionableDevices=False)
 
 
+def test_a_pool_whose_first_slice_has_counters_still_offers_its_plain_devices():
+    card = {"name": "card", "counters": {"memory": {"value": "4Gi"}}}
+    objects, pod = with_devices({}, counters=[card])
+    for item in objects["resourceSlices"]:
+        item["spec"]["pool"]["resourceSliceCount"] = 1  # so many count without the gate
+    objects["resourceSlices"].reverse()
+
+    assert fits(objects, pod, DRAPartitionableDevices=False)
+
+
 def test_devices_that_say_where_they_are():
     objects, pod = with_devices({"nodeName": "a"})
     (item,) = objects["resourceSlices"]

@@ -2,9 +2,10 @@
 
 import pytest
 
+from bayplan.config import FeatureGates
 from bayplan.framework import ActionType, ClusterEvent, Handle, QueueingHint, Resource
 from bayplan.plugins import in_tree_registry
-from bayplan.testing import ZONE, make_namespace, make_node, make_pod
+from bayplan.testing import ZONE, make_device_class, make_namespace, make_node, make_pod
 
 NODE, POD = Resource.NODE, Resource.POD
 GATES = ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
@@ -12,10 +13,11 @@ TAINT, LABEL = ActionType.UPDATE_NODE_TAINT, ActionType.UPDATE_NODE_LABEL
 ADD, DELETE = ActionType.ADD, ActionType.DELETE
 
 
-def ask(plugin, resource, action, pod, old, new):
+def ask(plugin, resource, action, pod, old, new, *objects, **gates):
     """What the plugin answers, None if it does not wait for such events."""
-    handle = Handle()
-    handle.objects.put(make_namespace("default", {}).build())
+    handle = Handle(gates=FeatureGates(gates))
+    for item in (make_namespace("default", {}), *objects):
+        handle.objects.put(item.build())
     made = in_tree_registry()[plugin](None, handle)
     incoming = ClusterEvent(resource, action)
     for item in made.events_to_register():
@@ -70,9 +72,21 @@ CASES = [
      make_node("n").capacity(cpu="2", memory="1Gi", pods=1), True, "the new node is large enough"),
     ("NodeResourcesFit", NODE, ADD, pod().req({"cpu": "4"}), None,
      make_node("n").capacity(cpu="2", memory="1Gi", pods=1), False, "too small even if empty"),
+    ("NodeResourcesFit", NODE, ADD, pod().req({"cpu": "2"}), None,
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=1), True, "the new node is just enough"),
+    ("NodeResourcesFit", NODE, ADD, pod().req({"cpu": "1"}), None,
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=0), False, "it takes no pod"),
+    ("NodeResourcesFit", NODE, ADD, pod().req({"example.com/gpu": "1"}), None,
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=1), False, "it lacks a device"),
     ("NodeResourcesFit", NODE, ActionType.UPDATE_NODE_ALLOCATABLE, pod().req({"cpu": "1"}),
      make_node("n").capacity(cpu="2", memory="1Gi", pods=1),
      make_node("n").capacity(cpu="2", memory="2Gi", pods=1), False, "grew elsewhere"),
+    ("NodeResourcesFit", NODE, ActionType.UPDATE_NODE_ALLOCATABLE, pod().req({"cpu": "1"}),
+     make_node("n").capacity(cpu="1", memory="1Gi", pods=1),
+     make_node("n").capacity(cpu="2", memory="1Gi", pods=1), True, "grew where it is needed"),
+    ("NodeResourcesFit", NODE, ActionType.UPDATE_NODE_ALLOCATABLE, pod().req({"cpu": "1"}),
+     make_node("n").capacity(cpu="1", memory="1Gi", pods=1),
+     make_node("n").capacity(cpu="1", memory="1Gi", pods=2), True, "takes more pods"),
     ("PodTopologySpread", POD, DELETE, pod().spread(1, ZONE, "app=x"),
      placed().label({"app": "x"}), None, True, "a counted pod went"),
     ("PodTopologySpread", POD, DELETE, pod().spread(1, ZONE, "app=x"),
@@ -109,3 +123,14 @@ def build(item):
 )
 def test_hints(plugin, resource, action, waiting, old, new, queue):
     assert queue == ask(plugin, resource, action, build(waiting), build(old), build(new))
+
+
+@pytest.mark.parametrize(("offered", "queue"), [(0, True), (1, False), (2, True)])
+def test_devices_of_a_class_stand_in_only_where_the_node_itself_offers_none(offered, queue):
+    card = "example.com/card"
+    offers = {card: offered} if offered else {}
+    new = make_node("n").capacity({"cpu": 2, "pods": 1, **offers}).build()
+    waiting = pod().req({card: 2}).build()
+    device_class = make_device_class("card", resource=card)
+
+    assert queue == ask("NodeResourcesFit", NODE, ADD, waiting, None, new, device_class)

@@ -6,6 +6,7 @@ from bayplan.api import Pod, convert
 from bayplan.config import FeatureGates, from_data
 from bayplan.engine.engine import Engine
 from bayplan.engine.replay import describe, load_objects
+from bayplan.framework import CycleState
 from bayplan.plugins import in_tree_registry
 from bayplan.testing import (
     make_device,
@@ -123,3 +124,19 @@ def test_without_the_gate_only_what_nodes_offer_counts():
     engine = engine_for(bodies(), config, "1.36", DRAExtendedResource=False)
 
     assert {"c": 75} == scores(engine, "NodeResourcesFit")
+
+
+def test_balance_of_three_resources_is_their_deviation():
+    name = "NodeResourcesBalancedAllocation"
+    config = configured(name, CARD)
+    args = config["profiles"][0]["pluginConfig"][0]["args"]
+    args["resources"].append({"name": "memory", "weight": 1})
+    node = make_node("a").capacity({"cpu": 8, "memory": "8Gi", CARD: 4}).body()
+    engine = engine_for({"nodes": [node]}, config)
+    pod = make_pod().req({"cpu": "1", "memory": "4Gi", CARD: 4}).build()
+    plugin, table = engine.profiles["default-scheduler"].plugins[name], engine.cache.table
+    state = CycleState(engine.cache.infos.make(pod))
+
+    # (1/8, 1/2, 1) deviate by 0.358 after (0, 0, 0)
+    assert 57 == plugin.score_node(state, pod, table.info(0))
+    assert [57] == plugin.score(state, pod, table).tolist()

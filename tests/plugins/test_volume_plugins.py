@@ -140,6 +140,24 @@ def test_volume_limits(limit, placed, wanted, extra, reason):
     assert reason == answer(node_volume_limits, make_pod().claim(f"c{wanted}"), handle)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["it is gone", "it is to another node"])
+def test_an_attachment_that_ends_makes_room(elsewhere):
+    attachment = make_attachment("a", attacher=DRIVER, node="n", volume="v0")
+    objects = [*claimed(0), *claimed(1), make_csi_node("n", csi_example_com=1), attachment]
+    handle = make_handle(make_node("n"), [], objects)
+    plugin = node_volume_limits.new(None, handle)
+    pod = make_pod().claim("c1").build()
+    assert EXCEEDED in ask(plugin, pod, handle)[1]["n"][0][1]
+
+    if elsewhere:
+        moved = make_attachment("a", attacher=DRIVER, node="m", volume="v0")
+        handle.objects.put(moved.build())
+    else:
+        handle.objects.volume_attachments.delete("a")
+
+    assert (None, {"n": (None, None)}) == ask(plugin, pod, handle)
+
+
 def test_unbound_claims_count_under_their_provisioner():
     objects = [
         make_claim("c0").storage_class("s"),

@@ -103,7 +103,7 @@ def test_flags_alone_make_a_configuration():
     [
         (["--config=/does/not/exist"], "/does/not/exist"),
         (["--logging-format=xml"], "use text or json"),
-        (["--extender-calls-ahead=8"], "use never, promised, always"),
+        (["--extender-calls-ahead=8"], "use never or promised or always"),
         (["--feature-gates=Nope=true"], "unrecognized feature gate"),
         (["--leader-elect-lease-duration=5s"], "(?i)leaseDuration|renewDeadline"),
     ],

@@ -3,12 +3,14 @@
 import asyncio
 import json
 
+import pytest
+from msgspec.structs import replace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from bayplan.api import Condition
-from bayplan.client import AsgiTransport, Client
+from bayplan.client import AsgiTransport, Client, RateLimiter
 from bayplan.clock import run_virtual
 from bayplan.engine.loop.actions import (
     Bind,
@@ -50,14 +52,16 @@ class Api:
         await send({"type": "http.response.body", "body": text.encode() if code > 399 else b"{}"})
 
 
-def perform(api, *batches, metrics=None, spans=None):
+def perform(api, *batches, metrics=None, spans=None, limiter=None, made=None):
     reports = []
+    performers = [] if made is None else made
 
     async def main():
-        client = Client(AsgiTransport(api))
+        client = Client(AsgiTransport(api), limiter=limiter)
         recorder = EventRecorder(client, hostname="h")
-        made = metrics or SchedulerMetrics(process=False)
-        performer = Performer(client, recorder, made, reports.append, spans)
+        counted = metrics or SchedulerMetrics(process=False)
+        performer = Performer(client, recorder, counted, reports.append, spans)
+        performers.append(performer)
         tasks = [asyncio.create_task(performer.run()), asyncio.create_task(recorder.run())]
         for batch in batches:
             performer.perform(list(batch))
@@ -95,35 +99,124 @@ def test_a_refused_binding_is_reported_with_the_servers_words():
     assert [BindDone("uid-a", "no")] == perform(api, [Bind(pod("a"), "n")])
 
 
-def test_status_patches_of_one_pod_keep_their_order():
+def waits(of, reason, node=None):
+    return PatchPod(of, Condition(type="PodScheduled", status="False", reason=reason), node, 0.0)
+
+
+def patched(api, name):
+    """What was said of a pod, in order."""
+    asked = zip(api.asked, api.bodies, strict=True)
+    return [body["status"] for (_, where), body in asked if where == path(name, "/status")]
+
+
+def test_status_patches_of_one_pod_come_one_after_the_other_and_those_that_wait_are_one():
     api = Api()
     one, two = pod("a"), pod("b")
-    reasons = ("first", "second", "third")
-    patches = [
-        PatchPod(one, Condition(type="PodScheduled", status="False", reason=reason), None, 0.0)
-        for reason in reasons
-    ]
 
-    perform(api, [*patches, PatchPod(two, None, "n", 0.0)])
+    perform(
+        api,
+        [waits(one, "first"), PatchPod(two, None, "n", 0.0)],
+        [waits(one, "second", "x"), waits(one, "third")],
+    )
 
-    mine = [
-        body["status"]["conditions"][0]["reason"]
-        for (_, where), body in zip(api.asked, api.bodies, strict=True)
-        if where == path("a", "/status")
-    ]
-    assert list(reasons) == mine
+    said = patched(api, "a")
+    assert ["first", "third"] == [status["conditions"][0]["reason"] for status in said]
+    assert [None, "x"] == [status.get("nominatedNodeName") for status in said]
     assert api.most == 2
 
 
-def test_a_binding_waits_for_the_patch_under_way_and_drops_the_others():
-    api, a = Api(), pod("a")
-    patches = [PatchPod(a, None, name, 0.0) for name in ("x", "y")]
+def test_a_patch_does_not_wait_for_that_of_another_pod():
+    api = Api()
 
-    reports = perform(api, patches, [Bind(a, "n"), Bind(pod("b"), "n")])
+    perform(api, [waits(pod("a"), "full")], [waits(pod("b"), "full")])
+
+    assert api.most == 2
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_patch_is_sent_whenever_it_comes_while_another_ends(turns):
+    performers = []
+
+    class Ending(Api):
+        async def __call__(self, scope, receive, send):
+            await super().__call__(scope, receive, send)
+            if scope["path"] == path("a", "/status"):
+                later(turns)
+
+    def later(count):
+        if count:
+            asyncio.get_running_loop().call_soon(later, count - 1)
+        else:
+            performers[0].perform([waits(pod("b"), "full")])
+
+    api = Ending()
+    perform(api, [waits(pod("a"), "full")], made=performers)
+
+    assert 1 == len(patched(api, "b"))
+
+
+def test_what_was_said_of_a_pod_is_not_said_again_before_it_is_shown():
+    api, a = Api(), pod("a")
+    shown = replace(a, metadata=replace(a.metadata, resource_version="7"))
+
+    perform(
+        api,
+        [waits(a, "full"), waits(pod("b"), "full")],
+        [waits(a, "full")],  # under way
+        *[[]] * 20,
+        [waits(a, "full")],  # done, and not shown
+        [waits(shown, "full")],  # shown, and somebody has changed it
+    )
+
+    assert 2 == len(patched(api, "a"))
+    assert 1 == len(patched(api, "b"))
+
+
+def test_a_patch_that_failed_is_sent_again():
+    api, a = Api({path("a", "/status"): 403}), pod("a")
+
+    perform(api, [waits(a, "full")], *[[]] * 20, [waits(a, "full")])
+
+    assert 2 == len(patched(api, "a"))
+
+
+def test_a_binding_waits_for_the_patch_under_way_and_drops_what_waits():
+    api, a = Api(), pod("a")
+
+    reports = perform(
+        api,
+        [PatchPod(a, None, "x", 0.0)],
+        [PatchPod(a, None, "y", 0.0)],
+        [Bind(a, "n"), Bind(pod("b"), "n")],
+    )
 
     assert [("PATCH", path("a", "/status")), ("POST", path("b", "/binding"))] == api.asked[:2]
     assert [("POST", path("a", "/binding"))] == api.asked[2:]
     assert {BindDone("uid-a"), BindDone("uid-b")} == set(reports)
+
+
+def test_bindings_do_not_wait_behind_the_status_of_a_backlog():
+    """Of 2,500 pods that do not fit at 50 requests a second, and then room comes for 200."""
+    api = Api(delay=0.01)
+    pods = [pod(f"p{number}") for number in range(2500)]
+    chosen = pods[-200:]
+
+    perform(
+        api,
+        [waits(each, "full") for each in pods],
+        *[[]] * 20,
+        [Bind(each, "n") for each in chosen],
+        limiter=RateLimiter(50, 100),
+    )
+
+    sent = [where.rpartition("/")[2] for _, where in api.asked]
+    begun = sent.index("binding")
+    ended = len(sent) - sent[::-1].index("binding")
+    assert 100 + 2.1 * 50 >= begun, "what had passed before; the first binding is the next"
+    assert 200 == sent.count("binding")
+    assert 200 * 5 / 4 + 1 >= ended - begun, "four of five are bindings, and the fifth a patch"
+    assert 200 * 6 / 5 <= ended - begun
+    assert 2500 - 200 == sent.count("status"), "what waited of pods that are bound is outdated"
 
 
 def test_a_patch_that_changes_nothing_is_not_sent():

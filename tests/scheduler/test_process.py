@@ -89,18 +89,37 @@ def run(*arguments: str) -> tuple[int, list[str]]:
     ("arguments", "text"),
     [
         (["--config", "{tmp}/missing"], "missing"),
-        (["--config", "{tmp}/broken.yaml"], "broken.yaml"),
-        (["--config", "{tmp}/unknown.yaml"], "profilez"),
-        (["--config", "{tmp}/elsewhere.yaml"], 'clientConnection.kubeconfig: "nowhere" does not'),
-        (["--kubeconfig", "{tmp}/missing"], "check --kubeconfig"),
-        (["--kubeconfig", "{tmp}/broken.yaml"], "fix the file"),
-        (["--kubeconfig={kubeconfig}", "--tls-cert-file={tmp}/x"], "--tls-private-key-file"),
-        (["--kubeconfig={kubeconfig}", "--plugins={tmp}/no.py"], "check --plugins"),
+        (["--kubeconfig", "{tmp}/missing"], "for flag --kubeconfig"),
+        (["--kubeconfig={kubeconfig}", "--tls-cert-file={tmp}/x"], "for flag --tls-cert-file"),
         (["--kubeconfig={kubeconfig}", "--secure-port=99999"], "port"),
         (["--no-such-flag"], "--no-such-flag"),
     ],
 )
+def test_a_wrong_command_line_is_told_with_where_to_read_on(cluster, tmp_path, arguments, text):
+    words = [a.format(tmp=tmp_path, kubeconfig=cluster.kubeconfig) for a in arguments]
+
+    code, (said, see) = run(*words)
+
+    assert code == 2
+    assert said.startswith("error: ")
+    assert text in said
+    assert see.startswith("see: ")
+    assert see.endswith(" scheduler --help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--config", "{tmp}/broken.yaml"], "broken.yaml"),
+        (["--config", "{tmp}/unknown.yaml"], "profilez"),
+        (["--config", "{tmp}/elsewhere.yaml"], 'clientConnection.kubeconfig: "nowhere" does not'),
+        (["--kubeconfig", "{tmp}/broken.yaml"], "fix the file"),
+        (["--kubeconfig={kubeconfig}", "--tls-cert-file={tmp}/a"], "--tls-private-key-file"),
+        (["--kubeconfig={kubeconfig}", "--plugins={tmp}/no.py"], "check --plugins"),
+    ],
+)
 def test_bad_input_ends_with_one_line_that_says_what_to_change(cluster, tmp_path, arguments, text):
+    (tmp_path / "a").write_text("a")
     (tmp_path / "broken.yaml").write_text("a: [\n")
     (tmp_path / "unknown.yaml").write_text(json.dumps({**HEAD, "profilez": []}))
     elsewhere = {**HEAD, "clientConnection": {"kubeconfig": "nowhere"}}

@@ -107,7 +107,7 @@ def test_import_and_play(tmp_path):
     said = CliRunner().invoke(bayplan, words)
     played = CliRunner().invoke(bayplan, ["trace", "run", out, "--nodes", "1", "--gpus", "2"])
 
-    assert "give --throughputs" in str(without.exception)
+    assert "give --throughputs" in without.output
     assert said.output == f"wrote {out}: 2 pods\n"
     assert [pod.duration for pod in read_trace(tmp_path / "out.csv")] == [617.0, 617.0]
     assert "2 pods, 2 bound" in played.output

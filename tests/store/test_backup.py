@@ -1,14 +1,16 @@
 """A backup is taken while the store is written, and can be started with."""
 
 import asyncio
+import sqlite3
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.backup import command
-from bayplan.store import SqliteStore, StoreError
+from bayplan.store import Compacted, SqliteStore, StoreError
 from bayplan.store.sqlite_backup import backup
-from bayplan.store.sqlite_salvage import salvage
+from bayplan.store.sqlite_salvage import _last_row, salvage
 
 
 async def test_a_backup_of_a_busy_store_is_a_state_it_once_had(tmp_path):
@@ -32,6 +34,31 @@ async def test_a_backup_of_a_busy_store_is_a_state_it_once_had(tmp_path):
     assert 200 <= count <= 400
     assert [f"a/{number:04}" for number in range(count)] == keys, "without a gap"
     assert 0o600 == (tmp_path / "copy" / "bayplan.db").stat().st_mode & 0o777
+
+
+async def test_no_revision_that_clients_saw_is_used_again_after_a_restore(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    copied = await store.put("a/b", b"copied")
+    await asyncio.to_thread(backup, tmp_path / "data", tmp_path / "copy")
+    lost = await store.put("a/b", b"lost")
+    await store.close()
+
+    again = await SqliteStore.open(tmp_path / "copy")
+    for after in (copied.mod_revision, lost.mod_revision):
+        with pytest.raises(Compacted):
+            again.watch("a/", after=after)
+    found = await again.range("a/")
+    watcher = again.watch("a/", after=found.revision)
+    written = await again.put("a/b", b"new")
+    seen = [event.kv.value for event in await anext(watcher)]
+    await again.close()
+    third = await SqliteStore.open(tmp_path / "copy")
+    kept = third.revision
+    await third.close()
+
+    assert [copied] == found.items
+    assert lost.mod_revision < found.revision < written.mod_revision == kept
+    assert [b"new"] == seen
 
 
 async def test_the_command_copies_the_token_too(tmp_path):
@@ -131,3 +158,13 @@ def test_where_nothing_can_be_read_nothing_is_made(tmp_path):
         salvage(tmp_path / "data", tmp_path / "saved")
 
     assert not (tmp_path / "saved").exists()
+
+
+def test_where_the_objects_cannot_be_counted_their_index_is():
+    class Damaged:
+        def execute(self, query):
+            if "INDEXED" not in query:
+                raise sqlite3.DatabaseError("malformed")
+            return SimpleNamespace(fetchone=lambda: (7,))
+
+    assert 7 == _last_row(Damaged())

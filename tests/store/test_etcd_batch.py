@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bayplan.clock import run_virtual
 from bayplan.store import KeyValue, Put, Unavailable
 from bayplan.store.etcd_batch import MAX_IN_FLIGHT, Batcher
-from bayplan.store.etcd_wire import PLACE_BITS, EtcdKv, Keys
+from bayplan.store.etcd_wire import PLACE_BITS, EtcdKv, Keys, check_ops
 
 
 class Away:
@@ -48,3 +50,11 @@ def test_a_key_is_read_without_its_root_and_with_its_place() -> None:
     )
 
     assert KeyValue("/a/b", b"text", 5 << PLACE_BITS, 7 << PLACE_BITS | 3) == found
+
+
+def test_what_cannot_be_one_transaction_is_refused() -> None:
+    check_ops([Put("/a", b""), Put("/b", b"")], 2)
+    with pytest.raises(ValueError, match="a transaction of 2 operations; etcd takes 1"):
+        check_ops([Put("/a", b""), Put("/b", b"")], 1)
+    with pytest.raises(ValueError, match="a key occurs twice in one transaction"):
+        check_ops([Put("/a", b""), Put("/a", b"")], 2)

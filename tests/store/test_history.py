@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bayplan.clock import run_virtual
 from bayplan.store import Unavailable, history
-from bayplan.store.errors import Compacted
+from bayplan.store.errors import Closed, Compacted
 from bayplan.store.etcd import EtcdStore
 from bayplan.store.history import History
 from bayplan.store.protocol import Event, Interest, KeyValue
@@ -67,6 +67,58 @@ def test_one_large_change_alone_reaches_its_readers(monkeypatch):
     publish(past, range(1, 2), size=5000)
 
     assert [1] == [event.revision for event in reader.take()]
+
+
+@pytest.mark.parametrize(
+    ("limit", "batches"),
+    [
+        pytest.param(0, [[1, 2, 3, 4, 5]], id="no bound"),
+        pytest.param(250, [[1, 2], [3], [4, 5]], id="two fit"),
+        pytest.param(200, [[1, 2], [3], [4, 5]], id="two fit exactly"),
+        pytest.param(199, [[1], [2], [3], [4], [5]], id="one fits"),
+        pytest.param(1, [[1], [2], [3], [4], [5]], id="none fits, one comes"),
+    ],
+)
+def test_batches_are_bounded_those_of_the_past_and_those_of_now(limit, batches):
+    past = History(revision=0)
+    publish(past, range(1, 4))
+    reader = past.watch("/a/", after=0)
+    reader.batch_bytes = limit
+    publish(past, range(4, 6))
+
+    got = [[event.revision for event in reader.take()] for _ in range(6)]
+
+    assert batches == [batch for batch in got if batch]
+
+
+def test_a_transaction_is_forgotten_as_a_whole_or_not():
+    past = History(revision=0, max_events=4)
+    past.publish(1, [change(1, f"/a/{n}") for n in range(4)])
+    past.publish(2, [change(2, f"/b/{n}") for n in range(2)])
+
+    assert (1, 2) == (past.compacted, len(past))
+
+
+def test_a_transaction_larger_than_the_bound_is_kept_until_the_next():
+    past = History(revision=0, max_events=2)
+    past.publish(1, [change(1, f"/a/{n}") for n in range(9)])
+    alone = past.compacted, len(past)
+    past.publish(2, [change(2)])
+
+    assert ((0, 9), (1, 1)) == (alone, (past.compacted, len(past)))
+
+
+async def test_a_history_that_is_closed_ends_its_readers_and_those_who_wait():
+    past = History(revision=0)
+    reader = past.watch("/a/", after=0)
+    waiting = asyncio.ensure_future(past.wait_for(7))
+    await asyncio.sleep(0)
+
+    past.close()
+
+    assert [] == [batch async for batch in reader]
+    with pytest.raises(Closed):
+        await asyncio.wait_for(waiting, 60)
 
 
 def test_what_is_remembered_of_directories_is_bounded(monkeypatch):

@@ -42,6 +42,19 @@ def test_prefix_end_bounds_exactly_the_prefix(keys: list[str], prefix: str) -> N
         assert key.startswith(prefix) == (key >= prefix and (not end or key < end))
 
 
+def test_blocks_split_in_the_middle_and_stay_in_order(monkeypatch) -> None:
+    monkeypatch.setattr(sortedkeys, "BLOCK", 4)
+    keys = SortedKeys("agm")  # two blocks: those of a and g, and that of m
+    for key in "bcdefhijkl":
+        keys.add(key)
+
+    assert list("abcdefghijklm") == list(keys.span("", ""))
+    assert [13, 6] == [len(keys), keys.count("d", "j")]
+    for key in "agdm":
+        keys.remove(key)
+    assert list("bcefhijkl") == list(keys.span("", ""))
+
+
 def test_removing_what_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
         SortedKeys(["a"]).remove("b")

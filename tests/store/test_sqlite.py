@@ -25,6 +25,7 @@ from bayplan.store import (
     StoreError,
 )
 from bayplan.store import sqlite as sqlite_store
+from bayplan.store.sqlite import MAX_OPS
 from bayplan.store.sqlite_file import (
     FILE_NAME,
     RESERVE_BYTES,
@@ -32,16 +33,41 @@ from bayplan.store.sqlite_file import (
     Reserve,
     SqliteFile,
 )
+from bayplan.store.sqlite_writer import Commits, Probe
 
 
 async def test_two_processes_cannot_open_one_directory(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
 
-    with pytest.raises(Locked, match="in use by process"):
+    with pytest.raises(Locked, match=f"in use by process {os.getpid()}; stop it"):
         await SqliteStore.open(tmp_path)
 
     await store.close()
     await (await SqliteStore.open(tmp_path)).close()
+
+
+async def test_how_much_a_transaction_may_hold_is_told(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+
+    with pytest.raises(StoreError, match=f"a transaction of {MAX_OPS + 1} operations; at most"):
+        await store.transact([Put("/a", b"")] * (MAX_OPS + 1))
+
+    await store.close()
+
+
+async def test_a_store_that_cannot_write_says_so_when_it_is_asked(tmp_path: Path) -> None:
+    class Broken(Reserve):
+        def spare(self) -> bool:
+            return False
+
+    class OnBroken(SqliteFile):
+        reserve_type = Broken
+
+    file = OnBroken(tmp_path)
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+        file.probe()
+    assert "disk is full" in Commits(file)._maintain(Probe())
+    file.close()
 
 
 async def test_the_file_is_private(tmp_path: Path) -> None:

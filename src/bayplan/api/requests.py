@@ -81,10 +81,11 @@ def has_own_status(pod: Pod) -> bool:
     if not status.container_statuses and not status.init_container_statuses:
         return False
     statuses = _statuses(pod)
-    return any(
-        (found := statuses.get(container.name)) is not None and not _as_asked(found, container)
-        for container in (*pod.spec.containers, *pod.spec.init_containers)
-    )
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        found = statuses.get(container.name)
+        if found is not None and not _as_asked(found, container):
+            return True
+    return False
 
 
 def _as_asked(status: ContainerStatus, container: Container) -> bool:

@@ -19,13 +19,16 @@ from bayplan.store import KeyValue
 P = ParamSpec("P")
 T = TypeVar("T")
 MOST_DOUBLINGS = 20  # more would be refused anyway
+PAUSE_COST = 1_000_000  # about 10 ms, in the time that it takes to look at a byte
 LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and validating
 
 
 async def aside(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Call `work`, in a thread if the request is a large one."""
     size = (len(request.body) + request.stored) << min(request.copies, MOST_DOUBLINGS)
-    return await aside_of(size, work, *given, **named)
+    if size < LARGE:
+        return work(*given, **named)
+    return await beside(work, *given, **named)
 
 
 async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -45,3 +48,16 @@ async def beside(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     if isinstance(asyncio.get_running_loop(), VirtualLoop):
         return work(*given, **named)
     return await asyncio.to_thread(work, *given, **named)
+
+
+class Pauses:
+    """Lets others have their turn after every so much work on the event loop."""
+
+    def __init__(self) -> None:
+        self._spent = 0
+
+    async def after(self, cost: int) -> None:
+        self._spent += cost
+        if self._spent > PAUSE_COST:
+            self._spent = 0
+            await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from bayplan.apiserver.admission import OPTIONAL, Chain
 from bayplan.apiserver.authorization import AlwaysAllow, Authorizer, Rbac
@@ -33,6 +33,7 @@ from bayplan.store import Compacted, Event, KeyValue, Store, Watcher
 
 if TYPE_CHECKING:
     from bayplan.apiserver.calling import Caller
+    from bayplan.apiserver.indexed import Indexed
 
 # The letters of generated name endings: no vowels and no look-alikes, so no words come out.
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -76,6 +77,7 @@ class Backend:
     ) -> None:
         self.store = store
         self.versions = Versions(store, lambda: self.caller)
+        self._indexed: Indexed | None = None
         self._caller: Caller | None = None
         self.registry = Registry(version_kinds(gates))
         self.release = gates.release
@@ -130,10 +132,21 @@ class Backend:
             self._caller = Caller(self.reader)
         return self._caller
 
+    @property
+    def indexed(self) -> Indexed:
+        """Collections by the value of a field; nothing is kept until somebody asks."""
+        if self._indexed is None:
+            from bayplan.apiserver.indexed import Indexed
+
+            self._indexed = Indexed(self.store)
+        return self._indexed
+
     async def close(self) -> None:
         self.dynamic.close()
         if self._caller is not None:
             await self._caller.close()
+        if self._indexed is not None:
+            self._indexed.close()
         await self.reader.close()
 
     def remember_encoded(self, line: bytes, limit: int) -> None:
@@ -149,16 +162,15 @@ class Backend:
             if len(self.encoded_events) == self.encoded_events.maxlen:
                 self._forget_encoded()
             self.encoded_events.append(event)
-        return cast("Cache", event.cache)
+        return event.cache
 
     def _forget_encoded(self) -> None:
         """Drop what the oldest event shares."""
         event = self.encoded_events.popleft()
         cache, event.cache = event.cache, None
-        if isinstance(cache, dict):
-            self.encoded_bytes -= sum(
-                len(v) + ENTRY_BYTES for v in cache.values() if type(v) is bytes
-            )
+        for shared in cache.values() if cache else ():
+            if type(shared) is bytes:
+                self.encoded_bytes -= len(shared) + ENTRY_BYTES
 
     def codec(self, kind: Kind) -> Codec:
         found = self._codecs.get((kind.group, kind.version, kind.resource))

@@ -22,7 +22,7 @@ from bayplan.api.schema import (
 from bayplan.apiserver import crd, protobuf
 from bayplan.apiserver.aside import beside
 from bayplan.apiserver.codec import Object
-from bayplan.apiserver.errors import ApiError, bad_request, invalid
+from bayplan.apiserver.errors import ApiError, bad_request, internal, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import APPLY_PATCH, JSON, PROTOBUF, YAML, body_type
 from bayplan.apiserver.request import Request
@@ -88,6 +88,9 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
     return canonical(request, kind, obj, type_, body, len(obj) - len(raw or ()))
 
 
+OTHER_NAMESPACE = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
 SUMMARY = 30  # bytes of a body that an error shows
 
 
@@ -171,21 +174,49 @@ _PACKAGES = {"": "core", "events": "core", "internal": "apiserverinternal"}
 
 def _mismatch(raw: Object, api_version: str, kind: str, *, built_in: bool) -> Exception:
     given, name = str(raw["apiVersion"]), str(raw["kind"])
-    known = type_for(given, name) is not None
-    if name == kind and (known or not built_in):
+    if name == kind and (type_for(given, name) is not None or not built_in):
         return bad_request(
             f"the API version in the data ({given}) does not match "
             f"the expected API version ({api_version})"
         )
-    if known:
-        group = api_version.rpartition("/")[0].partition(".")[0]
-        wanted = f"{_PACKAGES.get(group, group)}.{kind}"
-        why = f"converting ({_version(given)}.{name}) to ({wanted}): unknown conversion"
-    else:
-        why = f'no kind "{name}" is registered for version "{given}" in scheme "{SCHEME}"'
+    why = _other(given, name, api_version, kind)
     return bad_request(
         f'{name} in version "{_version(given)}" cannot be handled as a {kind}: {why}'
     )
+
+
+def _other(given: str, name: str, api_version: str, kind: str) -> str:
+    """Say why one kind is not another, as the real server's scheme does."""
+    if type_for(given, name) is None:
+        return f'no kind "{name}" is registered for version "{given}" in scheme "{SCHEME}"'
+    group = api_version.rpartition("/")[0].partition(".")[0]
+    wanted = f"{_PACKAGES.get(group, group)}.{kind}"
+    return f"converting ({_version(given)}.{name}) to ({wanted}): unknown conversion"
+
+
+def changed(request: Request, kind: Kind, was: Object, made: Any) -> Object:
+    """Return an object as admission made it; raises a 500 where it is no longer what it was."""
+    if not isinstance(made, dict):
+        raise internal(str(_no_object(made)))
+    is_, now = (
+        (str(each.get("apiVersion") or kind.api_version), str(each.get("kind") or kind.kind))
+        for each in (was, made)
+    )
+    if now != is_:
+        why = _other(*now, *is_)
+        raise internal(why) if type_for(*now) is None else ApiError(500, "", why)
+    made["apiVersion"], made["kind"] = now
+    metadata = made.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    if kind.namespaced and namespace and namespace != request.namespace:
+        raise bad_request(OTHER_NAMESPACE)
+    try:
+        return canonical(request, kind, made, None, None)
+    except ApiError as error:
+        if not isinstance(error.__cause__, FieldTypeError):
+            raise
+        why = error.message.partition(f"cannot be handled as a {kind.kind}: ")[2]
+        raise internal(why or error.message) from error
 
 
 def _version(api_version: str) -> str:

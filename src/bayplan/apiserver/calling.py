@@ -11,8 +11,8 @@ import base64
 import binascii
 import posixpath
 import ssl
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -20,12 +20,14 @@ import msgspec
 
 from bayplan.api import json
 from bayplan.apiserver.admission import Reader
+from bayplan.apiserver.aside import beside
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.trust import trusting
 
 DEFAULT_TIMEOUT = 10
 MAX_ANSWER = 3 * 1024 * 1024
 CONTEXTS = 64
+K = TypeVar("K", bound=Hashable)
 _JSON = {
     "Content-Type": "application/json",
     "Accept": "application/json",
@@ -51,7 +53,7 @@ class Caller:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts = Contexts(new_context)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -80,7 +82,7 @@ class Caller:
                     address,
                     data=msgspec.json.encode(body),
                     headers=_JSON,
-                    ssl=self._context(config.get("caBundle") or ""),
+                    ssl=await self._contexts.of(config.get("caBundle") or ""),
                     server_hostname=name or None,
                     allow_redirects=False,
                 ) as answer,
@@ -91,14 +93,6 @@ class Caller:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallError(f'Post "{shown}": {reason_of(error)}') from error
         return _decoded(answer.status, text)
-
-    def _context(self, bundle: str) -> ssl.SSLContext:
-        found = self._contexts.get(bundle)
-        if found is None:
-            if len(self._contexts) >= CONTEXTS:
-                self._contexts.clear()
-            found = self._contexts[bundle] = new_context(bundle)
-        return found
 
     def address(self, config: Mapping[str, Any]) -> tuple[str, str]:
         """Where to send, and the name that the certificate must have if it is another."""
@@ -144,6 +138,27 @@ class Caller:
                     return endpoint["addresses"][0], ports[0]
         told = f'endpoints for {where} have no addresses with port name "{port}"'
         raise NoRoute(text, "MissingEndpoints", told)
+
+
+class Contexts(Generic[K]):
+    """TLS contexts, each made once and beside the event loop: to read authorities takes long."""
+
+    def __init__(self, make: Callable[[K], ssl.SSLContext]) -> None:
+        self._make = make
+        self._made: dict[K, asyncio.Task[ssl.SSLContext]] = {}
+
+    async def of(self, key: K) -> ssl.SSLContext:
+        """Return the context of a key. Raises CallError."""
+        task = self._made.get(key)
+        if task is None:
+            if len(self._made) >= CONTEXTS:
+                self._made.clear()
+            task = self._made[key] = asyncio.ensure_future(beside(self._make, key))
+        try:
+            return await asyncio.shield(task)
+        except CallError:
+            self._made.pop(key, None)
+            raise
 
 
 def new_context(bundle: str) -> ssl.SSLContext:

@@ -10,37 +10,38 @@ without the check.
 from __future__ import annotations
 
 from bayplan.api import quantity
+from bayplan.apiserver.aside import Pauses
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.codec import Object
+from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import conflict
 
 Amounts = dict[str, int]
 _PODS = "pods"
+DECODE_COST = 4  # of a byte of a pod, that is read and counted
 
 
-def check(backend: Backend, pod: Object, node_name: str) -> None:
+async def check(backend: Backend, codec: Codec, pod: Object, node_name: str) -> None:
     """Raise a 409 if the pod's requests exceed what is left on the node."""
     node = backend.reader.get("", "nodes", "", node_name)
     if node is None:
         return
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     free = {name: _milli(value) for name, value in allocatable.items()}
-    for other in backend.reader.list("", "pods"):
-        if _runs_on(other, node_name):
-            for name, amount in requests_of(other).items():
-                free[name] = free.get(name, 0) - amount
+    placed = await backend.indexed.of(codec).find(node_name, codec.prefix)
+    pauses = Pauses()
+    for kv in placed.items:
+        await pauses.after(len(kv.value) * DECODE_COST)
+        other = codec.decode(kv)
+        if (other.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        for name, amount in requests_of(other).items():
+            free[name] = free.get(name, 0) - amount
     short = [name for name, amount in requests_of(pod).items() if amount > free.get(name, 0)]
     if short:
         name = pod["metadata"]["name"]
         what = ", ".join(sorted(short))
         why = f'node "{node_name}" has no room for pod {name}: insufficient {what}'
         raise conflict("", "pods/binding", name, why)
-
-
-def _runs_on(pod: Object, node_name: str) -> bool:
-    if (pod.get("spec") or {}).get("nodeName") != node_name:
-        return False
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def requests_of(pod: Object) -> Amounts:

@@ -29,6 +29,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _OPEN = b'{"metadata":{'
 _SKIP = len(_OPEN)
+MAX_READ = 1024  # objects whose fields are kept
 _OUTSIDE = ("kind", "apiVersion", "metadata")
 
 
@@ -95,6 +96,7 @@ class Codec:
         self.to_view: Callable[[Object], Object] | None = views[0] if views else kind.view
         self.to_stored: Callable[[Object], Object] | None = views[1] if views else kind.unview
         self._fields = _fields_decoder(kind)
+        self._read: dict[str, tuple[KeyValue, Fields]] = {}  # of keys, what was read last
         self._mark = mark(kind.storage_version) if kind.marked else b""
         self._type = None if kind.custom else type_for(kind.api_version, kind.kind)
 
@@ -150,9 +152,16 @@ class Codec:
         return bool(self._mark) and not kv.value.endswith(self._mark)
 
     def fields(self, kv: KeyValue) -> Fields:
-        """Read what selectors need without decoding the rest."""
+        """Read what selectors need without decoding the rest; kept until its next change."""
+        known = self._read.get(kv.key)
+        if known is not None and known[0] is kv:
+            return known[1]
         found = self._fields.decode(kv.value)
-        return Fields(found.metadata.labels or _NO_LABELS, partial(self._field, found))
+        fields = Fields(found.metadata.labels or _NO_LABELS, partial(self._field, found))
+        if len(self._read) >= MAX_READ:
+            self._read.clear()
+        self._read[kv.key] = (kv, fields)
+        return fields
 
     def _field(self, found: Any, path: str) -> str:
         """Read one field that can be selected by; others are empty."""

@@ -16,7 +16,8 @@ from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.apiserver.request import Request, flag
 
 NO_KUBELET = (
-    "this control plane has no kubelets: logs, exec, attach, port-forward and proxy do not work"
+    "no kubelets run beside this API server: logs, exec, attach, port-forward and proxy are "
+    "answered by one with --controllers"
 )
 Write = Callable[[int, bytes], Awaitable[None]]
 """Takes a stream (1: output, 2: errors) and bytes."""

@@ -14,6 +14,7 @@ import structlog
 
 from bayplan.apiserver import crd
 from bayplan.apiserver.apiservices import write_services
+from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import ApiError
@@ -43,6 +44,7 @@ class Definitions:
         self._registered = -1  # for which generation of the registry services were written
         self._following: Following | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._syncing, self._ending = asyncio.Lock(), asyncio.Lock()
         self._some_go = asyncio.Event()
         """Set while a definition is to go; nobody is woken every second for nothing."""
 
@@ -84,19 +86,22 @@ class Definitions:
     async def sync(self) -> int:
         """Read all definitions and bring the registry up to date; return the revision read."""
         codec = self._codec
-        found = await self._backend.store.range(codec.prefix)
-        present: set[str] = set()
-        for kv in found.items:
-            name = kv.key[len(codec.prefix) :]
-            present.add(name)
-            known = self._served.get(name)
-            if known is None or known[0] != kv.mod_revision:
-                self._serve(name, kv.mod_revision, codec.decode(kv))
-        for name in set(self._served) - present:
-            self._retire(name)
-        if self._backend.terminating:
+        async with self._syncing:
+            found = await self._backend.store.range(codec.prefix)
+            present: set[str] = set()
             for kv in found.items:
-                await self._end(codec, kv)
+                name = kv.key[len(codec.prefix) :]
+                present.add(name)
+                known = self._served.get(name)
+                if known is None or known[0] != kv.mod_revision:
+                    definition, kinds = await aside_of(len(kv.value), _defined, codec, kv)
+                    self._serve(name, kv.mod_revision, definition, kinds)
+            for name in set(self._served) - present:
+                self._retire(name)
+        if self._backend.terminating:
+            async with self._ending:
+                for kv in found.items:
+                    await self._end(codec, kv)
         generation = self._backend.registry.generation
         if self._backend.registers_services and generation != self._registered:
             self._registered = generation
@@ -112,11 +117,8 @@ class Definitions:
         if await self._finish(self._backend, codec, kv, self._served[name][1]):
             self._retire(name)
 
-    def _serve(self, name: str, revision: int, definition: Object) -> None:
+    def _serve(self, name: str, revision: int, definition: Object, kinds: list[Kind]) -> None:
         registry = self._backend.registry
-        kinds: list[Kind] = []
-        if crd.definitions.is_established(definition):
-            kinds = list(crd.kinds_of(definition))
         before = self._served.get(name, (0, []))[1]
         kept = {(kind.group, kind.version, kind.resource) for kind in kinds}
         for kind in before:
@@ -136,6 +138,14 @@ class Definitions:
             self._backend.registry.remove(kind.group, kind.version, kind.resource)
         resource, _, group = name.partition(".")
         self._backend.terminating.discard((group, resource))
+
+
+def _defined(codec: Codec, kv: KeyValue) -> tuple[Object, list[Kind]]:
+    """Return a definition, and the kinds that it adds."""
+    definition = codec.decode(kv)
+    if not crd.definitions.is_established(definition):
+        return definition, []
+    return definition, list(crd.kinds_of(definition))
 
 
 def establish(backend: Backend, definition: Object) -> None:

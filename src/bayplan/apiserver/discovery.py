@@ -79,7 +79,7 @@ class Discovery:
 
     def _versions(self, group: str) -> list[str]:
         """Return the versions of a group, the preferred one first."""
-        own = self._registry.group_versions().get(group, [])
+        own = self._registry.versions_of(group)
         other = [remote.version for remote in self._remotes.versions(group)]
         return [*by_priority([v for v in own if v not in other]), *other]
 
@@ -99,7 +99,7 @@ class Discovery:
         return {**head, "name": group, "versions": versions, "preferredVersion": versions[0]}
 
     def _kinds(self, group: str, version: str) -> list[Kind]:
-        found = [k for k in self._registry if k.group == group and k.version == version]
+        found = self._registry.of_version(group, version)
         return sorted(found, key=lambda kind: kind.resource)
 
     def _resources(self, group: str, version: str) -> Object | None:

@@ -59,7 +59,7 @@ class Documents:
         if path == "/" or path == "":
             return self._index(connection)
         if path.startswith("/openapi/"):
-            return self._openapi(connection)
+            return await self._openapi(connection)
         if path == "/openid/v1/jwks":
             return Answer(200, dump(self._tokens.key_set()), b"application/jwk-set+json")
         if path == "/.well-known/openid-configuration":
@@ -99,10 +99,10 @@ class Documents:
             return Answer(304, b"", AGGREGATED_TYPE, headers)
         return Answer(200, body, AGGREGATED_TYPE, headers)
 
-    def _openapi(self, connection: Connection) -> Answer | None:
+    async def _openapi(self, connection: Connection) -> Answer | None:
         from bayplan.apiserver import openapi
 
-        found = openapi.document(
+        found = await openapi.document_aside(
             self._backend.registry,
             connection.path,
             connection.headers.get("accept"),

@@ -1,4 +1,7 @@
-"""Follows a collection of the store: reads it, hears of changes, reads again when it missed one."""
+"""Follows a collection of the store: reads it, hears of changes, reads again when it missed one.
+
+`Following` does so in a task. `Changes` only tells whether there is something new, when asked.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from bayplan.store import Compacted, Event, Store
+from bayplan.store import Compacted, Event, Store, Watcher
 from bayplan.supervised import end, supervised
 
 
@@ -48,3 +51,32 @@ class Following:
                 return  # the store was closed
             except Compacted:
                 continue
+
+
+class Changes:
+    """Whether objects below a prefix have changed since somebody last looked; nearly free."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._watcher: Watcher | None = None
+        self._looked_at = -1
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+
+    def new(self) -> bool:
+        """Return whether there is something new; at first there always is."""
+        revision = self._store.revision
+        if revision == self._looked_at:
+            return False
+        self._looked_at = revision
+        watcher = self._watcher
+        if watcher is not None:
+            try:
+                return bool(watcher.take())
+            except Compacted:
+                watcher.close()
+        self._watcher = self._store.watch(self._prefix, after=revision)
+        return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -22,21 +23,16 @@ from bayplan import packed
 from bayplan.apiserver.errors import ApiError, bad_request, too_large, too_many_requests
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream
+from bayplan.intake import FullError, Intake
+from bayplan.scope import AT_ONCE, LOST, PEER, PIECE, STRAIGHT, AtOnce
 
-PEER = "bayplan.peer"  # the key in the scope of a client's verified certificate, in DER
-STRAIGHT = "bayplan.straight"  # and of `edge.straight`
-LOST = "bayplan.lost"  # and of `edge.lost`
-AT_ONCE = "bayplan.at-once"  # and of `edge.at_once`
 Message = MutableMapping[str, Any]
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _NOT_KEPT = (b"cache-control", b"no-cache, private")
-PIECE = 64 * 1024  # bytes that are sent at once
 WARNING_CHARS, WARNING_CHARS_EACH = 4096, 256  # of all warnings of an answer, and of one
 GZIP_FROM = 128 * 1024  # as upstream: small answers are not worth it
 
-
-Headers = list[tuple[bytes, bytes]]
-AtOnce = Callable[[object, int, Headers, bytes], bool]
+NOTHING_MORE: Message = {}
 Straight = Callable[[Callable[[Message], Awaitable[None]]], Callable[[bytes], bool] | None]
 
 
@@ -45,24 +41,11 @@ def framed(chunk: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(chunk), chunk)
 
 
-class Intake:
-    """The bytes of bodies that are still arriving, on all connections together."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.held = 0
-
-    def take(self, count: int) -> None:
-        """Count what has arrived. Raises a 429 when it is too much."""
-        self.held += count
-        if self.held > self.limit:
-            raise too_many_requests("too many request bodies at once, please try again later")
-
-
 class Connection:
     """The request's head, and the two ends of its body."""
 
     __slots__ = (
+        "_body",
         "_receive",
         "at_once",
         "flow",
@@ -101,6 +84,7 @@ class Connection:
                 self.impersonation.append((key, text))
             # Clients may send several Accept headers; they count as one list.
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self._body: bytes | None = None  # where it is all there already
         self._receive = receive
         self.send = send
         self.straight: Straight | None = scope.get(STRAIGHT)
@@ -111,21 +95,51 @@ class Connection:
         self.warnings: list[str] = []
         self.flow: tuple[tuple[bytes, bytes], ...] = ()  # says by which level it was let in
 
+    @classmethod
+    def local(
+        cls,
+        method: str,
+        path: str,
+        raw_path: bytes,
+        query: bytes,
+        headers: dict[str, str],
+        impersonation: list[tuple[str, str]],
+        body: bytes,
+    ) -> Connection:
+        """Return a request of this process; its answer is not sent, and its body is all there."""
+        made = cls.__new__(cls)
+        made.method = method
+        made.path = path
+        made.raw_path = raw_path
+        made.query = query
+        made.peer = None
+        made.headers = headers
+        made.impersonation = impersonation
+        made._body = body
+        made.pretty = False
+        made.request = None
+        made.warnings = []
+        made.flow = ()
+        return made
+
     async def read(self, limit: int, intake: Intake) -> bytes:
         """Return the body. Raises a 413 as soon as it is longer than allowed."""
-        message = await self._receive()
-        body = cast("bytes", message.get("body", b""))
+        message: Message = NOTHING_MORE
+        if (body := self._body) is None:
+            message = await self._receive()
+            body = cast("bytes", message.get("body", b""))
         if not message.get("more_body"):
             if len(body) > limit:
                 raise too_large(limit)
             return body
         parts = [body]
-        held = 0
-        try:
+        with intake.share() as share:
             while True:
-                held += len(parts[-1])
-                intake.take(len(parts[-1]))
-                if held > limit:
+                try:
+                    share.take(len(parts[-1]))
+                except FullError as full:
+                    raise too_many_requests(str(full)) from full
+                if share.size > limit:
                     raise too_large(limit)
                 if not message.get("more_body"):
                     return b"".join(parts)
@@ -133,8 +147,6 @@ class Connection:
                 if message["type"] == "http.disconnect":
                     raise bad_request("the connection was closed before the body was complete")
                 parts.append(message.get("body", b""))
-        finally:
-            intake.held -= held
 
     async def gone(self) -> None:
         """Return when the client has gone away."""
@@ -189,7 +201,8 @@ def _warning(text: str) -> tuple[bytes, bytes]:
     return b"warning", f'299 - "{printable}"'.encode("ascii")
 
 
-def _head(connection: Connection, status: int, content_type: bytes) -> list[tuple[bytes, bytes]]:
+def head_of(connection: Connection, content_type: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers that every answer has."""
     headers = [(b"content-type", content_type), _NOT_KEPT]
     if connection.flow:
         headers += connection.flow
@@ -205,7 +218,7 @@ def _accepts_gzip(connection: Connection) -> bool:
 async def send_answer(connection: Connection, answer: Answer) -> None:
     """Send a finished response."""
     body = answer.body
-    headers = _head(connection, answer.status, answer.content_type)
+    headers = head_of(connection, answer.content_type)
     if answer.headers:
         headers.extend(answer.headers)
         if any(name == _NOT_KEPT[0] for name, _ in answer.headers):
@@ -233,6 +246,49 @@ async def _packing(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield packer.flush()
 
 
+TURN_BYTES = 4 << 20  # about 5 ms over TLS
+PIECE_COST = 32 * 1024  # of a write, beside its bytes
+
+
+class Pacing:
+    """How much all streams of a server together write in one turn of the event loop.
+
+    Clients that begin to read again all at once, or hear of the same large change, would otherwise
+    be written to in one turn, thousands of them, and everybody else waits that long. Who comes too
+    late waits for the next turn, in the order of arrival. A stream alone is as fast as before.
+    """
+
+    def __init__(self, turn_bytes: int = TURN_BYTES) -> None:
+        self._turn_bytes = self._left = turn_bytes
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._running = False
+
+    async def turn(self, size: int) -> None:
+        """Return when so many bytes may be written."""
+        cost = size + PIECE_COST
+        if not self._running:
+            self._running = True
+            asyncio.get_running_loop().call_soon(self._next)
+        if self._left > 0 and not self._waiting:
+            self._left -= cost
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((cost, future))
+        await future
+
+    def _next(self) -> None:
+        """Begin a turn."""
+        self._left = self._turn_bytes
+        while self._waiting and self._left > 0:
+            cost, future = self._waiting.popleft()
+            if not future.done():  # whose client has gone meanwhile
+                self._left -= cost
+                future.set_result(None)
+        self._running = self._left < self._turn_bytes
+        if self._running:
+            asyncio.get_running_loop().call_soon(self._next)
+
+
 LAST_SECONDS = 0.3  # of a stream that is told to end
 
 
@@ -240,6 +296,7 @@ class Endless:
     """Streams that go on until somebody ends them: watches and logs."""
 
     def __init__(self) -> None:
+        self.pacing = Pacing()
         self._open: set[asyncio.Future[None]] = set()
         self._over = False
 
@@ -265,7 +322,7 @@ async def send_stream(connection: Connection, stream: Stream, endless: Endless) 
 
     A list is sent to its last piece.
     """
-    headers = [*_head(connection, stream.status, stream.content_type), *stream.headers]
+    headers = [*head_of(connection, stream.content_type), *stream.headers]
     if stream.packed and _accepts_gzip(connection):
         headers += _PACKED
         stream = stream._replace(chunks=_packing(stream.chunks))
@@ -278,7 +335,7 @@ async def send_stream(connection: Connection, stream: Stream, endless: Endless) 
         raise
     if stream.straight is not None and connection.straight is not None:
         stream.straight(connection.straight(connection.send))
-    pump = asyncio.ensure_future(_pump(connection, stream))
+    pump = asyncio.ensure_future(_pump(connection, stream, endless.pacing))
     watch = asyncio.ensure_future(connection.gone())
     ending = asyncio.get_running_loop().create_future() if stream.packed else endless.begin()
     try:
@@ -305,13 +362,14 @@ def _pieces(chunk: bytes) -> Iterable[bytes]:
     return (chunk[at : at + PIECE] for at in range(0, len(chunk), PIECE))
 
 
-async def _pump(connection: Connection, stream: Stream) -> None:
+async def _pump(connection: Connection, stream: Stream, pacing: Pacing) -> None:
     """Send what a stream yields. To one who has gone nothing waits, so nothing more is made."""
     chunks = cast("AsyncGenerator[bytes, None]", stream.chunks)
     send, lost = connection.send, connection.lost
     try:
         async for chunk in chunks:
             for piece in _pieces(chunk):
+                await pacing.turn(len(piece))
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
                 if lost(send):
                     return

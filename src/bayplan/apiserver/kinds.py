@@ -7,7 +7,7 @@ how an object is defaulted, validated or stored: those parts look a kind up by g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -109,11 +109,15 @@ _FIELDS = {
     ),
     "resource.k8s.io/v1/resourceslices": "spec.nodeName spec.driver",
     "certificates.k8s.io/v1/certificatesigningrequests": "spec.signerName",
-    "networking.k8s.io/v1/ipaddresses": (
-        "spec.parentRef.group spec.parentRef.name spec.parentRef.namespace spec.parentRef.resource"
-    ),
+    "certificates.k8s.io/v1/clustertrustbundles": "spec.signerName",
+    "certificates.k8s.io/v1/podcertificaterequests": "spec.nodeName spec.podName spec.signerName",
 }
 """What can be selected besides names and namespaces."""
+INDEXED = {
+    ("", "pods"): "spec.nodeName",
+    ("resource.k8s.io", "resourceslices"): "spec.nodeName",
+}
+"""The field by which a stored resource is indexed, as in upstream's watch cache."""
 _BUILT_IN = {
     "v1": """
 bindings                 Binding                namespaced transient only:create
@@ -322,6 +326,7 @@ class Registry:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._resources: dict[tuple[str, str], Kind | None] = {}
         self._forms: dict[tuple[str, str], list[Kind]] = {}
+        self._versions: dict[str, dict[str, list[Kind]]] = {}
         for kind in (*built_in(), *more):
             self._kinds[kind.group, kind.version, kind.resource] = kind
 
@@ -345,6 +350,7 @@ class Registry:
     def _changed(self) -> None:
         self._resources.clear()
         self._forms.clear()
+        self._versions = {}
         self.generation += 1
 
     def __iter__(self) -> Iterator[Kind]:
@@ -368,22 +374,27 @@ class Registry:
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind that an object's apiVersion and kind name."""
         group, _, version = api_version.rpartition("/")
-        return next(
-            (
-                k
-                for k in self._kinds.values()
-                if k.kind == kind and k.group == group and k.version == version
-            ),
-            None,
-        )
+        return next((k for k in self.of_version(group, version) if k.kind == kind), None)
+
+    def of_version(self, group: str, version: str) -> Sequence[Kind]:
+        """Return the kinds of one version of a group."""
+        return self._by_version().get(group, {}).get(version, ())
 
     def group_versions(self) -> dict[str, list[str]]:
         """Return the versions of every group, groups in upstream's order, custom ones last."""
-        found: dict[str, list[str]] = {}
-        for kind in self._kinds.values():
-            versions = found.setdefault(kind.group, [])
-            if kind.version not in versions:
-                versions.append(kind.version)
-        known = [group for group in GROUP_PRIORITIES if group in found]
-        rest = sorted(group for group in found if group not in GROUP_PRIORITIES)
-        return {group: found[group] for group in (*known, *rest)}
+        return {group: list(versions) for group, versions in self._by_version().items()}
+
+    def versions_of(self, group: str) -> list[str]:
+        """Return the versions of a group."""
+        return list(self._by_version().get(group, ()))
+
+    def _by_version(self) -> dict[str, dict[str, list[Kind]]]:
+        """Return all kinds by group and version, in that order."""
+        if not self._versions:
+            found: dict[str, dict[str, list[Kind]]] = {}
+            for kind in self._kinds.values():
+                found.setdefault(kind.group, {}).setdefault(kind.version, []).append(kind)
+            known = [group for group in GROUP_PRIORITIES if group in found]
+            rest = sorted(group for group in found if group not in GROUP_PRIORITIES)
+            self._versions = {group: found[group] for group in (*known, *rest)}
+        return self._versions

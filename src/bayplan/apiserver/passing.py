@@ -20,9 +20,9 @@ from yarl import URL
 from bayplan.api.user import User
 from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.calling import (
-    CONTEXTS,
     Caller,
     CallError,
+    Contexts,
     NoRoute,
     new_context,
     read_all,
@@ -65,7 +65,7 @@ class Passing:
     def __init__(self, caller: Caller, identity: FrontProxy | None) -> None:
         self._caller = caller
         self._identity = identity
-        self._contexts: dict[tuple[str, bool], ssl.SSLContext] = {}
+        self._contexts = Contexts(self._context)
 
     async def look(self, remote: Remote) -> None:
         """Ask a server for its kinds, and note in `remote` what came of it."""
@@ -99,7 +99,9 @@ class Passing:
         try:
             async with (
                 asyncio.timeout(CHECK_TIMEOUT),
-                self._caller.session.get(url, headers=headers, **self._secured(remote)) as answer,
+                self._caller.session.get(
+                    url, headers=headers, **await self._secured(remote)
+                ) as answer,
             ):
                 return answer.status, await read_all(answer, MAX_DOCUMENT)
         except TimeoutError:
@@ -112,20 +114,19 @@ class Passing:
         host = f"[{host}]" if ":" in host else host
         return f"https://{host}:{port}", f"{remote.service_name}.{remote.namespace}.svc"
 
-    def _secured(self, remote: Remote) -> dict[str, Any]:
+    def _context(self, key: tuple[str, bool]) -> ssl.SSLContext:
+        bundle, insecure = key
+        context = new_context(bundle)
+        if insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self._identity is not None:
+            self._identity.show(context)
+        return context
+
+    async def _secured(self, remote: Remote) -> dict[str, Any]:
         """Return how to speak TLS with a server."""
-        key = (remote.bundle, remote.insecure)
-        context = self._contexts.get(key)
-        if context is None:
-            context = new_context(remote.bundle)
-            if remote.insecure:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-            if self._identity is not None:
-                self._identity.show(context)
-            if len(self._contexts) >= CONTEXTS:
-                self._contexts.clear()
-            self._contexts[key] = context
+        context = await self._contexts.of((remote.bundle, remote.insecure))
         name = f"{remote.service_name}.{remote.namespace}.svc"
         return {"ssl": context, "server_hostname": name, "allow_redirects": False}
 
@@ -147,7 +148,7 @@ class Passing:
                     headers=[*headers, *headers_of(user)],
                     data=body or None,
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=CHECK_TIMEOUT),
-                    **self._secured(remote),
+                    **await self._secured(remote),
                 )
         except NoRoute:
             return None

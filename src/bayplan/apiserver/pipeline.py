@@ -25,6 +25,7 @@ from bayplan.apiserver.admission import (
 )
 from bayplan.apiserver.aside import aside, beside
 from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.bodies import OTHER_NAMESPACE
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.dynamic import load
 from bayplan.apiserver.dynamic.matching import GROUP
@@ -67,7 +68,7 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
     _built_in(backend.admission.admit, backend, attrs)
     if attrs.group == GROUP:
         await beside(load)
-    if backend.dynamic.mutates(attrs):
+    if await backend.dynamic.mutates(attrs):
         await backend.dynamic.mutate(
             attrs,
             request,
@@ -79,10 +80,13 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
 
 def _dedup_owners(request: Request, obj: Object, when: str) -> None:
     """Keep one of each owner reference that is given more than once, with a warning."""
+    references = (obj.get("metadata") or {}).get("ownerReferences") or ()
+    if len(references) < 2:
+        return
     seen: set[bytes] = set()
     kept: list[Object] = []
     again: list[str] = []
-    for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
+    for reference in references:
         form = msgspec.json.encode(reference, order="sorted")
         if form in seen:
             again.append(reference.get("uid", ""))
@@ -107,7 +111,7 @@ async def admit_valid(backend: Backend, request: Request, attrs: Attributes) -> 
     except AdmissionError as error:
         raise _refused(error) from error
     request.warnings += attrs.warnings
-    if backend.dynamic.validates(attrs):
+    if await backend.dynamic.validates(attrs):
         await backend.dynamic.validate(attrs, request)
 
 
@@ -295,10 +299,7 @@ def check_identity(request: Request, obj: Object) -> None:
     namespace = metadata.get("namespace", "")
     if request.kind.namespaced:
         if namespace and namespace != request.namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on "
-                "the request"
-            )
+            raise bad_request(OTHER_NAMESPACE)
         metadata["namespace"] = request.namespace
     elif namespace:
         raise bad_request("namespace is not allowed on this type")

@@ -183,7 +183,7 @@ def flag(query: dict[str, str], name: str) -> bool:
 def number(query: dict[str, str], name: str) -> int | None:
     """Read an integer parameter. Raises a 400."""
     value = query.get(name)
-    if not value:
+    if value is None:
         return None
     found = parse_int64(value)
     if found is None:

@@ -47,6 +47,8 @@ class Stream(NamedTuple):
     packed: bool = False  # whether it is long enough to be compressed
     straight: Callable[[Callable[[bytes], bool] | None], None] | None = None
     """Takes what writes framed chunks without waiting, for use while `chunks` waits."""
+    bare: Callable[[Callable[[bytes], bool]], None] | None = None
+    """The same for chunks that are not framed."""
 
 
 def dump(value: Any, media: str = JSON, *, pretty: bool = False) -> bytes:
@@ -82,16 +84,14 @@ async def value_answer(
         body = await aside_of(len(kv.value), codec.protobuf, kv)
         return Answer(status, body, output.content_type)
     obj = await decoded(codec, kv)
-    return await object_answer(backend, request, obj, status, len(kv.value))
+    return await object_answer(request, obj, status, len(kv.value))
 
 
 def _indented(body: bytes) -> bytes:
     return msgspec.json.format(body, indent=2) + b"\n"
 
 
-async def object_answer(
-    backend: Backend, request: Request, obj: Object, status: int = 200, size: int = 0
-) -> Answer:
+async def object_answer(request: Request, obj: Object, status: int = 200, size: int = 0) -> Answer:
     """Answer with one object; a long one is written beside the event loop."""
     size = size or len(request.body) + request.stored
     factor = YAML_FACTOR if request.output.media == YAML else 1

@@ -88,24 +88,41 @@ def parse_fields(text: str) -> FieldSelector | None:
     return FieldSelector(tuple(terms)) if terms else None
 
 
-# Kinds whose conversion functions word the refusal in their own way.
+# Kinds whose conversion functions word the refusal in their own way,
+_NOT_SUPPORTED = "field label not supported: {path}"
 _OWN_WORDS = {
-    "Pod": "field label not supported: {path}",
-    "Node": "field label not supported: {path}",
-    "ReplicationController": "field label not supported: {path}",
-    "Event": "field label not supported: {path}",
-    "Namespace": "field label not supported: {path}",
-    "Secret": "field label not supported: {path}",
-    "Service": "field label not supported: {path}",
+    "CertificateSigningRequest": _NOT_SUPPORTED,
+    "ClusterTrustBundle": _NOT_SUPPORTED,
+    "Event": _NOT_SUPPORTED,
     "Job": 'field label "{path}" not supported for Job',
+    "Namespace": _NOT_SUPPORTED,
+    "Node": _NOT_SUPPORTED,
+    "Pod": _NOT_SUPPORTED,
+    "PodCertificateRequest": _NOT_SUPPORTED,
+    "ReplicationController": _NOT_SUPPORTED,
     "ResourceSlice": "field label not supported for {version}, Kind=ResourceSlice: {path}",
+    "Secret": _NOT_SUPPORTED,
+    "Service": _NOT_SUPPORTED,
 }
+# and those that know no namespace.
+_NAME_ONLY = frozenset(
+    (
+        "CertificateSigningRequest",
+        "ClusterTrustBundle",
+        "Namespace",
+        "Node",
+        "PodCertificateRequest",
+        "ResourceSlice",
+    )
+)
 
 
 def check_fields(kind: Kind, selector: FieldSelector) -> None:
     """Raise upstream's 400 if the kind cannot be selected by one of the fields."""
     for path, _, _ in selector.terms:
-        if path in ("metadata.name", "metadata.namespace") or path in kind.field_labels:
+        if path == "metadata.name" or path in kind.field_labels:
+            continue
+        if path == "metadata.namespace" and (kind.custom or kind.kind not in _NAME_ONLY):
             continue
         if kind.custom:
             raise bad_request(f"field label not supported: {path}")

@@ -7,7 +7,7 @@ does not tell details.
 
     server = ApiServer(MemoryStore())          # an ASGI app; every argument has a default
     await server.start()                       # writes the objects that a cluster starts with
-    client = Client(AsgiTransport(server, token=server.admin_token))
+    client = Client(LocalTransport(server, token=server.admin_token))   # `.local`
 
 With `clock`, `uid` and `suffix` given, the same requests give the same bytes: that is what `sim`
 uses. Sockets, TLS and signals are `bayplan.apiserver.serving`.
@@ -16,7 +16,8 @@ uses. Sockets, TLS and signals are `bayplan.apiserver.serving`.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -49,13 +50,12 @@ from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import (
     Connection,
     Endless,
-    Intake,
     decode_body,
     plain_text,
     send_answer,
     send_stream,
 )
-from bayplan.apiserver.metrics import Metrics, Words, words_of, words_of_path
+from bayplan.apiserver.metrics import Metrics, words_of, words_of_path
 from bayplan.apiserver.negotiate import PROTOBUF, accept, error_media
 from bayplan.apiserver.permission import demand, demand_action
 from bayplan.apiserver.remotes import Remote
@@ -63,6 +63,7 @@ from bayplan.apiserver.request import NO_QUERY, Request, Target, flag, parse_pat
 from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, refusal, writable
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.config import DEFAULT_GATES, FeatureGates
+from bayplan.intake import Intake
 from bayplan.store import Full, Store, StoreError, TooLarge, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -73,7 +74,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_BODY = 3 * 1024 * 1024
 MAX_READS, MAX_WRITES = 400, 200
-MAX_INTAKE = 256 * 1024 * 1024  # bytes of bodies that are still arriving
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _BROWSERS = ("Mozilla", "curl", "Wget")
 
@@ -144,7 +144,7 @@ class ApiServer:
         self._max_body = max_body
         self._endless = Endless()
         self._fairness = Fairness(store, self.backend.reader, max_reads, max_writes)
-        self._intake = Intake(MAX_INTAKE)
+        self._intake = Intake()
         self.failures = 0  # requests that ended in an unexpected exception
 
     @property
@@ -202,31 +202,38 @@ class ApiServer:
             return
         connection = Connection(scope, receive, send)
         begun = time.perf_counter()
-        result = await self._answered(connection)
-        request = connection.request
-        words = words_of(request) if request is not None else words_of_path(connection.path)
+        result = await self.answer(connection)
         try:
             if isinstance(result, Stream):
-                await self._stream(connection, result, words)
+                with self.counted(connection):
+                    await send_stream(connection, result, self._endless)
             else:
                 await send_answer(connection, result)
         finally:
-            if words is not None:
-                seconds = time.perf_counter() - begun
-                self.backend.metrics.finished(words, result.status, seconds)
+            self.finished(connection, result.status, begun)
 
-    async def _stream(self, connection: Connection, stream: Stream, words: Words | None) -> None:
-        if words is None or words[0] != "WATCH":
-            await send_stream(connection, stream, self._endless)
+    def finished(self, connection: Connection, status: int, begun: float) -> None:
+        """Count a request whose answer has been sent; `begun` is what `perf_counter` said."""
+        request = connection.request
+        words = words_of(request) if request is not None else words_of_path(connection.path)
+        if words is not None:
+            self.backend.metrics.finished(words, status, time.perf_counter() - begun)
+
+    @contextmanager
+    def counted(self, connection: Connection) -> Iterator[None]:
+        """Count a watch as open while the block sends it."""
+        request = connection.request
+        if request is None or request.verb != "watch":
+            yield
             return
-        running = self.backend.metrics.running(words)
+        running = self.backend.metrics.running(words_of(request))
         running.value += 1
         try:
-            await send_stream(connection, stream, self._endless)
+            yield
         finally:
             running.value -= 1
 
-    async def _answered(self, connection: Connection) -> Answer | Stream:
+    async def answer(self, connection: Connection) -> Answer | Stream:
         """Return the answer, an error's too."""
         try:
             return await self._handle(connection)

@@ -24,7 +24,6 @@ from bayplan import private
 from bayplan.apiserver import tls
 from bayplan.apiserver.admission import disabled_plugins
 from bayplan.apiserver.auth import load_tokens, new_token
-from bayplan.apiserver.edge import MAX_MESSAGE, EdgeProtocol
 from bayplan.apiserver.expiry import keep_expiring
 from bayplan.apiserver.front_proxy import FrontProxy, publish
 from bayplan.apiserver.kubeconfig import write_kubeconfig
@@ -34,6 +33,7 @@ from bayplan.apiserver.tokens import ISSUER, load_key
 from bayplan.apiserver.web import WebServer, server_context
 from bayplan.asgi import config as quiet
 from bayplan.config import DEFAULT_GATES, FeatureGates
+from bayplan.edge_socket import MAX_MESSAGE, EdgeSocket
 from bayplan.errors import ConfigError
 from bayplan.listening import listen
 from bayplan.origin import is_loopback
@@ -246,10 +246,9 @@ def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | Non
         lifespan="off",
         timeout_keep_alive=90,
         timeout_graceful_shutdown=1,
-        date_header=False,
-        ws="websockets-sansio",
+        ws=EdgeSocket,
+        ws_per_message_deflate=False,
         ws_max_size=MAX_MESSAGE,
-        http=EdgeProtocol,
     )
     config.load()
     if files is None:

@@ -61,19 +61,19 @@ class SignsOfLife:
         self, group: str, resource: str, namespace: str, names: Sequence[str], change: Change
     ) -> set[str]:
         codec = self._backend.codec_of(group, resource)
-        if codec is None or self._judged(codec, namespace):
+        if codec is None or await self._judged(codec, namespace):
             return set()
         calls = [self._write(codec, namespace, name, change) for name in names]
         done = await asyncio.gather(*calls)
         return {name for name, written in zip(names, done, strict=True) if written}
 
-    def _judged(self, codec: Codec, namespace: str) -> bool:
+    async def _judged(self, codec: Codec, namespace: str) -> bool:
         """Tell whether somebody may want to see such a write."""
         kind, dynamic = codec.kind, self._backend.dynamic
         attrs = Attributes(
             UPDATE, kind.group, kind.version, kind.resource, "", namespace, "", {}, {}, False
         )
-        return dynamic.mutates(attrs) or dynamic.validates(attrs)
+        return await dynamic.mutates(attrs) or await dynamic.validates(attrs)
 
     async def _write(self, codec: Codec, namespace: str, name: str, change: Change) -> bool:
         store = self._backend.store

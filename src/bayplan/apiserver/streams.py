@@ -22,11 +22,12 @@ import msgspec
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.containers import container_of, log_options, runner
 from bayplan.apiserver.errors import ApiError
-from bayplan.apiserver.http import PEER, Connection
+from bayplan.apiserver.http import Connection
 from bayplan.apiserver.request import Request, flag
 from bayplan.apiserver.responses import error_answer
 from bayplan.apiserver.verbs.read import get
 from bayplan.origin import is_own
+from bayplan.scope import PEER
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

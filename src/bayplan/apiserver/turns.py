@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from bayplan.apiserver.admission.quota import may_grow
 from bayplan.apiserver.admission.types import Attributes
@@ -26,6 +26,7 @@ from bayplan.store import Op, Put, Store
 
 SERVICES, TAKEN = ("", "services"), "ranges/services"
 COUNTED, SHARES = "ranges/quotas", 64
+_NOBODY_WAITS: AbstractAsyncContextManager[tuple[Op, ...]] = nullcontext(())
 
 
 class Turns:
@@ -36,27 +37,30 @@ class Turns:
         self._reader = reader
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    @asynccontextmanager
-    async def of(self, codec: Codec, attrs: Attributes) -> AsyncIterator[tuple[Op, ...]]:
+    def of(self, codec: Codec, attrs: Attributes) -> AbstractAsyncContextManager[tuple[Op, ...]]:
         """Hold the turn of a write while the block settles and stores it.
 
         Yields what has to be written with it; a `Conflict` at its key means: settle again.
         """
+        service = codec.kind.storage == SERVICES and not attrs.subresource
+        if service or (may_grow(attrs) and self._quota(attrs.namespace)):
+            return self._of(codec, attrs)
+        return _NOBODY_WAITS
+
+    @asynccontextmanager
+    async def _of(self, codec: Codec, attrs: Attributes) -> AsyncIterator[tuple[Op, ...]]:
         if codec.kind.storage == SERVICES and not attrs.subresource:
             async with self.taken(TAKEN):
                 yield (await self._claim(codec, TAKEN),)
-        elif may_grow(attrs) and self._quota(attrs.namespace):
-            if self._reader.direct:
-                async with self.taken(attrs.namespace):
-                    yield ()
-                return
+        elif self._reader.direct:
+            async with self.taken(attrs.namespace):
+                yield ()
+        else:
             await self._reader.start([codec.kind.storage])
             share = zlib.crc32(attrs.namespace.encode()) % SHARES
             key = "/".join((COUNTED, str(share), *codec.kind.storage))
             async with self.taken(key):
                 yield (await self._claim(codec, key),)
-        else:
-            yield ()
 
     async def _claim(self, codec: Codec, key: str) -> Op:
         """Return the write of a key as it is; what it was last written with can be read now."""

@@ -17,6 +17,7 @@ from bayplan.config import FeatureGates
 
 _GATE = "featureGate="
 _CSI_NODES = ("storage.k8s.io", "csinodes")
+_SLICES = ("resource.k8s.io", "resourceslices")
 _AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 _SINCE_1_37: dict[tuple[str, str], tuple[str, ...]] = {
     _AUTOSCALERS: ("status", "conditions", "*", "observedGeneration"),
@@ -59,6 +60,9 @@ def _other_forms(modern: bool) -> Iterator[Kind]:
         resource = (kind.group, kind.resource)
         if not modern and resource in _SINCE_1_37:
             yield msgspec.structs.replace(kind, hidden=(_SINCE_1_37[resource],))
+        elif modern and resource == _SLICES:
+            fields = (*kind.field_labels, "spec.pool.name")
+            yield msgspec.structs.replace(kind, field_labels=fields)
         elif modern and resource == _AUTOSCALERS:
             yield msgspec.structs.replace(kind, generation=True)
         elif modern and resource == _CSI_NODES:

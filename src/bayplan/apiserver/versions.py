@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bayplan.apiserver.crd.conversion import Converter
 
 
-Cache = dict[object, object]
+Cache = dict[object, Any]
 Made = dict[int, Event]
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli import values
+
 if TYPE_CHECKING:
     from bayplan.inspect import Cluster, Settings
 
@@ -20,19 +22,19 @@ def source_options(
 ) -> Callable[..., Any]:
     """Add `--from`, kubectl's own flags and `--config` to a command."""
     options = (
-        click.option("--from", "sources", multiple=True, metavar="FILE", type=click.Path(),
+        click.option("--from", "sources", multiple=True, metavar="FILE", type=values.FILE_OR_FOLDER,
                      help="A snapshot, dump, manifest or folder instead of a running cluster."),
-        click.option("--kubeconfig", default="", type=click.Path(), help="As kubectl's."),
+        click.option("--kubeconfig", default="", type=values.FILE, help="As kubectl's."),
         click.option("--context", default="", help="As kubectl's."),
         click.option("-n", "--namespace", default="", help="Where names are looked for."),
-        click.option("--config", default="", metavar="FILE", type=click.Path(),
+        click.option("--config", default="", type=values.FILE,
                      help=config_help),
-        click.option("--plugins", multiple=True, metavar="MODULE|FILE.py",
+        click.option("--plugins", multiple=True, type=values.PLUGIN,
                      help="Plugins from outside that the configuration names."),
-        click.option("--feature-gates", default="", metavar="KEY=BOOL,...",
+        click.option("--feature-gates", default="", type=values.GATES,
                      help="As kube-scheduler's, such as GenericWorkload=true for pod groups."),
-        click.option("--emulated-version", default="", metavar="1.36|1.37",
-                     help=version_help),
+        click.option("--emulated-version", default="",
+                     type=values.VERSION, is_eager=True, help=version_help),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)

@@ -6,19 +6,11 @@ from pathlib import Path
 
 import click
 
+from bayplan.cli import values
 
-def _address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
-    from bayplan.errors import ConfigError
-    from bayplan.listening import parse_address
-
-    try:
-        return parse_address(value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
-
-
+NO_ETCD = "--store etcd needs --etcd-servers, for example http://127.0.0.1:2379"
 FILE = click.Path(path_type=Path, dir_okay=False)
-READABLE = click.Path(path_type=Path, dir_okay=False, exists=True)
+READABLE = values.ReadFile(path=True)
 
 
 def _words(given: object) -> list[str]:
@@ -35,7 +27,7 @@ def _words(given: object) -> list[str]:
     "--bind",
     default="127.0.0.1:6443",
     show_default=True,
-    callback=_address,
+    type=values.ADDRESS,
     help="Address to listen on; port 0 takes a free one.",
 )
 @click.option(
@@ -48,7 +40,9 @@ def _words(given: object) -> list[str]:
     show_default=True,
     help="Where objects are kept.",
 )
-@click.option("--etcd-servers", default="", help="Comma-separated URLs, with --store etcd.")
+@click.option(
+    "--etcd-servers", default="", type=values.URLS, help="Comma-separated URLs, with --store etcd."
+)
 @click.option("--etcd-cafile", type=READABLE, help="Authority that signed etcd's certificate.")
 @click.option("--etcd-certfile", type=READABLE, help="Certificate to show to etcd.")
 @click.option("--etcd-keyfile", type=READABLE, help="The key of --etcd-certfile.")
@@ -80,6 +74,7 @@ def _words(given: object) -> list[str]:
 @click.option(
     "--controllers",
     default="",
+    type=values.CONTROLLERS,
     help="Comma-separated controllers to run, * for all; none by default.",
 )
 @click.option(
@@ -88,19 +83,34 @@ def _words(given: object) -> list[str]:
     help="Refuse a binding that the node has no room for.",
 )
 @click.option(
-    "--enable-admission-plugins", default="", help="Switched on besides the default ones."
+    "--enable-admission-plugins",
+    default="",
+    type=values.ADMISSION,
+    help="Switched on besides the default ones.",
 )
-@click.option("--disable-admission-plugins", default="", help="Comma-separated; switched off.")
+@click.option(
+    "--disable-admission-plugins",
+    default="",
+    type=values.ADMISSION,
+    help="Comma-separated; switched off.",
+)
 @click.option(
     "--emulated-version",
     default="",
-    metavar="1.36|1.37",
+    type=values.VERSION,
+    is_eager=True,
     help="Serve the kinds of this version; the newest by default.",
 )
-@click.option("--feature-gates", default="", help="NAME=true|false,…: gates bring further kinds.")
+@click.option(
+    "--feature-gates",
+    default="",
+    type=values.GATES,
+    help="NAME=true|false,…: gates bring further kinds.",
+)
 @click.option(
     "--event-ttl",
     default=3600.0,
+    type=values.SECONDS,
     show_default=True,
     help="Seconds after which events go; 0 keeps them for ever.",
 )
@@ -115,19 +125,41 @@ def _words(given: object) -> list[str]:
     show_default=True,
     help="Issuer of service account tokens.",
 )
-@click.option("--max-requests-inflight", default=400, show_default=True)
-@click.option("--max-mutating-requests-inflight", default=200, show_default=True)
-@click.option("--max-request-bytes", default=3 * 1024 * 1024, show_default=True)
-def command(bind: tuple[str, int], controllers: str, etcd_servers: str, **options: object) -> None:
+@click.option(
+    "--max-requests-inflight",
+    default=400,
+    type=values.COUNT,
+    show_default=True,
+    help="With the next, the seats that the requests of all priority levels share.",
+)
+@click.option(
+    "--max-mutating-requests-inflight",
+    default=200,
+    type=values.COUNT,
+    show_default=True,
+    help="Is added to the one before.",
+)
+@click.option(
+    "--max-request-bytes",
+    default=3 * 1024 * 1024,
+    type=click.IntRange(1),
+    show_default=True,
+    help="Larger bodies are answered with 413.",
+)
+def command(bind: str, controllers: str, etcd_servers: str, **options: object) -> None:
     """Serve the Kubernetes API on this machine, without etcd or Docker."""
     from bayplan.apiserver.serving import Settings
     from bayplan.cli.serve import run
     from bayplan.config import parse_gates, parse_version
+    from bayplan.listening import parse_address
 
+    if options["store"] == "etcd" and not etcd_servers:
+        raise click.UsageError(NO_ETCD)
+    host, port = parse_address(bind)
     version = parse_version(str(options["emulated_version"]))
     settings = Settings(
-        host=bind[0],
-        port=bind[1],
+        host=host,
+        port=port,
         etcd_servers=[url for url in etcd_servers.split(",") if url],
         etcd_cafile=options["etcd_cafile"],  # type: ignore[arg-type]
         etcd_certfile=options["etcd_certfile"],  # type: ignore[arg-type]

@@ -269,11 +269,15 @@ def line(result: dict[str, Any]) -> str:
     )
 
 
-@click.command()
-@click.option("--nodes", default=5000, show_default=True, type=click.IntRange(min=1))
-@click.option("--pods", default=5000, show_default=True, type=click.IntRange(min=1))
-@click.option("--placed", default=0, show_default=True, help="Pods that run before the start.")
-@click.option("--kinds", default=1, show_default=True, help="Deployments that those are of.")
+@click.command(short_help="Measure how many pods a second are decided.")
+@click.option("--nodes", default=5000, show_default=True, type=click.IntRange(min=1),
+              help="Of the cluster.")  # fmt: skip
+@click.option("--pods", default=5000, show_default=True, type=click.IntRange(min=1),
+              help="To decide about.")  # fmt: skip
+@click.option("--placed", default=0, type=click.IntRange(0), show_default=True,
+              help="Pods that run before the start.")  # fmt: skip
+@click.option("--kinds", default=1, type=click.IntRange(1), show_default=True,
+              help="Deployments that those are of.")  # fmt: skip
 @click.option(
     "--workload",
     default="basic",

@@ -20,7 +20,8 @@ from bayplan.cli.completing import owner_names
               help="Exit with 1 if fewer whole sets fit.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), default=100_000, show_default=True,
               help="Stop counting at so many pods.")  # fmt: skip
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="text", show_default=True,
+              help="json and yaml are for programs.")  # fmt: skip
 def command(
     templates: tuple[str, ...], keep_free: str | None, need: int, limit: int, output: str,
     **source: Any,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.cli import values
+
 if TYPE_CHECKING:
     from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 
@@ -17,10 +19,17 @@ def command() -> None:
 
 
 _feature_gates = click.option(
-    "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to assume."
+    "--feature-gates",
+    default="",
+    type=values.GATES,
+    help="Feature gates to assume.",
 )
 _emulated_version = click.option(
-    "--emulated-version", default="", metavar="1.36|1.37", help="Defaults of this version."
+    "--emulated-version",
+    default="",
+    type=values.VERSION,
+    is_eager=True,
+    help="Defaults of this version.",
 )
 
 
@@ -40,15 +49,15 @@ def print_default(feature_gates: str, emulated_version: str) -> None:
     )
 
 
-@command.command("validate")
-@click.argument("file", type=click.Path(path_type=Path))
+@command.command("validate", short_help="Check a file and tell every problem of it.")
+@click.argument("file", type=values.ReadFile(path=True))
 @_feature_gates
 @_emulated_version
 @click.option(
     "--plugins",
     "modules",
     multiple=True,
-    metavar="MODULE",
+    type=values.PLUGIN,
     help="A module or file with more plugins; may be given several times.",
 )
 @click.pass_context
@@ -111,8 +120,8 @@ def _build(
     return problems
 
 
-@command.command("convert")
-@click.argument("file", type=click.Path(path_type=Path))
+@command.command("convert", short_help="Print a file of any age as v1.")
+@click.argument("file", type=values.ReadFile(path=True))
 @_feature_gates
 @_emulated_version
 @click.option("--complete", is_flag=True, help="Also write every default.")

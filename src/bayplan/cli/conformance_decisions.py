@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from bayplan import packed
+from bayplan.cli import values
 from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance.compare import differences, leaving
 from bayplan.errors import BayplanError
@@ -96,13 +97,18 @@ def replay(rows: Iterator[Body], decide: Decide, *, show: int) -> tuple[int, int
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=values.ReadFile(path=True))
 @click.option(
-    "--show", default=10, show_default=True, help="How many differing decisions to print."
+    "--show",
+    default=10,
+    type=values.COUNT,
+    show_default=True,
+    help="How many differing decisions to print.",
 )
 @click.option("--family", multiple=True, help="Only this family of decisions; may be repeated.")
 @click.option("--id", "ids", multiple=True, help="Only this decision; may be repeated.")
-@click.option("--emulated-version", default="", help="Decide as this version, not the recorded.")
+@click.option("--emulated-version", default="", type=values.VERSION,
+              help="Decide as this version, not the recorded.")  # fmt: skip
 def command(
     file: Path, show: int, family: tuple[str, ...], ids: tuple[str, ...], emulated_version: str
 ) -> None:

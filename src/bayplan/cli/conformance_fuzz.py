@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli.progress import Progress
 from bayplan.config import FeatureGates, parse_version
 from bayplan.conformance import fuzz, run
@@ -22,12 +23,11 @@ MOST_SHRUNK = 20
 """Differences that are shrunk and written; more are only counted."""
 
 
+FAMILY = values.one_of("FAMILY", lambda: sorted(FAMILIES))
+
+
 def chosen_families(family: tuple[str, ...]) -> list[str]:
-    """The families asked for, or all; raises BayplanError on one that there is not."""
-    if unknown := sorted(set(family) - set(FAMILIES)):
-        raise BayplanError(
-            f"--family {', '.join(unknown)}: unknown; there are {', '.join(sorted(FAMILIES))}"
-        )
+    """The families asked for, or all."""
     return sorted(family or FAMILIES)
 
 
@@ -44,22 +44,42 @@ def _limited(cases: Iterable[T], seconds: float) -> Iterator[T]:
 
 
 @click.command()
-@click.option("--oracle", "program", default="", help="The program that `make oracle` builds.")
 @click.option(
-    "--cases", "count", default=1000, show_default=True, help="How many cases to compare."
+    "--oracle",
+    "program",
+    default="",
+    type=values.FILE,
+    help="The program that `make oracle` builds.",
+)
+@click.option(
+    "--cases",
+    "count",
+    default=1000,
+    type=values.COUNT,
+    show_default=True,
+    help="How many cases to compare.",
 )
 @click.option("--seed", default=1, show_default=True, help="Where the cases come from.")
-@click.option("--family", multiple=True, help="Only this family of cases; may be repeated.")
-@click.option("--sequences", default=0, help="Compare so many sequences of changes instead.")
-@click.option("--runs", default=0, help="Compare so many runs over all waiting pods instead.")
+@click.option(
+    "--family", multiple=True, type=FAMILY, help="Only this family of cases; may be repeated."
+)
+@click.option("--sequences", default=0, type=values.COUNT,
+              help="Compare so many sequences of changes instead.")  # fmt: skip
+@click.option("--runs", default=0, type=values.COUNT,
+              help="Compare so many runs over all waiting pods instead.")  # fmt: skip
 @click.option(
     "--live",
     default=0,
+    type=values.COUNT,
     help="Play so many lives of a cluster on the real programs (`make kube-assets`) instead.",
 )
-@click.option("--steps", default=50, show_default=True, help="Decisions of a sequence.")
-@click.option("--first", default=0, help="The number of the first sequence or run.")
-@click.option("--seconds", default=0.0, help="Begin nothing more after this time.")
+@click.option("--steps", default=50, type=values.COUNT, show_default=True,
+              help="Decisions of a sequence.")  # fmt: skip
+@click.option("--first", default=0, type=values.COUNT,
+              help="The number of the first sequence or run.")  # fmt: skip
+@click.option(
+    "--seconds", default=0.0, type=values.SECONDS, help="Begin nothing more after this time."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -88,7 +108,7 @@ def command(
     if live:
         sys.exit(_play_lives(live, seed))
     if not program:
-        raise BayplanError("--oracle is missing; `make oracle` builds one and prints its path")
+        raise click.UsageError("--oracle is missing; `make oracle` builds one and prints its path")
     families = chosen_families(family)
     with Oracle(program) as oracle:
         version = oracle.describe()["version"]

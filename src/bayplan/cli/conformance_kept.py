@@ -14,9 +14,11 @@ from bayplan.cluster.limits import Limits
 from bayplan.conformance.kept import FEW, Run
 
 
-@click.command()
-@click.option("--decisions", default=20_000, show_default=True, type=click.IntRange(min=1))
-@click.option("--steps", default=50, show_default=True, help="Decisions of one cluster.")
+@click.command(short_help="Compare an engine that keeps answers with one that does not.")
+@click.option("--decisions", default=20_000, show_default=True, type=click.IntRange(min=1),
+              help="How many, over all clusters.")  # fmt: skip
+@click.option("--steps", default=50, type=click.IntRange(1), show_default=True,
+              help="Decisions of one cluster.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="Where events come from.")
 @click.option("--roomy", is_flag=True, help="With the usual limits instead of single digits.")
 def command(decisions: int, steps: int, seed: int, roomy: bool) -> None:

@@ -8,18 +8,23 @@ from pathlib import Path
 
 import click
 
-from bayplan.cli.conformance_fuzz import chosen_families
+from bayplan.cli import values
+from bayplan.cli.conformance_fuzz import FAMILY, chosen_families
 from bayplan.conformance import fuzz
 from bayplan.conformance.oracle import Oracle, OracleFailed
 from bayplan.words import plural
 
 
-@click.command()
+@click.command(short_help="Record what the real scheduler decides.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--oracle", "program", required=True, help="The program that `make oracle` builds.")
-@click.option("--cases", "count", default=900, show_default=True, help="How many cases to record.")
+@click.option("--oracle", "program", required=True, type=values.FILE,
+              help="The program that `make oracle` builds.")  # fmt: skip
+@click.option("--cases", "count", default=900, type=values.COUNT, show_default=True,
+              help="How many cases to record.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="Where the cases come from.")
-@click.option("--family", multiple=True, help="Only this family of cases; may be repeated.")
+@click.option(
+    "--family", multiple=True, type=FAMILY, help="Only this family of cases; may be repeated."
+)
 def command(file: Path, program: str, count: int, seed: int, family: tuple[str, ...]) -> None:
     """Write random cases and what the real scheduler decides to FILE (.jsonl.gz).
 

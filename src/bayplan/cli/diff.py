@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli._source import FORMATS, load_cluster, settings_of, show, source_options
 
 if TYPE_CHECKING:
@@ -23,11 +24,13 @@ class To(NamedTuple):
 
 @click.command()
 @source_options
-@click.option("--to-config", default="", metavar="FILE", help="The other configuration.")
-@click.option("--to-plugins", multiple=True, metavar="MODULE|FILE.py", help="The other plugins.")
-@click.option("--to-emulated-version", "to_version", default="", metavar="1.36|1.37",
-              help="The other version.")  # fmt: skip
-@click.option("--scenario", default="", metavar="FILE|NAME",
+@click.option("--to-config", default="", type=values.FILE,
+              help="The other configuration.")  # fmt: skip
+@click.option("--to-plugins", multiple=True, type=values.PLUGIN,
+              help="The other plugins.")  # fmt: skip
+@click.option("--to-emulated-version", "to_version", default="",
+              type=values.VERSION, help="The other version.")  # fmt: skip
+@click.option("--scenario", default="", type=values.SCENARIO,
               help="Two runs of a scenario instead of a cluster.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice([*FORMATS, "markdown"]), default="text",
               show_default=True, help="markdown is for a merge request.")  # fmt: skip

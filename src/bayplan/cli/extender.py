@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from bayplan.cli import values
 from bayplan.words import plural
 
 EXAMPLES = """
@@ -48,24 +49,30 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(short_help="Serve an extender of your own, or a profile.")
 @click.argument("target", required=False)
-@click.option("--profile", type=click.Path(dir_okay=False), help="Serve the filter and score "
+@click.option("--profile", type=values.FILE, help="Serve the filter and score "
               "plugins of a KubeSchedulerConfiguration instead of your own code.")  # fmt: skip
 @click.option(
     "--scheduler-name", default="", help="Which profile of that file; the first if unset."
 )
-@click.option("--plugins", multiple=True, help="Python module with outside plugins (repeatable).")
-@click.option("--bind", default="127.0.0.1:8888", show_default=True, help="Address to listen on.")
+@click.option("--plugins", multiple=True, type=values.PLUGIN,
+              help="Python module or file with outside plugins (repeatable).")  # fmt: skip
+@click.option("--bind", default="127.0.0.1:8888", show_default=True,
+              type=values.ADDRESS, help="Address to listen on.")  # fmt: skip
 @click.option("--prefix", default="", help="Path in front of the verbs, for example /scheduler.")
-@click.option("--kubeconfig", default="", help="Watch nodes of this cluster, so that calls that "
+@click.option("--kubeconfig", default="", type=values.FILE,
+              help="Watch nodes of this cluster, so that calls that "
               "carry only names (nodeCacheCapable) work.")  # fmt: skip
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False),
+@click.option("--token-file", type=values.FILE,
               help="Require this bearer token.")  # fmt: skip
 @click.option("--gzip", is_flag=True, help="Pack large answers, for schedulers far away.")
-@click.option("--tls-cert-file", default="", help="Serve HTTPS with this certificate.")
-@click.option("--tls-private-key-file", default="", help="Its key.")
-@click.option("--client-ca-file", default="", help="Require client certificates signed by this CA.")
+@click.option(
+    "--tls-cert-file", default="", type=values.FILE, help="Serve HTTPS with this certificate."
+)
+@click.option("--tls-private-key-file", default="", type=values.FILE, help="Its key.")
+@click.option("--client-ca-file", default="", type=values.FILE,
+              help="Require client certificates signed by this CA.")  # fmt: skip
 def serve(
     target: str | None,
     profile: str | None,
@@ -118,16 +125,19 @@ def serve(
     server.serve(app, listen, started)
 
 
-@command.command()
-@click.argument("url")
+@command.command(short_help="Check the extender at URL with many calls.")
+@click.argument("url", type=values.URL)
 @click.option("--filter-verb", default="filter", show_default=True, help="Empty: do not check.")
-@click.option("--prioritize-verb", default="prioritize", show_default=True)
+@click.option("--prioritize-verb", default="prioritize", show_default=True,
+              help="Empty: do not check.")  # fmt: skip
 @click.option("--preempt-verb", default="", help="Check preempt under this path.")
 @click.option("--bind-verb", default="", help="Check bind with a pod that does not exist.")
 @click.option("--node-cache-capable", is_flag=True, help="Send names instead of whole nodes.")
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False), help="Bearer token.")
-@click.option("--timeout", default=5.0, show_default=True, help="Seconds to wait for an answer.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option("--token-file", type=values.FILE, help="Bearer token.")
+@click.option("--timeout", default=5.0, show_default=True, type=values.POSITIVE,
+              help="Seconds to wait for an answer.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="json is for programs.")  # fmt: skip
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -164,12 +174,14 @@ def check(
     ctx.exit(1 if wrong else 0)
 
 
-@command.command()
-@click.argument("url")
+@command.command(short_help="Pass calls on and write them to FILE.")
+@click.argument("url", type=values.URL)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--bind", default="127.0.0.1:8889", show_default=True, help="Address to listen on; "
+@click.option("--bind", default="127.0.0.1:8889", show_default=True,
+              type=values.ADDRESS, help="Address to listen on; "
               "the scheduler's urlPrefix names it.")  # fmt: skip
-@click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for an answer.")
+@click.option("--timeout", default=30.0, show_default=True, type=values.POSITIVE,
+              help="Seconds to wait for an answer.")  # fmt: skip
 def record(url: str, file: Path, bind: str, timeout: float) -> None:
     """Pass calls on to the extender at URL and write them to FILE (.jsonl or .jsonl.gz).
 
@@ -191,12 +203,13 @@ def record(url: str, file: Path, bind: str, timeout: float) -> None:
     click.echo(f"{plural(recorder.count, 'call')} in {file}", err=True)
 
 
-@command.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@command.command(short_help="Make the calls of FILE again and compare.")
+@click.argument("file", type=values.ReadFile(path=True))
 @click.argument("target")
 @click.option("--with-bind", is_flag=True, help="Make bind calls too; they really bind.")
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False), help="Bearer token.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option("--token-file", type=values.FILE, help="Bearer token.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="json is for programs.")  # fmt: skip
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -238,7 +251,7 @@ def replay(
     ctx.exit(1 if different else 0)
 
 
-@command.command()
+@command.command(short_help="Write a working extender with tests.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 def new(directory: Path) -> None:
     """Write a working extender with tests and scheduler configuration into DIRECTORY."""

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from bayplan.cli import values
 from bayplan.words import plural
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FILE = values.ReadFile(path=True)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
@@ -27,7 +28,7 @@ def _base(directory: Path | None) -> Path:
     return directory or Path(os.environ.get("CONFIG_BASE") or "conf")
 
 
-@command.command()
+@command.command(short_help="Write a sample configuration and inventory.")
 @click.argument("directory", type=DIRECTORY)
 def init(directory: Path) -> None:
     """Write a complete sample configuration and inventory into DIRECTORY."""
@@ -46,7 +47,7 @@ def init(directory: Path) -> None:
     click.echo(f"next: CONFIG_BASE={directory} bayplan global serve")
 
 
-@command.command()
+@command.command(short_help="Report every problem of the files.")
 @click.argument("directory", type=DIRECTORY, required=False)
 @click.pass_context
 def validate(ctx: click.Context, directory: Path | None) -> None:
@@ -57,6 +58,8 @@ def validate(ctx: click.Context, directory: Path | None) -> None:
     from bayplan.global_scheduler.placer import Placer
     from bayplan.global_scheduler.plugins import in_tree_registry
 
+    if directory is not None and not directory.is_dir():
+        raise click.BadParameter(f"{directory} is not a directory", param_hint="DIRECTORY")
     base, problems = files.load(_base(directory))
     problems += read_members(_base(directory))[1]
     lines = [str(problem) for problem in problems]
@@ -82,15 +85,20 @@ def crds() -> None:
     click.echo((packaged("bayplan.global_scheduler") / "crds.yaml").read_text(encoding="utf-8"))
 
 
-@command.command()
+@command.command(short_help="Serve the allocations API; place VM pods.")
 @click.option("--config-base", type=DIRECTORY, help="Directory of the files; CONFIG_BASE if unset.")
-@click.option("--bind", default="", help="HOST:PORT to listen on, instead of conf.yaml's.")
-@click.option("--store", type=click.Choice(["sqlite", "memory", "etcd"]), default="sqlite")
-@click.option("--data", type=DIRECTORY, help="Where allocations are kept (sqlite).")
-@click.option("--etcd-servers", default="", help="Comma-separated URLs, with --store etcd.")
-@click.option("--kubeconfig", default="", help="Also place VM pods and resources of this API "
+@click.option("--bind", default="", type=values.ADDRESS_OR_NONE,
+              help="Where to listen, instead of conf.yaml's.")  # fmt: skip
+@click.option("--store", type=click.Choice(["sqlite", "memory", "etcd"]), default="sqlite",
+              show_default=True, help="Where allocations are kept.")  # fmt: skip
+@click.option("--data", type=DIRECTORY, help="Directory of the SQLite store.")
+@click.option(
+    "--etcd-servers", default="", type=values.URLS, help="Comma-separated URLs, with --store etcd."
+)
+@click.option("--kubeconfig", default="", type=values.FILE,
+              help="Also place VM pods and resources of this API "
               "server; conf.yaml's kubeconfig if unset.")  # fmt: skip
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@click.option("--token-file", type=FILE,
               help="Require this bearer token on the HTTP API.")  # fmt: skip
 @click.option("--name", default="", help="This scheduler's name among several.")
 @click.option("--share/--alone", default=False, help="Share objects with other global schedulers.")
@@ -109,11 +117,14 @@ def serve(
     import socket
 
     from bayplan import eventloop
+    from bayplan.cli.apiserver import NO_ETCD
     from bayplan.global_scheduler import files
     from bayplan.global_scheduler.run import Options
     from bayplan.listening import parse_address
     from bayplan.observe import logs
 
+    if store == "etcd" and not etcd_servers:
+        raise click.UsageError(NO_ETCD)
     logs.configure()
     directory = _base(config_base)
     host, port = parse_address(bind, "--bind") if bind else ("", -1)
@@ -134,17 +145,16 @@ def serve(
 
 async def _serve(options: "Options", kubeconfig: str, master: str) -> None:  # type: ignore[name-defined] # noqa: F821
     import asyncio
-    import signal
 
     from bayplan.client import connect, load_kubeconfig
     from bayplan.global_scheduler.run import running
+    from bayplan.stopping import STORE_GRACE, stop_on_signals
 
     client = None
     if kubeconfig or master:
         client = connect(load_kubeconfig(kubeconfig or None, master=master), qps=500, burst=1000)
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop_on_signals(stop, STORE_GRACE)
     async with running(options, client) as scheduler:
         host = options.host or scheduler.base.conf.address
         click.echo(f"allocations API on http://{host}:{scheduler.port}/v1/allocations", err=True)
@@ -158,11 +168,13 @@ async def _serve(options: "Options", kubeconfig: str, master: str) -> None:  # t
 def asks(function: Callable[..., None]) -> Callable[..., None]:
     """The options of a command that asks a running scheduler; it gets `server` and `token`."""
 
-    @click.option("--server", default="", help="URL of the scheduler; from CONFIG_BASE if unset.")
+    @click.option("--server", default="", type=values.URL,
+                  help="URL of the scheduler; from CONFIG_BASE if unset.")  # fmt: skip
     @click.option("--config-base", type=DIRECTORY, help="The files; CONFIG_BASE if unset.")
-    @click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    @click.option("--token-file", type=FILE,
                   help="The bearer token of the HTTP API.")  # fmt: skip
-    @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+    @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text",
+                  show_default=True, help="json is for programs.")  # fmt: skip
     @wraps(function)
     def asking(
         server: str, config_base: Path | None, token_file: Path | None, **rest: object
@@ -186,7 +198,7 @@ def _show(found: object, lines: Iterable[str], output: str) -> None:
     click.echo(shown or "\n".join(lines))
 
 
-@command.command()
+@command.command(short_help="Tell what is free and fits no flavor.")
 @asks
 def stranded(server: str, token: str, output: str) -> None:
     """Tell what is free on listed hosts and fits no flavor, and what fragmentation costs."""
@@ -197,7 +209,7 @@ def stranded(server: str, token: str, output: str) -> None:
     _show(found, lines(found), output)
 
 
-@command.command()
+@command.command(short_help="Tell what the loss or gain of sites would do.")
 @click.option("--lose", multiple=True, metavar="SITE",
               help="Lose a site, region=REGION or zone=REGION/ZONE; repeatable.")  # fmt: skip
 @click.option("--add", multiple=True, type=FILE, help="Sites and what they have: JSON with the "
@@ -227,7 +239,7 @@ def whatif(
     ctx.exit(0 if found.ok else 1)
 
 
-@command.command()
+@command.command(short_help="Move everything off a site.")
 @click.argument("site")
 @click.option("--undo", is_flag=True, help="Take up the site again.")
 @asks
@@ -248,8 +260,9 @@ def drain(ctx: click.Context, site: str, undo: bool, server: str, token: str, ou
     ctx.exit(0 if found.empty else 1)
 
 
-@command.command()
-@click.option("--moves", type=click.IntRange(1, 100), default=20, show_default=True)
+@command.command(short_help="Plan moves from full sites to emptier ones.")
+@click.option("--moves", type=click.IntRange(1, 100), default=20, show_default=True,
+              help="At most so many.")  # fmt: skip
 @click.option("--apply", is_flag=True, help="Carry the moves out.")
 @asks
 def rebalance(moves: int, apply: bool, server: str, token: str, output: str) -> None:
@@ -261,7 +274,7 @@ def rebalance(moves: int, apply: bool, server: str, token: str, output: str) -> 
     _show(found, lines(found), output)
 
 
-@command.command()
+@command.command(short_help="Tell why an allocation or request (not) fits.")
 @click.argument("what")
 @asks
 @click.pass_context
@@ -279,7 +292,7 @@ def why(ctx: click.Context, what: str, server: str, token: str, output: str) -> 
     ctx.exit(0 if found.fits >= found.replicas else 1)
 
 
-@command.command()
+@command.command(short_help="Run two demos: over HTTP and with an API server.")
 def demo() -> None:
     """Run the two demos: an allocation over HTTP, and a VM pod through the API server."""
     import asyncio

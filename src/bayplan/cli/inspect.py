@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli._source import load_cluster, source_options
 
 if TYPE_CHECKING:
@@ -19,13 +19,16 @@ def command() -> None:
     """Serve questions about a cluster."""
 
 
-@command.command()
+@command.command(short_help="Answer questions over HTTP.")
 @source_options
-@click.option("--bind", "address", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
-              help="Where to listen; port 0 takes a free one.")  # fmt: skip
+@click.option("--bind", "address", default="127.0.0.1:0", show_default=True,
+              type=values.ADDRESS, help="Where to listen; port 0 takes a free one.")  # fmt: skip
 @click.option("--token", default="", envvar="BAYPLAN_TOKEN", help="Made up and printed if unset.")
 def serve(address: str, token: str, **source: Any) -> None:
-    """Answer `/inspect/v1/why?pod=ns/name`, `/pending`, `/cluster`, `/openapi.json`."""
+    """Answer `/inspect/v1/why?pod=ns/name`, `whatif`, `capacity`, `diff`, `pending`, `cluster`.
+
+    `/inspect/v1/openapi.json` describes questions and answers.
+    """
     from bayplan.client import load_kubeconfig
     from bayplan.listening import parse_address
 
@@ -44,6 +47,7 @@ async def _serve(
     from bayplan.inspect.http import Questions
     from bayplan.inspect.paths import PREFIX
     from bayplan.inspect.serving import InspectServer
+    from bayplan.stopping import stop_on_signals
 
     async def load() -> Cluster:
         if known is not None:
@@ -51,20 +55,13 @@ async def _serve(
         return await asyncio.to_thread(load_cluster, **source)
 
     age = 5.0 if known is None else float("inf")
+    stopped = asyncio.Event()
+    stop_on_signals(stopped)
     server = InspectServer(Questions(load, max_age=age), token)
     await server.start(host, port)
     click.echo(f"http://{host}:{server.port}{PREFIX}cluster?token={server.token}")
     click.echo("Ctrl-C stops it.", err=True)
     try:
-        await _stopped()
+        await stopped.wait()
     finally:
         await server.stop()
-
-
-async def _stopped() -> None:
-    """Return at Ctrl-C or SIGTERM."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()

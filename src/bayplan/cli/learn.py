@@ -1,10 +1,14 @@
 """`bayplan learn`: seven lessons that grow a scheduler, and an eighth that puts it to use."""
 
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
+from bayplan.cli import values
+
+LESSONS = 8
 LANGUAGES = ("en", "ja", "zh")
 
 
@@ -18,14 +22,14 @@ def _title(number: int, language: str) -> str:
 
 
 @click.command()
-@click.argument("number", type=int, required=False)
+@click.argument("number", type=click.IntRange(1, LESSONS), required=False)
 @click.option("--lang", type=click.Choice(LANGUAGES), default="en", help="Language of the text.")
 @click.option("--seed", type=int, default=0, help="Another seed, another toss of the coin.")
 @click.option("--broken", is_flag=True, help="Run the variant with the original's bug: find it.")
 @click.option("--text", "text_only", is_flag=True, help="Only print the lesson's text.")
 @click.option("--copy", "copy_to", type=click.Path(file_okay=False, path_type=Path),
               help="Copy the lesson and its exercise to DIR, to edit.")  # fmt: skip
-@click.option("--run", "run_file", type=click.Path(dir_okay=False, path_type=Path),
+@click.option("--run", "run_file", type=values.ReadFile(path=True),
               help="Run your edited copy instead of the lesson.")  # fmt: skip
 @click.pass_context
 def command(
@@ -64,23 +68,24 @@ def command(
 
 
 def _play(number: int, seed: int, broken: bool, run_file: Path | None) -> int:
-    from bayplan.errors import BayplanError
+    from bayplan.errors import BayplanError, Importing
     from bayplan.lessons import runner
     from bayplan.lessons.broken import BROKEN
 
     lesson: runner.Lesson = runner.module_of(number)
     if run_file is not None:
-        lesson = runner.module_at(run_file)
+        lesson = runner.lesson_at(run_file)
     elif broken:
         if number not in BROKEN:
             raise click.UsageError(f"lesson {number} has no broken variant")
         lesson = BROKEN[number]
     click.echo("--- scenario, in simulated time ---")
-    try:
-        outcome = runner.run(lesson, click.echo, seed=seed)
-    except (BayplanError, LookupError) as problem:
-        click.echo(f"the scenario ended differently: {type(problem).__name__}: {problem}")
-        return 1
+    with nullcontext() if run_file is None else Importing(f"running {run_file}"):
+        try:
+            outcome = runner.run(lesson, click.echo, seed=seed)
+        except (BayplanError, LookupError) as problem:
+            click.echo(f"the scenario ended differently: {type(problem).__name__}: {problem}")
+            return 1
     click.echo(f"--- as expected, after {outcome.seconds:g} s; run {outcome.hash[:12]} ---")
     return 0
 

@@ -51,6 +51,15 @@ ANSWERING = ("capacity", "diff", "extender check", "extender replay", "global dr
 """Commands whose exit code 1 is an answer."""
 
 click.IntRange.name = "whole number"  # "two" is no valid "integer range", it said
+click.INT.name = "whole number"
+click.FloatRange.name = click.FLOAT.name = "number"
+
+
+def _number(kind: object, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+    return "NUMBER" if isinstance(param, click.Option) else None  # an argument has a name
+
+
+click.types.IntParamType.get_metavar = _number  # type: ignore[assignment,method-assign]
 
 GC_THRESHOLDS = (20_000, 20, 50)
 """What is imported stays: to look through it 400 times is a tenth of a server's start."""
@@ -109,7 +118,7 @@ def bayplan() -> None:
 def main() -> None:
     """Run the command line.
 
-    Exit codes: 0, 1 for an error, 2 for a command that is not written as it should be. Where 1 is
+    Exit codes: 0; 1, what was asked failed; 2, the command line is wrong; 130, Ctrl-C. Where 1 is
     an answer ("no"), every error exits 2, so that CI can tell them apart.
     """
     gc.set_threshold(*GC_THRESHOLDS)
@@ -119,13 +128,26 @@ def main() -> None:
         sys.exit(130)
     except click.ClickException as problem:
         if isinstance(problem, click.UsageError):
-            problem = _with_hint(problem)
-        problem.show()
+            _tell(_with_hint(problem))
+        else:
+            click.echo(f"error: {problem.format_message()}", err=True)
         sys.exit(problem.exit_code)
     except BayplanError as problem:
         click.echo(f"error: {problem}", err=True)
         words = sys.argv[1:3]
         sys.exit(2 if {" ".join(words), *words[:1]} & {*ANSWERING} else 1)
+
+
+def _tell(problem: click.UsageError) -> None:
+    """One line that says what is wrong, as for any error, and one that says where to read on."""
+    if type(problem).__name__ == "NoArgsIsHelpError":  # of click 8.2; the help is all there is
+        problem.show()
+        return
+    said = " ".join(problem.format_message().split())  # choices come one a line
+    first = said[:1].lower() if said[1:2].islower() else said[:1]
+    click.echo(f"error: {first}{said[1:]}", err=True)
+    if problem.ctx is not None:
+        click.echo(f"see: {problem.ctx.command_path} --help", err=True)
 
 
 def _with_hint(problem: click.UsageError) -> click.UsageError:
@@ -136,8 +158,13 @@ def _with_hint(problem: click.UsageError) -> click.UsageError:
     hint = ""
     if found := re.match(r"No such command '(.+)'", said):
         hint = _near_command(found[1], context)
-    elif found := re.match(r"No such option '?--([a-z]+)", said):
-        hint = _as_argument(found[1].upper(), context)
+    elif isinstance(problem, click.NoSuchOption):
+        # click compares the dashes too, so that half of all options look alike
+        word, near = problem.option_name.lstrip("-"), list(problem.possibilities or ())
+        names = difflib.get_close_matches(word, [name.lstrip("-") for name in near])
+        meant = [f"--{name}" for name in names]
+        problem = click.NoSuchOption(problem.option_name, possibilities=meant, ctx=context)
+        hint = _as_argument(word.upper(), context)
     elif found := re.match(r"Got unexpected extra arguments? \(([\w-]+)", said):
         # `whatif drain worker-1` means `--drain worker-1`
         options = {name for item in context.command.params for name in item.opts}

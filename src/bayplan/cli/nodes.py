@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from bayplan.cli import values
 from bayplan.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,13 +115,7 @@ async def add_nodes(client: Client, nodes: list[dict[str, object]]) -> list[str]
 
 def parse_labels(texts: tuple[str, ...]) -> dict[str, str]:
     """Read `key=value` words."""
-    labels = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise ConfigError(f'--label "{text}" must look like key=value')
-        labels[key] = value
-    return labels
+    return {key: value for key, _, value in (text.partition("=") for text in texts)}
 
 
 def parse_taints(texts: tuple[str, ...]) -> list[dict[str, str]]:
@@ -130,7 +125,7 @@ def parse_taints(texts: tuple[str, ...]) -> list[dict[str, str]]:
         head, colon, effect = text.rpartition(":")
         if not colon or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
             raise ConfigError(
-                f'--taint "{text}" must look like key=value:EFFECT, where EFFECT is '
+                f'"{text}" must look like key=value:EFFECT, where EFFECT is '
                 "NoSchedule, PreferNoSchedule or NoExecute"
             )
         key, _, value = head.partition("=")
@@ -138,29 +133,36 @@ def parse_taints(texts: tuple[str, ...]) -> list[dict[str, str]]:
     return taints
 
 
-_kubeconfig = click.option("--kubeconfig", default="", help="Kubeconfig of the cluster.")
+TAINT = values.Checked("KEY=VALUE:EFFECT", lambda text: parse_taints((text,)))
+
+_kubeconfig = click.option(
+    "--kubeconfig", default="", type=values.FILE, help="Kubeconfig of the cluster."
+)
 
 
 @click.group("nodes")
 def command() -> None:
-    """Add simulated nodes to a cluster."""
+    """Add simulated nodes to a cluster, remove them, list their shapes."""
 
 
 @command.command("add")
 @click.argument("count", type=click.IntRange(1, 100_000), default=1)
-@click.option("--shape", default="medium", help="One of `bayplan nodes shapes`.")
-@click.option("--cpu", default="", help="CPU, in place of the shape's.")
-@click.option("--memory", default="", help="Memory, in place of the shape's.")
-@click.option("--pods", default="", help="Number of pods, in place of the shape's.")
-@click.option("--resource", "resources", multiple=True, help="Another resource: name=quantity.")
+@click.option("--shape", default="medium", type=values.one_of("SHAPE", lambda: SHAPES),
+              help="One of `bayplan nodes shapes`.")  # fmt: skip
+@click.option("--cpu", default="", type=values.QUANTITY, help="CPU, in place of the shape's.")
+@click.option("--memory", default="", type=values.QUANTITY, help="Memory, in place of the shape's.")
+@click.option("--pods", default="", type=values.QUANTITY,
+              help="Number of pods, in place of the shape's.")  # fmt: skip
+@click.option("--resource", "resources", multiple=True, type=values.RESOURCE,
+              help="Another resource: name=quantity.")  # fmt: skip
 @click.option(
     "--zones",
     default=",".join(ZONES),
     show_default=True,
     help='Zones to spread the nodes over, by commas; "" for none.',
 )
-@click.option("--label", "labels", multiple=True, help="A label: key=value.")
-@click.option("--taint", "taints", multiple=True, help="A taint: key=value:NoSchedule.")
+@click.option("--label", "labels", multiple=True, type=values.LABEL, help="A label: key=value.")
+@click.option("--taint", "taints", multiple=True, type=TAINT, help="A taint: key=value:NoSchedule.")
 @click.option("--prefix", default="", help="Begin of the names (default: the shape).")
 @_kubeconfig
 def add(
@@ -214,7 +216,7 @@ def shapes() -> None:
 def remove(names: tuple[str, ...], everything: bool, kubeconfig: str) -> None:
     """Remove simulated nodes by name."""
     if not names and not everything:
-        raise ConfigError("name the nodes to remove, or give --all")
+        raise click.UsageError("name the nodes to remove, or give --all")
     removed, left = asyncio.run(_remove(kubeconfig, set(names)))
     click.echo(f"{count_of(len(removed))} removed")
     missing = sorted(set(names) - set(removed))
@@ -226,13 +228,6 @@ def remove(names: tuple[str, ...], everything: bool, kubeconfig: str) -> None:
 
 
 def _shape(name: str, cpu: str, memory: str, pods: str, extra: dict[str, str]) -> Shape:
-    if name not in SHAPES:
-        from bayplan.words import did_you_mean
-
-        hint = did_you_mean(name, SHAPES)
-        raise ConfigError(f'--shape "{name}" is not known; use one of {", ".join(SHAPES)}{hint}')
-    for flag, amount in (("cpu", cpu), ("memory", memory), ("pods", pods), *extra.items()):
-        _check_amount(flag, amount)
     base = SHAPES[name]
     return Shape(
         cpu=cpu or base.cpu,
@@ -241,18 +236,6 @@ def _shape(name: str, cpu: str, memory: str, pods: str, extra: dict[str, str]) -
         storage=base.storage,
         extra=(*base.extra, *extra.items()),
     )
-
-
-def _check_amount(name: str, amount: str) -> None:
-    from bayplan.api.quantity import QuantityError, parse
-
-    option = f"--{name}" if name in ("cpu", "memory", "pods") else f"--resource {name}="
-    try:
-        bad = bool(amount) and parse(amount).nanos < 0
-    except QuantityError:
-        bad = True
-    if bad:
-        raise ConfigError(f'{option} "{amount}" is no quantity; use for example 4, 500m or 16Gi')
 
 
 async def _add(kubeconfig: str, nodes: list[dict[str, object]]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli._source import FORMATS, load_cluster, show, source_options
 
 if TYPE_CHECKING:
@@ -17,13 +18,27 @@ if TYPE_CHECKING:
     from bayplan.pack.search import Progress
 
 
+def _price(text: str) -> None:
+    from bayplan.inspect.pack.pricing import Prices
+
+    Prices((text,))
+
+
+PRICE = values.Checked("KEY=VALUE=COST", _price)
+
+
 @click.command()
 @source_options
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
               help="Search so long; Ctrl-C ends it sooner and keeps the best.")  # fmt: skip
-@click.option("--price", "prices", multiple=True, metavar="KEY=VALUE=COST",
+@click.option("--price", "prices", multiple=True, type=PRICE,
               help="Least cost, not fewest nodes; COST alone is for all other nodes.")  # fmt: skip
-@click.option("--keep", default="", metavar="SELECTOR", help="Pods with these labels stay.")
+@click.option(
+    "--keep",
+    default="",
+    type=values.SELECTOR,
+    help="Pods with these labels stay.",
+)
 @click.option("--force", is_flag=True, help="Also move pods without an owner.")
 @click.option("--plan", "plan", is_flag=True, help="Also give the moves, in an order that works.")
 @click.option("--max-moves", type=click.IntRange(min=0), help="Move at most so many pods.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli.ticking import ticking
 from bayplan.errors import BayplanError
 from bayplan.words import plural
@@ -28,14 +29,18 @@ def command() -> None:
 
 
 @command.command("run")
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1, required=True, type=values.SCENARIO)
 @click.option("--seed", type=int, help="Of all chance; default: the file's, else 0.")
-@click.option("--config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration.")
-@click.option("--plugins", multiple=True, help="Modules or files with further plugins.")
+@click.option("--config", type=values.ReadFile(path=True), help="A KubeSchedulerConfiguration.")
+@click.option("--plugins", multiple=True, type=values.PLUGIN,
+              help="Modules or files with further plugins.")  # fmt: skip
 @click.option("--faithful", is_flag=True, help="With the whole API server; slower.")
 @click.option("--real-time", is_flag=True, help="Do not skip the time in which nothing happens.")
-@click.option("--against", metavar="KUBECONFIG", help="Run on this cluster instead.")
-@click.option("--limit", help="Stop after this much (simulated) time, e.g. 10m.")
+@click.option(
+    "--against", metavar="KUBECONFIG", type=values.FILE, help="Run on this cluster instead."
+)
+@click.option("--limit", type=values.DURATION,
+              help="Stop after this much (simulated) time, e.g. 10m.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="text", show_default=True,
               help="The form of the report; html is a page with map and time.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path),
@@ -106,7 +111,7 @@ def _refuse(flags: dict[str, object]) -> None:
     """Raise for a flag of our own scheduler."""
     for name, value in flags.items():
         if value not in (None, False, ()):
-            raise BayplanError(
+            raise click.UsageError(
                 f"--{name} means nothing with --against: that cluster has its own scheduler"
             )
 
@@ -216,11 +221,14 @@ def list_() -> None:
         click.echo(f"{name:24}{first.rstrip('.')}.")
 
 
-@command.command("record")
+@command.command("record", short_help="Record what happens on a cluster; `run` replays it.")
 @click.argument("file")
-@click.option("--kubeconfig", help="Of the cluster to record; default: as kubectl's.")
+@click.option(
+    "--kubeconfig", type=values.FILE, help="Of the cluster to record; default: as kubectl's."
+)
 @click.option("--context", default="", help="A context of the kubeconfig.")
-@click.option("--duration", help="Stop after this long, e.g. 10m; default: until Ctrl-C.")
+@click.option("--duration", type=values.DURATION,
+              help="Stop after this long, e.g. 10m; default: until Ctrl-C.")  # fmt: skip
 def record_(file: str, kubeconfig: str | None, context: str, duration: str | None) -> None:
     """Record what happens on a cluster into FILE (JSON lines); `run` replays it."""
     from bayplan.observe import logs

@@ -11,6 +11,7 @@ import sys
 import click
 
 from bayplan import __version__
+from bayplan.errors import ConfigError
 
 
 @click.command(
@@ -22,9 +23,14 @@ from bayplan import __version__
 def command(arguments: tuple[str, ...]) -> None:
     """Schedule pods; takes kube-scheduler's place."""
     from bayplan.config import VERSIONS
-    from bayplan.scheduler.flags import parse, usage
+    from bayplan.scheduler.flags import check_files, parse, usage
 
-    values = parse(arguments)
+    try:
+        values = parse(arguments)
+        if not (values.help or values.boolean("version")):
+            check_files(values)
+    except ConfigError as problem:
+        raise click.UsageError(str(problem)) from problem
     if values.help:
         click.echo(usage())
         return
@@ -51,7 +57,6 @@ def _write_config(target: str, config: object) -> None:
 
     from bayplan.api import yaml
     from bayplan.config import KubeSchedulerConfiguration, to_data
-    from bayplan.errors import ConfigError
 
     assert isinstance(config, KubeSchedulerConfiguration)
     try:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from bayplan import eventloop
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.cli.fresh import FreshDirectory
-from bayplan.cli.stopping import stop_on_signals
 from bayplan.config import FeatureGates
 from bayplan.observe import logs
+from bayplan.stopping import STORE_GRACE, stop_on_signals
 
 
 def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> None:
@@ -23,7 +23,7 @@ def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> Non
 
 async def _serve(settings: Settings, controllers: list[str], say: Callable[[str], None]) -> None:
     stopped = asyncio.Event()
-    stop_on_signals(stopped)
+    stop_on_signals(stopped, STORE_GRACE)
     with FreshDirectory(settings.data) as data:
         async with running(settings) as served, _beside(served, controllers, settings.gates):
             data.keep()

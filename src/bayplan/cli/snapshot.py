@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli._source import load_cluster, source_options
 from bayplan.words import plural
 
@@ -17,7 +18,7 @@ def command() -> None:
     """Save a cluster as one file without secrets, and look at such files."""
 
 
-@command.command()
+@command.command(short_help="Read a cluster (or dump) and save it.")
 @click.argument("file", type=click.Path(path_type=Path))
 @source_options
 @click.option("--scrub", is_flag=True, help="Replace all names, consistently.")
@@ -38,7 +39,7 @@ def save(file: Path, scrub: bool, **source: Any) -> None:
 
 
 @command.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=values.ReadFile(path=True, folder=True))
 def show_(file: Path) -> None:
     """Tell what is in a snapshot."""
     from bayplan.inspect import Cluster
@@ -59,8 +60,8 @@ def show_(file: Path) -> None:
         click.echo(f"not in it: {item.what}: {item.why}")
 
 
-@command.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@command.command(short_help="Copy a snapshot with all names replaced.")
+@click.argument("file", type=values.ReadFile(path=True, folder=True))
 @click.argument("target", type=click.Path(path_type=Path))
 def scrub(file: Path, target: Path) -> None:
     """Copy a snapshot with all names replaced, so that it can be given to others."""

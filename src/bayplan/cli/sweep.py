@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.errors import BayplanError
+from bayplan.cli import values
 from bayplan.words import plural
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ EVERY = 5.0
 
 
 @click.command()
-@click.argument("plan", type=FILE)
+@click.argument("plan", type=values.ReadFile(path=True))
 @click.option("--out", type=FILE, help="A .csv or .parquet file; default: PLAN.csv.")
 @click.option("--jobs", type=click.IntRange(0), default=0, help="Processes; 0: one a core.")
-@click.option("--dask", metavar="ADDRESS", help="A Dask scheduler, e.g. tcp://host:8786.")
+@click.option("--dask", type=values.DASK,
+              help="A Dask scheduler, e.g. tcp://host:8786.")  # fmt: skip
 @click.option("--ablate", metavar="CONFIG", help="Also run this one without each of its plugins.")
 @click.option("--report", type=FILE, help="Write an HTML page to look at.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would run.")
@@ -70,7 +71,7 @@ def command(
         chosen = ablation.without_each(chosen, ablate)
     target = out or plan.with_suffix(".csv")
     if target.suffix not in (".csv", ".parquet"):
-        raise BayplanError(f"--out {target} must end in .csv or .parquet")
+        raise click.UsageError(f"--out {target} must end in .csv or .parquet")
     if dry_run:
         for task in chosen.tasks():
             click.echo(task.title)

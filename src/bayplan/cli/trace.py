@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.errors import BayplanError
+from bayplan.cli import values
 from bayplan.words import plural
 
 if TYPE_CHECKING:
     from bayplan.sim.traces.fgd import Allocation
 
 FILE = click.Path(path_type=Path)
+READABLE = values.ReadFile(path=True)
 
 
 @click.group("trace")
@@ -22,11 +24,11 @@ def command() -> None:
     """Bring, make and play traces of clusters."""
 
 
-@command.command("import")
+@command.command("import", short_help="Turn a public trace into Bayplan's format.")
 @click.argument("kind", type=click.Choice(("openb", "alibaba2025", "gavel")))
-@click.argument("source", type=FILE)
+@click.argument("source", type=READABLE)
 @click.argument("target", type=FILE)
-@click.option("--throughputs", type=FILE, help="Gavel's simulation_throughputs.json.")
+@click.option("--throughputs", type=READABLE, help="Gavel's simulation_throughputs.json.")
 @click.option("--accelerator", default="v100", show_default=True, help="On which Gavel's jobs run.")
 def import_(
     kind: str, source: Path, target: Path, throughputs: Path | None, accelerator: str
@@ -48,7 +50,7 @@ def import_(
     elif kind == "alibaba2025":
         pods = read_instances(source)
     elif throughputs is None:
-        raise BayplanError("Gavel's jobs say steps, not seconds; give --throughputs")
+        raise click.UsageError("Gavel's jobs say steps, not seconds; give --throughputs")
     else:
         pods = read_jobs(source, read_speeds(throughputs, accelerator))
     click.echo(f"wrote {target}: {plural(write_trace(target, pods), 'pod')}")
@@ -57,31 +59,35 @@ def import_(
 @command.command("generate")
 @click.argument("target", type=FILE)
 @click.option(
-    "--like", type=click.Choice(("dlrm", "gpu", "msr", "web")), default="web", show_default=True
+    "--like",
+    type=click.Choice(("dlrm", "gpu", "msr", "web")),
+    default="web",
+    show_default=True,
+    help="What its pods and their times are fitted to.",
 )
-@click.option("--pods", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--rate", type=float, default=1.0, show_default=True, help="Pods a second.")
-@click.option("--seed", type=int, default=0)
+@click.option("--pods", type=click.IntRange(1), default=1000, show_default=True, help="How many.")
+@click.option("--rate", type=values.POSITIVE, default=1.0, show_default=True, help="Pods a second.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
 def generate_(target: Path, like: str, pods: int, rate: float, seed: int) -> None:
     """Write a trace drawn from chance."""
     from bayplan.sim.traces.format import write_trace
     from bayplan.sim.traces.generate import MODELS, generate
 
-    if rate <= 0:
-        raise BayplanError("--rate must be above 0")
     number = write_trace(target, generate(MODELS[like], pods, rate, seed))
     click.echo(f"wrote {target}: {plural(number, 'pod')}")
 
 
 @command.command("run")
-@click.argument("trace", type=FILE)
+@click.argument("trace", type=READABLE)
 @click.option("--nodes", type=click.IntRange(1), required=True, help="How many.")
-@click.option("--cpu", default="32", show_default=True, help="Of each node.")
-@click.option("--memory", default="128Gi", show_default=True, help="Of each node.")
+@click.option("--cpu", default="32", type=values.QUANTITY, show_default=True, help="Of each node.")
+@click.option("--memory", default="128Gi", type=values.QUANTITY, show_default=True,
+              help="Of each node.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(0), default=0, help="nvidia.com/gpu of each node.")
-@click.option("--config", type=FILE, help="A KubeSchedulerConfiguration.")
-@click.option("--plugins", multiple=True, help="A file or module with plugins.")
-@click.option("--seed", type=int, default=0)
+@click.option("--config", type=READABLE, help="A KubeSchedulerConfiguration.")
+@click.option("--plugins", multiple=True, type=values.PLUGIN,
+              help="A file or module with plugins.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
 @click.option("--faithful", is_flag=True, help="With the whole API server; slower.")
 def run_(
     trace: Path,
@@ -113,15 +119,28 @@ def run_(
         click.echo(line)
 
 
+def _policies() -> Iterable[str]:
+    from bayplan.sim.traces.fgd import PAPER
+
+    return PAPER
+
+
 @command.command("reproduce")
 @click.argument("table", type=click.Choice(("fgd",)))
-@click.option("--data", type=FILE, required=True, help="Where the trace's CSV files are.")
-@click.option("--policy", multiple=True, help="Only this one; may be repeated.")
-@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--policies", type=FILE, help="The plugins; default: examples/policies/gpu.py.")
+@click.option(
+    "--data",
+    type=values.ReadFile(path=True, folder=True),
+    required=True,
+    help="Where the trace's CSV files are.",
+)
+@click.option("--policy", multiple=True, type=values.one_of("POLICY", _policies),
+              help="Only this one; may be repeated.")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True,
+              help="Runs of each policy.")  # fmt: skip
+@click.option("--policies", type=READABLE, help="The plugins; default: examples/policies/gpu.py.")
 @click.option(
     "--order",
-    type=FILE,
+    type=READABLE,
     multiple=True,
     help="Pods and nodes in this order, as hack/fgd-order writes it; one file for each seed.",
 )
@@ -141,9 +160,6 @@ def reproduce_(
 
     logs.configure(0)
     chosen = policy or tuple(fgd.PAPER)
-    for name in chosen:
-        if name not in fgd.PAPER:
-            raise BayplanError(f'--policy "{name}" is not one of {", ".join(fgd.PAPER)}')
     plugins = fgd.policies_file(policies)
     orders = [fgd.read_order(path) for path in order]
     numbers = range(fgd.FIRST_SEED, fgd.FIRST_SEED + (len(orders) or seeds))

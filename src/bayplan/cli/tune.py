@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.cli import values
 from bayplan.errors import BayplanError
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("plan", type=FILE)
+@click.argument("plan", type=values.ReadFile(path=True))
 @click.option("--out", type=FILE, help="The winner's file; default: PLAN.best.yaml.")
 @click.option("--trials", type=click.IntRange(1), help="How many; default: the plan's, else 50.")
 @click.option("--jobs", type=click.IntRange(0), default=0, help="Processes; 0: one a core.")
-@click.option("--dask", metavar="ADDRESS", help="A Dask scheduler, e.g. tcp://host:8786.")
+@click.option("--dask", type=values.DASK,
+              help="A Dask scheduler, e.g. tcp://host:8786.")  # fmt: skip
 @click.option("--report", type=FILE, help="Write an HTML page to look at.")
 @click.option("--diff/--no-diff", "compared", default=True, help="Compare with the default.")
 def command(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli._source import load_cluster, settings_of, source_options
 
 if TYPE_CHECKING:
@@ -18,15 +19,16 @@ DEFAULT = "127.0.0.1:0"
 
 
 @click.command("ui")
-@click.argument("story", required=False, metavar="[SCENARIO|RECORDING]")
+@click.argument("story", required=False, metavar="[SCENARIO|RECORDING]", type=values.SCENARIO)
 @source_options
 @click.option("--seed", type=int, help="Of the scenario; default: the file's.")
 @click.option("--compare-seed", type=int, multiple=True, help="Run again with this seed, too.")
-@click.option("--compare-config", multiple=True, metavar="FILE",
+@click.option("--compare-config", multiple=True, type=values.FILE,
               help="Run again with this configuration, too.")  # fmt: skip
-@click.option("--compare-version", multiple=True, metavar="VERSION",
+@click.option("--compare-version", multiple=True, type=values.VERSION,
               help="Run again deciding as this version of Kubernetes, too, e.g. 1.36.")  # fmt: skip
-@click.option("--bind", "address", default=DEFAULT, show_default=True, metavar="HOST:PORT",
+@click.option("--bind", "address", default=DEFAULT, show_default=True,
+              type=values.PAGE,
               help="Where to serve; loopback only, port 0 takes a free one.")  # fmt: skip
 @click.option("--open/--no-open", "browse", default=False, help="Open a browser.")
 def command(
@@ -121,12 +123,12 @@ async def _serve(
     browse: bool,
     where: str | None,
 ) -> None:
-    from bayplan.cli.stopping import stop_on_signals
     from bayplan.client import connect, load_kubeconfig
     from bayplan.inspect import Settings
     from bayplan.listening import listen_for_page
     from bayplan.page.serving import serving
     from bayplan.page.watching import watching
+    from bayplan.stopping import stop_on_signals
 
     stopped = asyncio.Event()
     assert isinstance(settings, Settings)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bayplan import eventloop
+from bayplan.cli import values
 from bayplan.errors import BayplanError
 from bayplan.listening import parse_address
 
@@ -48,20 +49,20 @@ NEW_NODES = 3
     show_default=True,
     help="Directory that keeps the cluster's state.",
 )
-@click.option("--config", default="", help="Scheduler configuration file.")
+@click.option("--config", default="", type=values.FILE, help="Scheduler configuration file.")
 @click.option(
     "--bind",
     "address",
     default="127.0.0.1:8080",
     show_default=True,
-    metavar="HOST:PORT",
+    type=values.ADDRESS,
     help="Where to serve; port 0 takes a free one.",
 )
 @click.option(
     "--ui-bind",
     default="127.0.0.1:0",
     show_default=True,
-    metavar="HOST:PORT",
+    type=values.PAGE_OR_NONE,
     help='Where to serve the web page; "" serves none.',
 )
 @click.option(
@@ -69,25 +70,41 @@ NEW_NODES = 3
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write the kubeconfig (default: in the data directory).",
 )
-@click.option("--plugins", multiple=True, help="Modules or files with further plugins.")
-@click.option("--controllers", default="*", show_default=True, help="Which controllers to run.")
+@click.option(
+    "--plugins",
+    multiple=True,
+    type=values.PLUGINS,
+    help="Modules or files with further plugins.",
+)
+@click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    type=values.CONTROLLERS,
+    help="Which controllers to run.",
+)
 @click.option(
     "--authorization-mode",
     type=click.Choice(("AlwaysAllow", "RBAC")),
     help="Default: RBAC beyond loopback, AlwaysAllow on it.",
 )
 @click.option(
-    "--enable-admission-plugins", default="", help="Switched on besides the default ones."
+    "--enable-admission-plugins",
+    default="",
+    type=values.ADMISSION,
+    help="Switched on besides the default ones.",
 )
 @click.option(
     "--emulated-version",
     default="",
-    metavar="1.36|1.37",
+    type=values.VERSION,
+    is_eager=True,
     help="Decide and serve as this version does; the newest by default.",
 )
 @click.option(
     "--feature-gates",
     default="",
+    type=values.GATES,
     help="As kube-scheduler's, such as GenericWorkload=true for pod groups.",
 )
 @click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
@@ -139,12 +156,12 @@ async def _up(
     ui_bind: str,
 ) -> None:
     from bayplan.cli.fresh import FreshDirectory
-    from bayplan.cli.stopping import stop_on_signals
     from bayplan.listening import listen_for_page
     from bayplan.scheduler.cluster import local_cluster
     from bayplan.scheduler.extensions import load_registry
     from bayplan.scheduler.flags import parse
     from bayplan.scheduler.options import load_options
+    from bayplan.stopping import STORE_GRACE, stop_on_signals
 
     options = load_options(parse(words))
     stopped = asyncio.Event()
@@ -157,7 +174,7 @@ async def _up(
             registry=load_registry(options.values.items("plugins")),
             controllers=controllers,
         ) as cluster:
-            stop_on_signals(stopped)
+            stop_on_signals(stopped, STORE_GRACE)
             remark = await _nodes(cluster, nodes)
             click.echo(f"{'new' if new else 'found the'} cluster in {settings.data}: {remark}")
             listener = listen_for_page(*parse_address(ui_bind, "--ui-bind")) if ui_bind else None
@@ -218,9 +235,9 @@ async def _reload_on_change(cluster: LocalCluster, options: Options) -> None:
             extenders = cluster.extenders.of(changed.config)
             cluster.scheduler.reconfigure(changed.config, registry, extenders)
         except BayplanError as problem:
-            click.echo(f"configuration refused, the old one stays: {problem}", err=True)
+            _say(f"configuration refused, the old one stays: {problem}")
         else:
-            click.echo("configuration reloaded", err=True)
+            _say("configuration reloaded")
 
     await FileWatch(options.watched_files(), reload).run()
 
@@ -256,6 +273,11 @@ def _greet(cluster: LocalCluster, page: str) -> None:
     click.echo("  kubectl get nodes")
     click.echo("  kubectl create deployment web --image=nginx --replicas=5")
     click.echo("Ctrl-C stops it.")
+
+
+def _say(line: str) -> None:
+    """Write a line above the status line; click would write to the terminal behind its back."""
+    print(line, file=sys.stderr, flush=True)
 
 
 async def _follow(cluster: LocalCluster, stopped: asyncio.Event) -> None:

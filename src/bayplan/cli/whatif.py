@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli import values
 from bayplan.cli._source import FORMATS, load_cluster, settings_of, show, source_options
 from bayplan.cli.completing import node_names, owner_names
 
@@ -39,10 +40,30 @@ def _collect(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
     ctx.ensure_object(dict).setdefault(param.name, []).extend(values)
 
 
+def _change(verb: str) -> values.Checked | values.ReadFile:
+    """The type of a change's value: how it is written; what it means is the cluster's to say."""
+    if verb == "apply":
+        return values.FILE_OR_FOLDER
+
+    def check(text: str) -> None:
+        from bayplan.inspect.whatif import parse_change
+        from bayplan.inspect.whatif.changes import Add
+
+        found = parse_change(verb, text)
+        if VERBS[verb][0] == "NODE|SELECTOR":
+            values.nodes_or_selector(text)
+        elif isinstance(found, Add):
+            for part in found.shape.split(","):
+                if "=" not in part and not values.NAME.fullmatch(part.strip()):
+                    raise ValueError(f'"{part}" is neither a node, an instance type nor KEY=VALUE')
+
+    return values.Checked(VERBS[verb][0], check, empty=False)
+
+
 def _changes(command: Any) -> Any:
     for verb, (metavar, text) in reversed(VERBS.items()):
         option = click.option(
-            f"--{verb}", multiple=True, metavar=metavar, help=text,
+            f"--{verb}", multiple=True, metavar=metavar, help=text, type=_change(verb),
             callback=_collect, expose_value=False, shell_complete=NAMES.get(verb),
         )  # fmt: skip
         command = option(command)
@@ -53,7 +74,8 @@ class InOrder(click.Command):
     """A command that knows in which order its changes were given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        with click.core.augment_usage_errors(ctx):
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         ctx.ensure_object(dict)["order"] = [param.name for param in order]
         return super().parse_args(ctx, args)
 
@@ -65,7 +87,7 @@ class InOrder(click.Command):
     version_help="Change the scheduler to this version; the cluster's own is what it has now.",
 )
 @_changes
-@click.option("--current-config", default="", metavar="FILE",
+@click.option("--current-config", default="", type=values.FILE,
               help="What the scheduler has now; the defaults if not given.")  # fmt: skip
 @click.option("--each", type=click.Choice(["node", "zone"]),
               help="Instead: drain every node, or lose every zone, one at a time.")  # fmt: skip

@@ -7,7 +7,8 @@ pods.add_handler(lambda changes: ...)
 task = asyncio.create_task(pods.run()); await pods.wait_synced()
 """
 
-from bayplan.client.asgi_transport import AsgiTransport
+from typing import TYPE_CHECKING
+
 from bayplan.client.errors import (
     AlreadyExists,
     ApiError,
@@ -28,6 +29,9 @@ from bayplan.client.resources import Resource
 from bayplan.client.rest import Client, is_retriable
 from bayplan.client.socket_transport import connect
 from bayplan.client.transport import Response, StreamResponse, Transport
+
+if TYPE_CHECKING:
+    from bayplan.client.asgi_transport import AsgiTransport
 
 __all__ = [
     "AlreadyExists",
@@ -55,3 +59,12 @@ __all__ = [
     "is_retriable",
     "load_kubeconfig",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what only tests and applications of others need when it is asked for."""
+    if name == "AsgiTransport":
+        from bayplan.client.asgi_transport import AsgiTransport
+
+        return AsgiTransport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from bayplan.client.auth import Credential, Credentials
-from bayplan.client.errors import KubeconfigError, RequestTimeout, TransportError
+from bayplan.client.errors import AnswerTooLong, KubeconfigError, RequestTimeout, TransportError
+from bayplan.client.http1_connection import MAX_ANSWER
 from bayplan.client.kubeconfig import Connection
 from bayplan.client.tls import client_context
 from bayplan.client.transport import (
@@ -75,7 +76,7 @@ class AiohttpTransport:
                 allow_redirects=False,
                 server_hostname=self._connection.tls_server_name or None,
             ) as answer:
-                return Response(answer.status, _lower(answer.headers), await answer.read())
+                return Response(answer.status, _lower(answer.headers), await _read(answer))
         except TimeoutError as cause:
             raise RequestTimeout(f"{method} {target}: no answer within {timeout} s") from cause
         except (aiohttp.ClientError, OSError) as cause:
@@ -172,6 +173,15 @@ class AiohttpTransport:
                 f"connecting to {server}: {reason(cause.os_error)}; is the API server running?"
             )
         return TransportError(f"talking to {server}: {cause or type(cause).__name__}")
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for part in answer.content.iter_any():
+        parts.append(part)
+        if (size := size + len(part)) > MAX_ANSWER:
+            raise AnswerTooLong("the body", MAX_ANSWER)
+    return b"".join(parts)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bayplan.client.errors import KubeconfigError
-from bayplan.client.kubeconfig import Connection, ExecPlugin
+from bayplan.client.kubeconfig import Connection, ExecPlugin, content
 from bayplan.origin import is_loopback
 
 TOKEN_FILE_PERIOD = 60.0
@@ -205,9 +205,7 @@ def _exec_info(plugin: ExecPlugin, connection: Connection) -> str:
             cluster["tls-server-name"] = connection.tls_server_name
         if connection.insecure:
             cluster["insecure-skip-tls-verify"] = True
-        authority = connection.ca_data
-        if not authority and connection.ca_file:
-            authority = Path(connection.ca_file).read_bytes()
+        authority = connection.ca_data or content(connection.ca_file, "certificate-authority")
         if authority:
             cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
         if connection.proxy_url:

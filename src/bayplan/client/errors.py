@@ -4,7 +4,8 @@
     └── ClientError
         ├── KubeconfigError      a kubeconfig or credential is wrong; the text says what to change
         ├── TransportError       no answer: refused, reset, TLS; a write may have happened
-        │   └── RequestTimeout   the answer did not come in time
+        │   ├── RequestTimeout   the answer did not come in time
+        │   └── AnswerTooLong    no API server says so much
         └── ApiError             the server answered with a Status of failure
             ├── BadRequest       400
             ├── Unauthorized     401
@@ -41,6 +42,16 @@ class TransportError(ClientError):
 
 class RequestTimeout(TransportError):
     """The answer did not come in time."""
+
+
+class AnswerTooLong(TransportError):
+    """No API server says so much; asking again would bring no less."""
+
+    def __init__(self, part: str, limit: int) -> None:
+        super().__init__(
+            f"{part} of the answer is longer than {limit} bytes, so this is no API server; "
+            "check its address in the kubeconfig"
+        )
 
 
 class ApiError(ClientError):

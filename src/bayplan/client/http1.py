@@ -21,14 +21,13 @@ from urllib.parse import urlsplit
 
 from bayplan import packed
 from bayplan.client.errors import RequestTimeout, TransportError
-from bayplan.client.http1_connection import HttpConnection
+from bayplan.client.http1_connection import MAX_ANSWER, HttpConnection
 from bayplan.client.http1_stream import Streaming
 from bayplan.client.transport import Response, StreamResponse
 from bayplan.errors import reason
 
 KEPT_HEADERS = {b"retry-after", b"content-encoding"}
 KEPT_LENGTHS = {len(name) for name in KEPT_HEADERS}
-MAX_ANSWER = 2 << 30  # unpacked; a list of 100,000 pods is a tenth of it
 Opened = TypeVar("Opened", bound=HttpConnection)
 
 
@@ -51,12 +50,15 @@ class _Exchange(HttpConnection):
             self._headers[lower.decode()] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
+        self.in_body = True
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
         status = self.parser.get_status_code()
         if status < 200:  # an interim answer; the real one follows
             return
+        self.in_body = False
+        self.received = 0
         if not self.parser.should_keep_alive():
             self.reusable = False
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

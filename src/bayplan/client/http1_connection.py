@@ -1,4 +1,8 @@
-"""What every HTTP/1.1 connection of the client does: feeds the parser, tells of the end."""
+"""What every HTTP/1.1 connection of the client does: feeds the parser, tells of the end.
+
+A server may be anything that an address in a kubeconfig names: what it may say before its body
+begins is bounded, interim answers included; so is what comes in all, where it is kept.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from typing import cast
 
 import httptools
 
-from bayplan.client.errors import TransportError
+from bayplan.client.errors import AnswerTooLong, TransportError
 
 WRITE_LIMIT = 1 << 20
+MAX_HEAD = 1 << 20
+MAX_ANSWER = 1 << 30  # also unpacked; a list of 100,000 pods is a fifth of it
 
 
 class HttpConnection(asyncio.Protocol):
@@ -18,16 +24,29 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.parser = httptools.HttpResponseParser(self)
+        self.in_body = False
+        self.received = 0
+        """Bytes of the answer that is under way."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(WRITE_LIMIT)
 
     def data_received(self, data: bytes) -> None:
+        self.received += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as problem:
             self.fail(TransportError(f"answer is not HTTP: {problem}"))
+            return
+        if self.received > MAX_HEAD:
+            self._bound()
+
+    def _bound(self) -> None:
+        if not self.in_body:
+            self.fail(AnswerTooLong("the head", MAX_HEAD))
+        elif self.received > MAX_ANSWER:
+            self.fail(AnswerTooLong("the body", MAX_ANSWER))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(TransportError(f"connection closed by the server: {exc or 'end of stream'}"))

@@ -316,6 +316,8 @@ class Informer(Generic[T]):
             Change("DELETED", old, old) for key, old in self.store.items() if key not in fresh
         ]
         self.store = fresh
+        if self.texts is not None:
+            self.texts = {key: text for key, text in self.texts.items() if key in fresh}
         self._graves.clear()
         self.last_version = version
         self._fresh_list = False
@@ -341,6 +343,7 @@ class Informer(Generic[T]):
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             timeout_seconds=timeout,
+            straight=self._take,
         )
         applied = 0
         try:
@@ -358,6 +361,15 @@ class Informer(Generic[T]):
         finally:
             self.broken.set()
 
+    def _take(self, lines: list[bytes]) -> bool:
+        """Apply events between two turns; those that cannot be are left to `_follow`."""
+        try:
+            self._apply(lines)
+        except (ClientError, msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        self.heard += 1
+        return True
+
     def _apply(self, lines: list[bytes]) -> None:
         changes: list[Change[T]] = []
         try:
@@ -372,19 +384,10 @@ class Informer(Generic[T]):
                 except msgspec.ValidationError:
                     self._apply_rough(line, changes)
                 else:
-                    if self.texts is not None:
-                        self._keep(event.type, event.object, line)
-                    self._change(event.type, event.object, changes)
+                    self._change(event.type, event.object, line, changes)
         finally:
             if changes:
                 self._notify(changes, self._handlers)
-
-    def _keep(self, type_: str, item: T, line: bytes) -> None:
-        assert self.texts is not None
-        if type_ == "DELETED":
-            self.texts.pop(_key(item), None)
-        else:
-            self.texts[_key(item)] = bytes(_error_decoder.decode(line).object)
 
     def _apply_rough(self, line: bytes, changes: list[Change[T]]) -> None:
         """Apply an event that did not decode at once."""
@@ -394,7 +397,7 @@ class Informer(Generic[T]):
             return
         item = self._lenient(bytes(_error_decoder.decode(line).object))
         if item is not None:
-            self._change(type_, item, changes)
+            self._change(type_, item, line, changes)
 
     def _control(self, line: bytes) -> None:
         if _type_decoder.decode(line).type == "BOOKMARK":
@@ -403,7 +406,7 @@ class Informer(Generic[T]):
         failure = error_from(500, bytes(_error_decoder.decode(line).object))
         raise failure
 
-    def _change(self, type_: str, item: T, changes: list[Change[T]]) -> None:
+    def _change(self, type_: str, item: T, line: bytes, changes: list[Change[T]]) -> None:
         """Apply one event to the copy, unless it tells nothing new, and note what changed."""
         key = _key(item)
         version = _number(item.metadata.resource_version)
@@ -420,11 +423,15 @@ class Informer(Generic[T]):
             item = self._transform(item)
         if type_ == "DELETED":
             self._bury(key, version)
+            if self.texts is not None:
+                self.texts.pop(key, None)
             if old is not None:
                 del self.store[key]
                 changes.append(Change("DELETED", item, old))
             return
         self.store[key] = item
+        if self.texts is not None:
+            self.texts[key] = bytes(_error_decoder.decode(line).object)
         if old is not None and old.metadata.uid != item.metadata.uid:
             changes.append(Change("DELETED", old, old))  # its own event was lost
             old = None

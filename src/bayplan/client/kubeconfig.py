@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,19 @@ from typing import Any
 import msgspec
 import yaml
 
+from bayplan.api.decode import strip_nulls
 from bayplan.client.errors import KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_NULL = "tag:yaml.org,2002:null"
+
+
+class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Reads every value as text, so that a token of digits stays one; but null is none."""
+
+
+_Loader.add_implicit_resolver(_NULL, re.compile("^(~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_constructor(_NULL, lambda loader, node: None)
 
 # YAML is untyped until it has been checked below.
 Tree = dict[str, Any]
@@ -129,7 +139,7 @@ def in_cluster(
 
 def _read(file: Path) -> Tree:
     try:
-        tree = yaml.load(file.read_text(), Loader=_Loader)
+        tree = strip_nulls(yaml.load(file.read_text(), Loader=_Loader))
     except (OSError, UnicodeDecodeError) as problem:
         raise KubeconfigError(f'reading kubeconfig "{file}": {problem}') from problem
     except yaml.YAMLError as problem:
@@ -313,6 +323,18 @@ def _decoded(entry: Tree, key: str, source: str) -> bytes:
         return base64.b64decode(text, validate=False) if text else b""
     except (binascii.Error, ValueError) as problem:
         raise KubeconfigError(f'kubeconfig "{source}": {key} is not base64: {problem}') from None
+
+
+def content(path: str, what: str) -> bytes:
+    """Return what is in a file that a kubeconfig names as `what`; nothing where it names none."""
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise KubeconfigError(
+            f'reading {what} "{path}": {problem.strerror}; check {what} in the kubeconfig'
+        ) from problem
 
 
 # What a kubeconfig says of TLS or of a credential; with any of it a bare HOST:PORT means HTTPS.

@@ -28,6 +28,7 @@ from bayplan.client.rest import Client
 log = structlog.get_logger(__name__)
 
 JITTER = 1.2
+RELEASE_SECONDS = 2.0  # it expires by itself
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -208,16 +209,28 @@ class LeaderElector:
             self._report(found.holder_identity)
 
     async def _release(self) -> None:
-        seen = self._seen
-        if seen is None or seen.holder_identity != self.identity:
-            return
-        stamp = self._stamp()
-        free = LeaseSpec("", 1, stamp, stamp, seen.lease_transitions)
+        """Give the lease up, so that nobody has to wait until it has run out."""
         try:
-            async with asyncio.timeout(self._renew_deadline):
-                await self._write(free)
+            async with asyncio.timeout(min(self._renew_deadline, RELEASE_SECONDS)):
+                while not await self._released():
+                    log.info("a renewal on its way came first, releasing again")
         except (ClientError, TimeoutError) as problem:
             log.warning("lease not released", err=str(problem))
+
+    async def _released(self) -> bool:
+        seen = self._seen
+        if seen is None or seen.holder_identity != self.identity:
+            return True
+        # A renewal whose answer nobody waited for has left another version behind.
+        self._note(await self._client.get(LEASES, self._name, self._namespace))
+        if self._seen is None or self._seen.holder_identity != self.identity:
+            return True
+        stamp = self._stamp()
+        try:
+            await self._write(LeaseSpec("", 1, stamp, stamp, self._seen.lease_transitions))
+        except Conflict:
+            return False
+        return True
 
     def _report(self, holder: str) -> None:
         if holder and holder != self._reported:

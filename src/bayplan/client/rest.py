@@ -22,7 +22,13 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from bayplan import __version__
-from bayplan.client.errors import ServerFault, TooManyRequests, TransportError, error_from
+from bayplan.client.errors import (
+    AnswerTooLong,
+    ServerFault,
+    TooManyRequests,
+    TransportError,
+    error_from,
+)
 from bayplan.client.limiter import RateLimiter
 from bayplan.client.resources import PODS, Resource
 from bayplan.client.transport import Response, Transport
@@ -41,6 +47,8 @@ PATCH_CONTENT_TYPES: dict[PatchType, str] = {
 }
 JSON = "application/json"
 MAX_RETRIES = 10
+MAX_EVENT = 64 << 20  # bytes of a line of a watch; objects have a few megabytes
+MAX_REFUSAL = 1 << 20
 BROKEN_READ_RETRIES = 3
 
 _encode = msgspec.json.Encoder().encode
@@ -76,6 +84,14 @@ class Client:
         other = copy.copy(self)
         other._limiter = None
         return other
+
+    async def turn_behind(self) -> None:
+        """Wait until the rate limit lets a request pass that all others may overtake.
+
+        Who chooses then what to send, over `unlimited`, chooses late.
+        """
+        if self._limiter is not None:
+            await self._limiter.acquire(behind=True)
 
     # -- one request
 
@@ -131,10 +147,14 @@ class Client:
             if self._limiter is not None:
                 await self._limiter.acquire()
             try:
-                response = await self._observed(method, target, headers, raw, timeout)
-            except TransportError:
+                if self._observe is None:
+                    response = await self.transport.request(method, target, headers, raw, timeout)
+                else:
+                    response = await self._observed(method, target, headers, raw, timeout)
+            except TransportError as problem:
                 broken += 1
-                if method != "GET" or broken > BROKEN_READ_RETRIES:
+                final = isinstance(problem, AnswerTooLong) or broken > BROKEN_READ_RETRIES
+                if method != "GET" or final:
                     raise
                 await asyncio.sleep(0.05 * 2**broken)
                 continue
@@ -161,8 +181,7 @@ class Client:
         raw: bytes | None,
         timeout: float | None,
     ) -> Response:
-        if self._observe is None:
-            return await self.transport.request(method, target, headers, raw, timeout)
+        assert self._observe is not None
         clock = asyncio.get_running_loop().time
         begin, code = clock(), 0
         try:
@@ -240,6 +259,7 @@ class Client:
         bookmarks: bool = True,
         timeout_seconds: int | None = None,
         send_initial_events: bool = False,
+        straight: Callable[[Lines], bool] | None = None,
     ) -> AsyncIterator[Lines]:
         """Yield watch events as they come: batches of whole JSON lines, undecoded.
 
@@ -247,6 +267,8 @@ class Client:
         Ends when the server ends the watch; raises ApiError when it refuses it (Gone: list again)
         and TransportError when the connection breaks. A watch takes one token of the rate limit.
         An event of type ERROR inside the stream is passed on as any other line.
+        `straight` may be called with lines instead, while the next are waited for: in the process
+        of the server that saves a turn of the loop. It returns whether it took them.
         """
         query: dict[str, str | int | bool | None] = {
             "watch": True,
@@ -263,16 +285,27 @@ class Client:
             await self._limiter.acquire()
         async with self.transport.stream("GET", target, self._headers) as response:
             if response.status >= 400:
-                body = b"".join([chunk async for chunk in response.chunks])
+                body = b""
+                async for chunk in response.chunks:
+                    body += chunk
+                    if len(body) > MAX_REFUSAL:
+                        break
                 if response.status == 401:
                     await self.transport.refresh_credentials()
                 raise error_from(response.status, body, retry_after=_retry_after(response.headers))
+            if straight is not None and response.straight is not None:
+                take = straight  # the pieces of such a stream are whole lines
+                response.straight(lambda piece: take(piece.split(b"\n")[:-1]))
             yield []
+            held = 0
             parts: list[bytes] = []  # of a line that is not whole: a large object comes in many
             async for chunk in response.chunks:
                 parts.append(chunk)
                 if b"\n" not in chunk:
+                    if (held := held + len(chunk)) > MAX_EVENT:
+                        raise AnswerTooLong("a line", MAX_EVENT)
                     continue
+                held = 0
                 lines = b"".join(parts).split(b"\n")
                 rest = lines.pop()
                 parts = [rest] if rest else []

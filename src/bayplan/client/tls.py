@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bayplan import private
 from bayplan.client.errors import KubeconfigError
-from bayplan.client.kubeconfig import Connection
+from bayplan.client.kubeconfig import Connection, content
 from bayplan.trust import trusting
 
 
@@ -29,8 +29,8 @@ def client_context(
     if connection.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    cert = cert or connection.cert_data or _file(connection.cert_file, "client-certificate")
-    key = key or connection.key_data or _file(connection.key_file, "client-key")
+    cert = cert or connection.cert_data or content(connection.cert_file, "client-certificate")
+    key = key or connection.key_data or content(connection.key_file, "client-key")
     if cert and not key:
         raise KubeconfigError(
             f'kubeconfig "{connection.source}": client-certificate needs client-key; set it'
@@ -46,7 +46,7 @@ def _authorities(connection: Connection) -> ssl.SSLContext:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not (connection.ca_data or connection.ca_file):
         return trusting()
-    data = connection.ca_data or _file(connection.ca_file, "certificate-authority")
+    data = connection.ca_data or content(connection.ca_file, "certificate-authority")
     where = connection.ca_file or "certificate-authority-data"
     try:
         return trusting(text=data.decode("ascii"))
@@ -69,14 +69,3 @@ def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes, source: str) -
                 f'kubeconfig "{source}": client certificate and key cannot be used '
                 f"({problem.reason or problem}); check that both are PEM and belong together"
             ) from problem
-
-
-def _file(path: str, what: str) -> bytes:
-    if not path:
-        return b""
-    try:
-        return Path(path).read_bytes()
-    except OSError as problem:
-        raise KubeconfigError(
-            f'reading {what} "{path}": {problem.strerror}; check {what} in the kubeconfig'
-        ) from problem

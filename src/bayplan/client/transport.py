@@ -1,17 +1,17 @@
 """The seam between the client and the wire.
 
 A `Transport` carries one request and brings back one answer, whole or as a stream. It knows nothing
-of Kubernetes. There are two: `socket_transport.SocketTransport` over sockets, and
+of Kubernetes. There are three: `socket_transport.SocketTransport` over sockets;
 `asgi_transport.AsgiTransport`, which calls an ASGI application in the same event loop, so that
-tests and simulations need no socket and run on virtual time. Tests that want
-faults wrap either one.
+tests need no socket and run on virtual time; and `apiserver.local.LocalTransport`, which asks an
+API server of this process without HTTP. Tests that want faults wrap any of them.
 
 A transport does not retry, limit or decode: `rest.Client` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -35,6 +35,12 @@ class StreamResponse(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+    straight: Callable[[Callable[[bytes], bool]], None] | None = None
+    """Takes what is to be called with pieces, whole lines, that come while `chunks` is waited for.
+
+    It returns whether it took them; what it did not take comes out of `chunks`. Only where nothing
+    lies between the two ends.
+    """
 
 
 class Transport(Protocol):

@@ -18,45 +18,42 @@ import asyncio
 import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-
-class _Selector(selectors.DefaultSelector):
-    """Never waits: the time that the loop would have slept is added to its clock instead."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Asking the system is most of the cost of a turn; in a simulation nobody writes there.
-        alone = not self._loop.knocked and len(self.get_map()) == 1  # but for the loop's own pipe
-        ready: list[tuple[selectors.SelectorKey, int]] = []
-        if timeout is None or self._loop.look_outside() or (timeout and not alone):
-            self._loop.knocked = False
-            ready = super().select(0)
-        if ready or timeout == 0 or self._loop.run_idle():
-            return ready
-        if timeout is None:
-            # Nothing is planned: only a thread or a signal can wake the loop.
-            return list(super().select(None))
-        self._loop.pass_time(timeout)
-        return ready
+_LOOK = 64
+"""Sockets are asked for once in so many turns although there is work, so that none starves."""
+_MANY = 100
+"""So many cancelled timers are left where they are."""
+_DAY = 86400.0
+"""A loop never sleeps longer at once."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on virtual time; it begins at 0."""
+    """An asyncio loop on virtual time; it begins at 0.
+
+    Its turn is its own: timers lie in the heap as tuples, equal times in the order in which they
+    were set, and the system is asked only if somebody may have written to the loop. In a long
+    simulation that is half of what asyncio's turn costs.
+    """
 
     def __init__(self) -> None:
         self._now = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._set = self._cancelled = 0
+        """How many timers have been set, and how many of those that wait are cancelled."""
         self._idle: deque[Callable[[], None]] = deque()
         self._last: deque[Callable[[], None]] = deque()
         self._turns = 0
         self.knocked = False
         """Whether a thread or a signal may have written to the loop's own pipe."""
-        super().__init__(_Selector(self))
+        self._ready: deque[asyncio.Handle]  # asyncio's own, as `_stopping` and `_selector`
+        self._stopping: bool
+        self._selector: selectors.BaseSelector
+        super().__init__()
 
     def time(self) -> float:
         return self._now
@@ -64,6 +61,84 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _write_to_self(self) -> None:
         self.knocked = True
         super()._write_to_self()  # type: ignore[misc]
+
+    # -- timers
+
+    def call_at(  # type: ignore[override]  # asyncio ties arguments to the callback's
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        self._check_closed()  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._set += 1
+        heappush(self._timers, (when, self._set, timer))
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if handle._scheduled:  # type: ignore[attr-defined]
+            self._cancelled += 1
+            if self._cancelled > max(_MANY, len(self._timers) // 2):
+                # The one that is being cancelled does not say so yet; it stays for once.
+                self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+                heapify(self._timers)
+                self._cancelled = 1
+
+    def _due(self) -> None:
+        """Let the timers that ring now be called."""
+        timers, end = self._timers, self._now + self._clock_resolution  # type: ignore[attr-defined]
+        while timers and timers[0][0] < end:
+            self._ready.append(self._next_timer())
+
+    def _next_timer(self) -> asyncio.TimerHandle:
+        timer = heappop(self._timers)[2]
+        timer._scheduled = False  # type: ignore[attr-defined]
+        self._cancelled -= timer.cancelled()
+        return timer
+
+    # -- turns
+
+    def _run_once(self) -> None:
+        """One turn, instead of asyncio's."""
+        ready = self._ready
+        self._turns += 1
+        if not ready and not self._stopping:
+            self._wait()
+        elif self._turns % _LOOK == 0:
+            self._ask(0)
+        if self._timers:
+            self._due()
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+        handle = None  # type: ignore[assignment]  # an exception would hold it, and it that
+
+    def _wait(self) -> None:
+        """Nothing is left to do: hear who knocked, go on with an idle callback, or pass time."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            self._next_timer()
+        outside = self.knocked or self._turns % _LOOK == 0 or not timers
+        if outside or len(self._selector.get_map()) > 1:  # there is more than its own pipe
+            self.knocked = False
+            if self._ask(0):
+                return
+        if self.run_idle():
+            return
+        if not timers:
+            self._ask(None)  # only a thread or a signal can wake the loop
+            return
+        self.pass_time(min(max(0.0, timers[0][0] - self._now), _DAY))
+
+    def _ask(self, timeout: float | None) -> bool:
+        """Ask the system who wrote; whether anybody did."""
+        found = self._selector.select(timeout)
+        self._process_events(found)  # type: ignore[attr-defined]
+        return bool(found)
 
     def call_idle(self, callback: Callable[[], None], *, last: bool = False) -> None:
         """Call once, when nothing else is left to do at this moment.
@@ -81,17 +156,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.call_soon(waiting.popleft())
         return True
 
-    def look_outside(self) -> bool:
-        """Whether to ask for sockets although there is work: now and then, so none starves."""
-        self._turns += 1
-        return self._turns % 64 == 0
-
     def pass_time(self, timeout: float) -> None:
         """Move the clock to the next timer: to its time, not by a difference that rounds."""
-        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        timers = self._timers
         due = self._now + timeout
-        when = timers[0].when() if timers else due
-        # A loop never sleeps longer than a day at once.
+        when = timers[0][0] if timers else due
         self._now = when if when - self._now <= timeout else due
 
 

@@ -219,6 +219,8 @@ class PodCounts:
         self._terms: dict[TermKey, OwnedTerm] = {}
         self._about: Anchored[OwnedTerm] = Anchored()
         self._owned: dict[PodTraits, tuple[OwnedTerm, ...]] = {}
+        self._vacant: Group | None = None
+        """The group that nobody is in, if there is one: the next pod to be bound may be of it."""
         self.terms_version = 0
         """Grows when a distinct term appears or goes."""
 
@@ -263,7 +265,7 @@ class PodCounts:
                 self._drop_term(term)
         info.group, info.owned = None, ()
         if not group.size:
-            self._drop_group(group)
+            self._vacate(group)
 
     def relabel(self, known: PodInfo, fresh: PodInfo, row: int) -> None:
         """A pod on a row has other labels; whatever counts both is not touched."""
@@ -279,7 +281,7 @@ class PodCounts:
                 if query not in new.columns:
                     column.add(row, -1)
             if not old.size:
-                self._drop_group(old)
+                self._vacate(old)
         fresh.group, fresh.owned = new, known.owned
         known.group, known.owned = None, ()
 
@@ -373,6 +375,15 @@ class PodCounts:
             self._by_signature[known] = group
             group.signatures.append(known)
         return group
+
+    def _vacate(self, group: Group) -> None:
+        """The last pod left a group. It stays until another is left by all, no longer.
+
+        An API server labels pods when they are bound: each is in a group of its own until then.
+        """
+        last, self._vacant = self._vacant, group
+        if last is not None and last is not group and not last.size:
+            self._drop_group(last)
 
     def _drop_group(self, group: Group) -> None:
         key = (group.namespace, frozenset(group.labels.items()), group.terminating)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bayplan.api import Node, Pod, PodAffinityTerm, Volume, WeightedPodAffinityTerm
+from bayplan.api import Node, Pod, PodAffinityTerm, PodSpec, Volume, WeightedPodAffinityTerm
 from bayplan.api.labels import NOTHING, Selector, SelectorError, compile_selector
 from bayplan.api.requests import (
     AS_DEFAULT,
@@ -62,6 +62,8 @@ class PodTraits:
         "claims",
         "fit",
         "has_affinity",
+        "key",
+        "own_status",
         "ports",
         "preferred_affinity",
         "preferred_anti_affinity",
@@ -72,7 +74,11 @@ class PodTraits:
         "used",
     )
 
-    def __init__(self, pod: Pod, counting: Counting = AS_DEFAULT) -> None:
+    def __init__(self, pod: Pod, counting: Counting = AS_DEFAULT, key: bytes = b"") -> None:
+        self.key = key
+        """The part of a signature that these traits hang on."""
+        self.own_status = has_own_status(pod)
+        """Whether what these pods use hangs on their status too."""
         self.resources: PodResources = pod_resources(pod, counting)
         self.fit: tuple[tuple[int, int], ...] = _vector(self.resources.fit)
         """What the pod needs to be placed, as (resource id, amount), in id order."""
@@ -213,6 +219,9 @@ class PodInfo:
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
+_SPECS = 256
+"""So many specs are known by their identity."""
+
 
 def _own_key(pod: Pod) -> bytes:
     """The part of a signature in which the pods of one template may differ."""
@@ -244,6 +253,8 @@ class PodInfos:
         self._limit = limit
         self._known: dict[str, PodInfo] = {}
         """Pods by uid that were asked for again and again, such as those that wait."""
+        self._specs: dict[int, tuple[PodSpec, str, bytes]] = {}
+        """By id: specs that pods of one template may share, their namespace and their key."""
         self._last: PodInfo | None = None
         """What was made last: within one attempt plugins ask for the same pod."""
 
@@ -263,25 +274,47 @@ class PodInfos:
 
     def make(self, pod: Pod, node_name: str = "") -> PodInfo:
         """Work out a pod; `node_name` overrides `spec.nodeName` for assumed pods."""
-        spec = _spec_key(pod)
+        spec = self._key_of(pod)
         if has_own_status(pod):
             status = pod.status
             own = (status.resources, status.allocated_resources, status.container_statuses)
             spec += _ENCODER.encode((*own, status.init_container_statuses, status.conditions))
+        self._last = self._signed(pod, spec, node_name or pod.spec.node_name)
+        return self._last
+
+    def renewed(self, known: PodInfo, pod: Pod) -> PodInfo:
+        """Like `make` for a newer object of a pod, of which mostly node and labels are new."""
+        spec, before, traits = pod.spec, known.pod.spec, known.traits
+        if spec is not before and spec.node_name != before.node_name:
+            spec = msgspec.structs.replace(spec, node_name=before.node_name)
+        same = (spec is before or spec == before) and traits.key
+        if not same or traits.own_status or has_own_status(pod):
+            return self.make(pod)
+        return self._signed(pod, traits.key, pod.spec.node_name)
+
+    def _signed(self, pod: Pod, spec: bytes, node_name: str) -> PodInfo:
         key = spec + _own_key(pod)
         known = self._signatures.get(key)
         if known is None:
             _make_room(self._signatures, self._limit)
             known = self._signatures[key] = (key, self._traits_of(pod, spec))
         # The first key is shared, so that 500,000 equal pods do not hold 500,000 equal strings.
-        self._last = PodInfo(pod, known[1], known[0], node_name or pod.spec.node_name)
-        return self._last
+        return PodInfo(pod, known[1], known[0], node_name)
+
+    def _key_of(self, pod: Pod) -> bytes:
+        spec, namespace = pod.spec, pod.metadata.namespace
+        known = self._specs.get(id(spec))
+        if known is None or known[0] is not spec or known[1] != namespace:
+            if len(self._specs) >= _SPECS:
+                self._specs.clear()
+            known = self._specs[id(spec)] = (spec, namespace, _spec_key(pod))
+        return known[2]
 
     def _traits_of(self, pod: Pod, spec: bytes) -> PodTraits:
         traits = self._traits.get(spec)
         if traits is None:
             _make_room(self._traits, self._limit)
-            traits = self._traits[spec] = PodTraits(pod, self._counting)
+            traits = self._traits[spec] = PodTraits(pod, self._counting, spec)
         return traits
 
 

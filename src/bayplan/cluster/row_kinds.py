@@ -92,7 +92,7 @@ class RowKinds:
             self.column.replace(self._numbers(range(count)))
             self._count()
         elif len(rows) <= _FEW and count >= size:
-            for row in rows:
+            for row in dict.fromkeys(rows):  # a pod that is bound is noted twice
                 if row < count:
                     self._give(row, self._kind(self._table.sums_at(row)), row >= size)
                     size = max(size, row + 1)

@@ -18,7 +18,6 @@ from bayplan.config.decode import decode
 from bayplan.config.defaults import set_defaults
 from bayplan.config.fields import InvalidConfig
 from bayplan.config.gates import DEFAULT_GATES, FeatureGates
-from bayplan.config.policy import convert_legacy, is_legacy
 from bayplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from bayplan.config.validation import validate
 from bayplan.errors import ConfigError, DecodeError
@@ -84,6 +83,8 @@ def _document(
     document = yaml.load(data)
     if not isinstance(document, dict):
         raise ConfigError(f"expected an object with apiVersion and kind, got {document!r:.40}")
+    from bayplan.config.policy import convert_legacy, is_legacy  # not without a file
+
     if is_legacy(document):
         return convert_legacy(document, read_config_map, warnings)
     return document

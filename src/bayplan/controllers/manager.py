@@ -21,9 +21,10 @@ from typing import Any, Protocol
 import structlog
 
 from bayplan.apiserver.backend import Backend
+from bayplan.apiserver.local import LocalTransport
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.signs import SignsOfLife
-from bayplan.client import AsgiTransport, Client, Informer
+from bayplan.client import Client, Informer
 from bayplan.config import DEFAULT_GATES, FeatureGates
 from bayplan.controllers.autoscaler import AutoscalerController
 from bayplan.controllers.certificates import CertificateSigner
@@ -140,7 +141,7 @@ async def beside(
     if not names:
         yield
         return
-    client = Client(AsgiTransport(app, token=token))
+    client = Client(LocalTransport(app, token=token))
     try:
         manager = ControllerManager(client, names, options=options)
         manager.attach(app.backend)

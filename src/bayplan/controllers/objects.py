@@ -53,6 +53,8 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def controller(self) -> Owner | None:
         """The one owner that manages this object."""
+        if not self.owner_references:
+            return None
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 

@@ -102,21 +102,28 @@ class PodControl:
         return (self.owners, self.pods)
 
     def _pod_changed(self, change: Change[Object]) -> None:
-        for pod in (change.new, change.old):
-            if pod is None:
-                continue
-            owner = pod.metadata.controller
-            if owner is not None:
-                if owner.kind == self._resource.kind:
-                    self._wake(f"{pod.metadata.namespace}/{owner.name}")
-            elif change.type != "DELETED" and pod.metadata.labels:
-                self._wake_matching(pod)
+        new, old = change.new.metadata, change.old and change.old.metadata
+        owned = new.owner_references or (old and old.owner_references)
+        if not owned and not self.owners.informer.store:
+            return  # nobody has it, nobody is there to want it
+        self._concerns(new, change.type == "DELETED")
+        if old and (old.labels != new.labels or old.owner_references != new.owner_references):
+            self._concerns(old, change.type == "DELETED")
 
-    def _wake_matching(self, pod: Object) -> None:
+    def _concerns(self, pod: Meta, deleted: bool) -> None:
+        """Wake whoever has a pod, or may want it."""
+        owner = pod.controller
+        if owner is not None:
+            if owner.kind == self._resource.kind:
+                self._wake(f"{pod.namespace}/{owner.name}")
+        elif not deleted and pod.labels and self.owners.informer.store:
+            self._wake_matching(pod)
+
+    def _wake_matching(self, pod: Meta) -> None:
         """An orphan: whoever selects it may want to adopt it."""
-        for owner in self.owners.by("namespace", pod.metadata.namespace):
+        for owner in self.owners.by("namespace", pod.namespace):
             labels: Json = (owner.spec.get("selector") or {}).get("matchLabels") or {}
-            if labels and all(pod.metadata.labels.get(k) == v for k, v in labels.items()):
+            if labels and all(pod.labels.get(k) == v for k, v in labels.items()):
                 self._wake(owner.key)
 
     async def claim(self, owner: Object, selector: Selector) -> list[Object]:

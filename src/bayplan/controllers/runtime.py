@@ -97,19 +97,27 @@ class Cache(Generic[T]):
         return int(self.informer.last_version or 0)
 
     def _changed(self, changes: Sequence[Change[T]]) -> None:
-        for change in changes:
+        for type_, new, old in changes:
+            key = new.metadata.key
             for keys_of, index in self._indexes.values():
-                if change.old is not None:
-                    _leave(index, keys_of(change.old), change.old)
-                if change.type != "DELETED":
-                    _enter(index, keys_of(change.new), change.new)
+                before = keys_of(old) if old is not None else ()
+                after = keys_of(new) if type_ != "DELETED" else ()
+                if before == after:
+                    for value in after:  # as the newest of its entry, like any that comes
+                        del index[value][key]
+                        index[value][key] = new
+                    continue
+                if old is not None:
+                    _leave(index, before, old)
+                _enter(index, after, new)
         for change in changes:
             for listener in self._listeners:
                 listener(change)
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
 
 
 def _enter(index: dict[str, dict[str, T]], keys: Iterable[str], item: T) -> None:
@@ -119,10 +127,11 @@ def _enter(index: dict[str, dict[str, T]], keys: Iterable[str], item: T) -> None
 
 def _leave(index: dict[str, dict[str, T]], keys: Iterable[str], item: T) -> None:
     for key in keys:
-        entry = index.get(key, {})
-        entry.pop(item.metadata.key, None)
-        if not entry:
-            index.pop(key, None)
+        entry = index.get(key)
+        if entry is not None:
+            entry.pop(item.metadata.key, None)
+            if not entry:
+                del index[key]
 
 
 class Kit:

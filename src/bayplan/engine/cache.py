@@ -110,13 +110,13 @@ class Cache:
             return
         self._insert(self.infos.make(pod))
 
-    def update_pod(self, pod: Pod) -> None:
-        """A placed pod changed."""
+    def update_pod(self, pod: Pod) -> bool:
+        """A placed pod changed; False if a kubelet's report is all that did."""
         uid = self._key(pod)
         known = self._pods.get(uid)
         if known is None or uid in self._assumed:
             raise CacheError(f"updating pod {uid}({pod.key}): it was not added before")
-        self._replace(known, pod)
+        return self._replace(known, pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """A placed pod is gone; unknown pods are no error."""
@@ -172,17 +172,18 @@ class Cache:
         self._pods[info.uid] = info
         self.table.add_pod(info)
 
-    def _replace(self, known: PodInfo, pod: Pod) -> None:
+    def _replace(self, known: PodInfo, pod: Pod) -> bool:
         """Take a newer object of a pod; rows change only if something that counts did.
 
         Whatever changed, the pod is the last one of its node from then on, as upstream.
+        False if a kubelet's report is all that did.
         """
         self.revision += 1
         self._assumed.discard(known.uid)
-        if _only_reported(known.pod, pod) and pod.spec.node_name == known.node_name:
+        if _only_reported(known, pod) and pod.spec.node_name == known.node_name:
             self.table.renew_pod(known, pod)
-            return
-        fresh = self.infos.make(pod)
+            return False
+        fresh = self.infos.renewed(known, pod)
         there = fresh.node_name == known.node_name and fresh.terminating == known.terminating
         if there and fresh.signature == known.signature:
             self.table.renew_pod(known, pod)
@@ -193,6 +194,7 @@ class Cache:
         else:
             self.table.remove_pod(known)
             self._insert(fresh)
+        return True
 
     @staticmethod
     def _key(pod: Pod) -> str:
@@ -225,15 +227,15 @@ class Cache:
         return problems + compare_tables(table, fresh)
 
 
-def _only_reported(old: Pod, new: Pod) -> bool:
+def _only_reported(known: PodInfo, new: Pod) -> bool:
     """Whether a kubelet's report is all that changed, seen by what two objects of a pod share."""
-    before, after = old.metadata, new.metadata
+    before, after = known.pod.metadata, new.metadata
     return (
-        new.spec is old.spec
+        new.spec is known.pod.spec
         and after.labels is before.labels
         and after.owner_references is before.owner_references
         and after.deletion_timestamp == before.deletion_timestamp
-        and not has_own_status(old)
+        and not known.traits.own_status
         and not has_own_status(new)
     )
 

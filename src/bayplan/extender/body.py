@@ -1,7 +1,7 @@
 """Reading request bodies and writing answers in plain ASGI, with the limits that a server needs.
 
 Bodies may be gzipped either way. A body over the limit is refused while it arrives, also when it
-only grows large by being unpacked.
+only grows large by being unpacked; so is one for which all that are under way leave no room.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -9,6 +9,7 @@ from typing import Any
 
 from bayplan import packed
 from bayplan.errors import BayplanError
+from bayplan.intake import FullError, Share
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -34,21 +35,29 @@ def header(scope: MutableMapping[str, Any], name: bytes) -> bytes:
 
 
 async def read_body(
-    scope: MutableMapping[str, Any], receive: Receive, limit: int = MAX_BODY
+    scope: MutableMapping[str, Any], receive: Receive, share: Share, limit: int = MAX_BODY
 ) -> bytes:
-    """Read a whole request body, unpacked."""
+    """Read a whole request body, unpacked, and count it as a share of what the server holds."""
+    try:
+        return await _read(scope, receive, share, limit)
+    except FullError as full:
+        raise BodyError(429, str(full)) from full
+
+
+async def _read(
+    scope: MutableMapping[str, Any], receive: Receive, share: Share, limit: int
+) -> bytes:
     announced = header(scope, b"content-length")
     if announced.isdigit() and (len(announced) > 18 or int(announced) > limit):
         raise BodyError(413, f"the body is larger than {limit} bytes")
     parts: list[bytes] = []
-    size = 0
     while True:
         event = await receive()
         if event["type"] == "http.disconnect":
             raise BodyError(400, "the client went away before the body was complete")
         part = event.get("body", b"")
-        size += len(part)
-        if size > limit:
+        share.take(len(part))
+        if share.size > limit:
             raise BodyError(413, f"the body is larger than {limit} bytes")
         parts.append(part)
         if not event.get("more_body"):
@@ -56,7 +65,9 @@ async def read_body(
     body = b"".join(parts)
     encoding = header(scope, b"content-encoding").lower()
     if encoding == b"gzip":
-        return _unpack(body, limit)
+        body = _unpack(body, limit)
+        share.take(len(body))
+        return body
     if encoding not in (b"", b"identity"):
         raise BodyError(415, f"content encoding {encoding.decode('latin-1')!r} is not supported")
     return body

@@ -40,6 +40,7 @@ from bayplan.extender import pairs as paired
 from bayplan.extender.body import BodyError, Receive, Send, header, read_body, respond
 from bayplan.extender.nodes import NodeCache
 from bayplan.extender.watchdog import Watchdog
+from bayplan.intake import Intake
 
 log = structlog.get_logger(__name__)
 
@@ -112,6 +113,7 @@ class Extender:
         self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """Run beside the server on its loop, from start to stop; for watching a cluster."""
         self._running: list[asyncio.Task[None]] = []
+        self._intake = Intake()
         self._read_nodes: dict[bytes, Node] = {}
         self._known_nodes = paired.KnownNodes()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{name}-extender")
@@ -381,11 +383,12 @@ class Extender:
         both = {"filter", "prioritize"} <= self.functions.keys() and self.pairs
         asked = header(scope, paired.HEADER_LOW) if both and verb == "filter" else b""
         try:
-            body = await read_body(scope, receive)
-            if asked == paired.CALL.encode():
-                answer = await self._pair(body)
-            else:
-                answer = await self.answer(verb, body)
+            with self._intake.share() as share:  # also while it waits for a thread
+                body = await read_body(scope, receive, share)
+                if asked == paired.CALL.encode():
+                    answer = await self._pair(body)
+                else:
+                    answer = await self.answer(verb, body)
         except UnknownVerbError as problem:
             return await _refuse(send, 404, str(problem))
         except BodyError as problem:

@@ -26,6 +26,7 @@ from bayplan.extender import wire
 from bayplan.extender.body import BodyError, Receive, Send, header, read_body, respond
 from bayplan.extender.check import Answer, post
 from bayplan.extender.kit import PATHS, Extender, Scope, UnknownVerbError
+from bayplan.intake import Intake, Share
 
 BIND = "bind"
 MAX_LINE = 256 << 20  # a call about 5,000 whole nodes has 30 MB
@@ -69,6 +70,7 @@ class Recorder:
         self.url = url.rstrip("/")
         self.count = 0
         self._timeout = timeout
+        self._intake = Intake()
         self._files = ExitStack()
         self._file = _create(path, self._files)
 
@@ -79,15 +81,16 @@ class Recorder:
             self.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._pass_on(scope, receive, send)
+            with self._intake.share() as share:
+                await self._pass_on(scope, receive, send, share)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, share: Share) -> None:
         if scope["path"] in ("/healthz", "/livez", "/readyz"):
             return await respond(send, 200, b"ok", "text/plain")
         if scope["method"] != "POST":
             return await respond(send, 405, b"extender verbs are POST", "text/plain")
         try:
-            body = await read_body(scope, receive)
+            body = await read_body(scope, receive, share)
         except BodyError as problem:
             return await respond(send, problem.status, str(problem).encode(), "text/plain")
         token = header(scope, b"authorization").decode("latin-1").removeprefix("Bearer ")

@@ -1,20 +1,25 @@
 """Serves an extender with uvicorn: address, TLS, client certificates, a clean stop on SIGTERM."""
 
+import asyncio
 import importlib
 import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvicorn
 
-from bayplan.asgi import Server
-from bayplan.asgi import config as quiet
+from bayplan import asgi, eventloop
 from bayplan.errors import ConfigError, Importing
 from bayplan.extender.kit import Extender
 from bayplan.extender.recording import Recorder
 from bayplan.listening import listen as open_socket
+from bayplan.stopping import stop_on_signals
+
+GRACE_SECONDS = 2
+"""For calls that are being answered when the end has come."""
 
 
 class Listen(msgspec.Struct, frozen=True):
@@ -57,7 +62,7 @@ def load(target: str) -> Extender:
 
 def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
     """The server's settings; a bad certificate is reported here, before listening."""
-    tls: dict[str, object] = {}
+    tls: dict[str, Any] = {}
     if listen.cert_file:
         tls = {"ssl_certfile": listen.cert_file, "ssl_keyfile": listen.key_file or None}
         if listen.client_ca_file:
@@ -67,7 +72,7 @@ def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
             }
     elif listen.client_ca_file:
         raise ConfigError("a client CA needs TLS: give a certificate and its key too")
-    config = quiet(app, log_level="warning", timeout_graceful_shutdown=5, **tls)
+    config = asgi.config(app, timeout_graceful_shutdown=GRACE_SECONDS, **tls)
     try:
         config.load()
     except (OSError, ssl.SSLError) as cause:
@@ -77,7 +82,14 @@ def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
 
 def serve(app: Extender | Recorder, listen: Listen, started: Callable[[int], None]) -> None:
     """Serve until SIGINT or SIGTERM; calls are finished first."""
-    config = uvicorn_config(app, listen)
+    eventloop.run(_serve(uvicorn_config(app, listen), listen, started))
+
+
+async def _serve(config: uvicorn.Config, listen: Listen, started: Callable[[int], None]) -> None:
+    stopped = asyncio.Event()
     with open_socket(listen.host, listen.port, "--bind") as listener:
-        port = listener.getsockname()[1]
-        Server(config, lambda: started(port), signals=True).run(sockets=[listener])
+        end = await asgi.begin(config, listener)
+        stop_on_signals(stopped)
+        started(listener.getsockname()[1])
+        await stopped.wait()
+        await end()

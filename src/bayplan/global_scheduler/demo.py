@@ -16,9 +16,10 @@ import aiohttp
 import msgspec
 
 from bayplan.api import yaml
+from bayplan.apiserver.local import LocalTransport
 from bayplan.apiserver.serving import Settings
 from bayplan.apiserver.serving import running as api_server
-from bayplan.client import AsgiTransport, Client
+from bayplan.client import Client
 from bayplan.client.resources import PODS
 from bayplan.global_scheduler.run import Options, running
 
@@ -37,7 +38,7 @@ async def run(say: Say) -> None:
         settings = Settings(store="memory", kubeconfig_out=kubeconfig)
         options = Options(conf, host="127.0.0.1", port=0, store="memory")
         async with api_server(settings) as served:
-            client = Client(AsgiTransport(served.server, token=served.token))
+            client = Client(LocalTransport(served.server, token=served.token))
             async with running(options, client) as scheduler:
                 await allocation_demo(say, conf, scheduler.port)
                 await machine_demo(say, conf, kubeconfig, client)

@@ -107,7 +107,9 @@ def newest_change(directory: Path) -> Change:
 
 def _must_be_there(directory: Path) -> None:
     if not directory.is_dir():
-        raise ConfigError(f"{directory} is not a directory; `bayplan global init` writes a sample")
+        raise ConfigError(
+            f"{directory} is not a directory; `bayplan global init {directory}` writes a sample"
+        )
 
 
 def _document(path: Path, problems: list[Problem]) -> Fields | None:

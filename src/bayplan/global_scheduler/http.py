@@ -35,6 +35,7 @@ from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.stranded import stranded
 from bayplan.global_scheduler.whatif import UnknownSiteError, sites_named
 from bayplan.global_scheduler.writer import TooWideError, UnavailableError
+from bayplan.intake import Intake
 
 MAX_BODY = 4 * 1024 * 1024
 MAX_TTL = 86_400.0
@@ -60,6 +61,7 @@ class Api:
         self.service = service
         self.metrics = Metrics(service)
         self.feed = listing.Feed(service)
+        self._intake = Intake()
         self._ttl = ttl
         self._token = token
         self._often = f"{prefix}/allocations"
@@ -103,6 +105,18 @@ class Api:
             answer = await _refused(request, refusal)
         await answer(scope, receive, send)
 
+    async def _body(self, request: Request) -> Json:
+        kind = header(request.scope, b"content-type").partition(b";")[0].strip().lower()
+        if kind != b"application/json":
+            raise HTTPException(415, "Content-Type must be application/json")
+        with self._intake.share() as share:
+            body = await read_body(request.scope, request.receive, share, MAX_BODY)
+        try:
+            value: Json = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            raise _BadRequest([Problem("", f"not JSON: {cause}")]) from cause
+        return value
+
     def _route(self, path: str, handler: Handler, method: str) -> Route:
         return Route(path, self._guarded(handler), methods=[method])
 
@@ -130,7 +144,7 @@ class Api:
     async def what_if(self, request: Request) -> Response:
         """POST /v1/whatif."""
         problems: list[Problem] = []
-        question = read_question(await _body(request), self.service.table, problems)
+        question = read_question(await self._body(request), self.service.table, problems)
         if problems:
             raise _BadRequest(problems)
         answer = await self.service.what_if(question)
@@ -138,7 +152,7 @@ class Api:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/allocations."""
-        body = await _body(request)
+        body = await self._body(request)
         problems: list[Problem] = []
         if Fields(body, []).has("allocations"):
             return await self._create_all(request, Fields(body, problems))
@@ -201,7 +215,7 @@ class Api:
     async def resize(self, request: Request) -> Response:
         """PATCH /v1/allocations/{id}."""
         problems: list[Problem] = []
-        fields = Fields(await _body(request), problems)
+        fields = Fields(await self._body(request), problems)
         replicas = fields.integer("replicas")
         if not 1 <= replicas <= MAX_REPLICAS:
             fields.problem("replicas", f"must be from 1 to {MAX_REPLICAS}, got {replicas}")
@@ -213,7 +227,7 @@ class Api:
     async def move(self, request: Request) -> Response:
         """POST /v1/allocations/{id}/move."""
         problems: list[Problem] = []
-        fields = Fields(await _body(request), problems)
+        fields = Fields(await self._body(request), problems)
         leave = fields.texts("leave")
         if not leave:
             fields.problem("leave", "must name at least one site")
@@ -306,7 +320,7 @@ class Api:
         steps = [
             (item.text("allocation", required=True), item.text("from", required=True),
              item.text("to", required=True))
-            for item in Fields(await _body(request), problems).items("moves", required=True)
+            for item in Fields(await self._body(request), problems).items("moves", required=True)
         ]  # fmt: skip
         if len(steps) > MAX_TOGETHER:
             problems.append(Problem("moves", f"must be at most {MAX_TOGETHER}, got {len(steps)}"))
@@ -339,18 +353,6 @@ class Api:
                 await asyncio.sleep(0)
 
         return StreamingResponse(pieces(), media_type="text/plain")
-
-
-async def _body(request: Request) -> Json:
-    kind = header(request.scope, b"content-type").partition(b";")[0].strip().lower()
-    if kind != b"application/json":
-        raise HTTPException(415, "Content-Type must be application/json")
-    body = await read_body(request.scope, request.receive, MAX_BODY)
-    try:
-        value: Json = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise _BadRequest([Problem("", f"not JSON: {cause}")]) from cause
-    return value
 
 
 def _flag(request: Request, name: str, problems: list[Problem]) -> bool:

@@ -16,8 +16,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from bayplan.asgi import Server
-from bayplan.asgi import config as quiet
+from bayplan import asgi
 from bayplan.client import Client
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.global_scheduler import files
@@ -42,6 +41,8 @@ from bayplan.store import MemoryStore, SqliteStore, Store
 log = structlog.get_logger(__name__)
 
 Work = Callable[[], Awaitable[None]]
+GRACE_SECONDS = 2
+"""For who is being answered when the end has come."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -254,21 +255,6 @@ async def _serve(scheduler: GlobalScheduler) -> Callable[[], Awaitable[None]]:
     host = options.host or conf.address
     port = conf.port if options.port < 0 else options.port
     listener = listen(host, port, "--bind")
-    config = quiet(api, log_level="warning", timeout_graceful_shutdown=5, lifespan="off")
-    server = Server(config)
-    try:
-        config.load()
-        server.lifespan = config.lifespan_class(config)
-        await server.startup(sockets=[listener])
-    except BaseException:
-        listener.close()
-        raise
     scheduler.port = listener.getsockname()[1]
-    main = asyncio.create_task(server.main_loop())
-
-    async def stop() -> None:
-        server.should_exit = True
-        await main
-        await server.shutdown(sockets=[listener])
-
-    return stop
+    settings = asgi.config(api, timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off")
+    return await asgi.begin(settings, listener)

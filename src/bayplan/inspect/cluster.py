@@ -320,17 +320,20 @@ class Cluster:
 
     # -- questions ----------------------------------------------------------------------------
 
-    def why(self, pod: str | Pod, namespace: str = "") -> Answer:
-        """Why a pod waits, or is where it is."""
+    def why(self, pod: str | Pod, namespace: str = "", *, every_node: bool = False) -> Answer:
+        """Why a pod waits, or is where it is; on request with the verdict of every node."""
         from bayplan.inspect.why import why_in_turn
 
-        return why_in_turn(self, self.pod(pod, namespace) if isinstance(pod, str) else pod)
+        found = self.pod(pod, namespace) if isinstance(pod, str) else pod
+        return why_in_turn(self, found, every_node=every_node)
 
-    def why_pending(self, namespace: str = "", *, details: bool = True) -> Pending:
+    def why_pending(
+        self, namespace: str = "", *, details: bool = True, every_node: bool = False
+    ) -> Pending:
         """Why every pending pod waits, grouped by cause; the groups need no details of pods."""
         from bayplan.inspect.why import why_pending
 
-        return why_pending(self, namespace, details=details)
+        return why_pending(self, namespace, details=details, every_node=every_node)
 
     def what_if(self, *changes: str | AnyChange, settings: Settings | None = None) -> WhatIf:
         """What would follow from changes such as `"drain=node-1"`; nothing changes."""

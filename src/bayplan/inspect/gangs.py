@@ -56,8 +56,11 @@ def group_of(engine: Engine, pod: Pod) -> PodGroup | None:
     return engine.cache.objects.pod_groups.get(key)
 
 
-def placement_of(engine: Engine, pod: Pod) -> Placement | None:
-    """Where the running pods of a pod's group keep it, itself not among them; None for anywhere."""
+def placement_of(engine: Engine, pod: Pod, node: str = "") -> Placement | None:
+    """Where the running pods of a pod's group keep it, itself not among them; None for anywhere.
+
+    Of a group that may still choose it is the placement of a node that was chosen.
+    """
     group, gates = group_of(engine, pod), engine.handles[0].gates
     if group is None or not gates["TopologyAwareWorkloadScheduling"]:
         return None
@@ -67,6 +70,8 @@ def placement_of(engine: Engine, pod: Pod) -> Placement | None:
     everywhere = Placement("", tuple(engine.searched()))
     profile = engine.profiles[pod.spec.scheduler_name]
     found, _ = run_placement_generate(profile, CycleState(), info, everywhere)
+    if node:
+        return next((place for place in found if node in place.node_names), None)
     return found[0] if len(found) == 1 else None
 
 

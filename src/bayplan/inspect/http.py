@@ -90,7 +90,7 @@ def _read(kind: type[Question], query: Query, body: bytes | None) -> Question:
         if not isinstance(inside, dict):
             raise msgspec.ValidationError("the body must be an object")
         given |= inside
-    return msgspec.convert(given, kind)
+    return msgspec.convert(given, kind, strict=body is not None)  # a query has texts only
 
 
 def _error(status: int, text: str) -> tuple[int, bytes]:
@@ -143,7 +143,7 @@ def _parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
                 "in": "query",
                 "description": field.get("description", ""),
                 "required": name in schema.get("required", ()),
-                "schema": {"type": "string"},
+                "schema": {"type": "boolean" if field.get("type") == "boolean" else "string"},
             }
         )
     return found

@@ -84,29 +84,35 @@ class AskWhy(Question, frozen=True):
     ] = ""
     owner: Annotated[str, Meta(description="instead: `kind/namespace/name` of a pods' maker")] = ""
     node: Annotated[str, Meta(description="why not on this node")] = ""
+    every_node: Annotated[bool, Meta(description="with the verdict of every node")] = True
 
     def answer(self, cluster: Cluster) -> Answer | OwnerAnswer:
         if self.owner:
             kind, _, rest = self.owner.partition("/")
             namespace, slash, name = rest.partition("/")
             found = cluster.owner(kind, name if slash else namespace, namespace if slash else "")
-            return why_owner(cluster, found)
+            return why_owner(cluster, found, every_node=self.every_node)
         if not self.pod:
             raise InspectError("give pod=NAMESPACE/NAME or owner=KIND/NAMESPACE/NAME")
         if isinstance(self.pod, str):
             pod = cluster.pod(self.pod)
         else:
             pod = pods_of(cluster, [self.pod])[0]
-        return why_on_node(cluster, pod, self.node) if self.node else cluster.why(pod)
+        if self.node:
+            return why_on_node(cluster, pod, self.node, every_node=self.every_node)
+        return cluster.why(pod, every_node=self.every_node)
 
 
 class AskPending(Question, frozen=True):
     """All pending pods, grouped by cause."""
 
     namespace: Annotated[str, Meta(description="only of this namespace")] = ""
+    every_node: Annotated[bool, Meta(description="with the verdict of every node for each pod")] = (
+        False
+    )
 
     def answer(self, cluster: Cluster) -> Pending:
-        return why_pending(cluster, self.namespace)
+        return why_pending(cluster, self.namespace, every_node=self.every_node)
 
 
 class OtherSettings(Question, frozen=True):

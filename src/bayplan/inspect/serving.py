@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
+from collections.abc import Awaitable, Callable
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from bayplan.errors import CannotListen
+from bayplan import asgi
+from bayplan.extender.body import BodyError, read_body
 from bayplan.inspect.http import Questions
 from bayplan.inspect.paths import MAX_BODY, PREFIX
-
-
-def _quiet_log() -> logging.Logger:
-    """Tell of errors that are ours; what is no HTTP request is its sender's affair."""
-    log = logging.getLogger(__name__)
-    log.addFilter(_ours)
-    return log
-
-
-def _ours(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
+from bayplan.intake import Intake
+from bayplan.listening import listen
 
 
 class InspectServer:
@@ -32,36 +24,42 @@ class InspectServer:
         self.token = token or secrets.token_urlsafe(24)
         self.port = 0
         self._questions = questions
-        self._runner: web.AppRunner | None = None
+        self._intake = Intake()
+        self._end: Callable[[], Awaitable[None]] | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 takes a free one, told in `port`."""
-        app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_get(PREFIX + "{path:.*}", self._answer)
-        app.router.add_post(PREFIX + "{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, logger=_quiet_log())
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except OSError as problem:
-            await self.stop()
-            raise CannotListen(f"{host}:{port}", "--bind", problem) from problem
-        self.port = self._runner.addresses[0][1]
+        listener = listen(host, port, "--bind")
+        self.port = listener.getsockname()[1]
+        settings = asgi.config(self._serve, lifespan="off", timeout_graceful_shutdown=1)
+        self._end = await asgi.begin(settings, listener)
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._end is not None:
+            await self._end()
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._answer(Request(scope, receive))
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.url.path
+        if not path.startswith(PREFIX):
+            return JSONResponse({"error": f"questions are below {PREFIX}"}, 404)
+        if request.method not in ("GET", "HEAD", "POST"):
+            return JSONResponse({"error": "questions are GET or POST"}, 405)
         header = request.headers.get("authorization", "")
         token = header[7:].strip() if header[:7].lower() == "bearer " else ""
-        token = token or request.query.get("token", "")
+        token = token or request.query_params.get("token", "")
         if not secrets.compare_digest(token.encode(), self.token.encode()):
-            return web.json_response({"error": "give the token that was printed"}, status=401)
-        try:
-            asked = await request.read() if request.method == "POST" else None
-        except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as problem:
-            return web.json_response({"error": f"the body cannot be read: {problem}"}, status=400)
-        path = request.match_info["path"]
-        status, body = await self._questions.answer(path, dict(request.query), asked)
-        return web.Response(status=status, body=body, content_type="application/json")
+            return JSONResponse({"error": "give the token that was printed"}, 401)
+        asked = None
+        if request.method == "POST":
+            try:
+                with self._intake.share() as share:
+                    asked = await read_body(request.scope, request.receive, share, MAX_BODY)
+            except BodyError as problem:
+                return JSONResponse({"error": str(problem)}, problem.status)
+        query = dict(request.query_params)
+        status, body = await self._questions.answer(path.removeprefix(PREFIX), query, asked)
+        return Response(body, status, media_type="application/json")

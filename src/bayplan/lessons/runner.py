@@ -41,17 +41,27 @@ def module_of(number: int) -> ModuleType:
 
 
 def module_at(path: Path) -> ModuleType:
-    """A learner's copy of a lesson."""
+    """A learner's file."""
     if not path.is_file():
         raise ConfigError(f"{path} does not exist; make a copy with --copy")
     name = f"bayplan_learner_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
+    if spec is None:
+        raise ConfigError(f"{path} is no Python file (.py); make a copy with --copy")
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with Importing(f"loading {path}"):
         spec.loader.exec_module(module)
+    return module
+
+
+def lesson_at(path: Path) -> ModuleType:
+    """A learner's copy of a lesson, with what a lesson has."""
+    module = module_at(path)
+    full = hasattr(module, "config") and hasattr(module, "PLUGINS")
+    if not hasattr(module, "scenario") or not (full or hasattr(module, "Scheduler")):
+        raise ConfigError(f"{path} is no lesson; make a copy with --copy and edit that")
     return module
 
 

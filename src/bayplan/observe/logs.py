@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import MutableMapping
 from datetime import datetime
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
@@ -24,6 +24,16 @@ DEBUG_FROM = 4
 
 _LETTERS = {"debug": "I", "info": "I", "warning": "W", "error": "E", "critical": "F"}
 _state = {"v": 0}
+
+
+class _Stderr:
+    """What stderr is when a line is written: a status line may stand below it for a while."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def verbosity() -> int:
@@ -42,7 +52,7 @@ def configure(v: int = 0, format_: Format = "text", stream: TextIO | None = None
             _render_json if format_ == "json" else _render_text,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream or cast("TextIO", _Stderr())),
         cache_logger_on_first_use=False,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -19,15 +19,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bayplan.api import Pod, yaml
+from bayplan.api import yaml
 from bayplan.config import FeatureGates, default_config, from_data, parse_version
 from bayplan.config.types import API_VERSION, KIND
-from bayplan.errors import BayplanError, ConfigError
-from bayplan.framework import Status
-from bayplan.inspect import Cluster, Settings, unbound
+from bayplan.errors import ConfigError
+from bayplan.inspect import Cluster, Settings
 from bayplan.inspect.whatif import AnyChange, parse_change, what_if
 from bayplan.inspect.whatif.changes import NODE_WORDS, Apply, OfOwner
-from bayplan.inspect.why import why_pod
+from bayplan.inspect.why import Judged, why_pod
+from bayplan.inspect.why.answer import FITS, REJECTED
 from bayplan.page.after import After
 from bayplan.page.app import packed, problem
 from bayplan.page.sources import Json, Source, moment_of
@@ -76,13 +76,13 @@ class Questions:
 
         def work(cluster: Cluster) -> Json:
             pod = cluster.pod(key)
-            found = why_pod(cluster, pod)
-            answer: Json = msgspec.to_builtins(found)
+            found = why_pod(cluster, pod, every_node=True)
+            answer: Json = msgspec.to_builtins(replace(found, judged=()))
             answer["fixes"] = [
                 {**msgspec.to_builtins(fix), "try": changes_of(cluster, pod.key, fix)}
                 for fix in found.fixes
             ]
-            return {"answer": answer, "nodes": judged(cluster, pod)}
+            return {"answer": answer, "nodes": packed_verdicts(found.judged)}
 
         return await self._ask(run, time, work)
 
@@ -167,34 +167,21 @@ def in_namespace(change: AnyChange, namespace: str) -> AnyChange:
     return change
 
 
-def judged(cluster: Cluster, pod: Pod) -> Json:
-    """Return how every node was judged: what rejected it first, or its scores by plugin."""
-    with cluster.trial() as trial:
-        if pod.spec.node_name and not pod.finished:
-            trial.delete(pod)
-        try:
-            decision = trial.decide(unbound(pod), preempt=False)
-        except BayplanError:  # a pod of a scheduler that is not known
-            return {"plugins": [], "scored": [], "reasons": [], "rejected": []}
-        engine = trial.engine
-        plugins, scored = [], []
-        if decision.placed:
-            names, columns, totals, _ = engine.all_scores(decision)
-            rows = zip(names, totals.tolist(), *(c.tolist() for c in columns.values()), strict=True)
-            plugins, scored = list(columns), [list(row) for row in rows]
-        reasons: dict[str, int] = {}
-        rejected = [
-            [name, reasons.setdefault(_reason(status), len(reasons))]
-            for name, status in engine.node_statuses(decision).items()
-            if status is not None
-        ]
-        return {"plugins": plugins, "scored": scored, "reasons": list(reasons),
-                "rejected": rejected}  # fmt: skip
-
-
-def _reason(status: Status) -> str:
-    why = ", ".join(status.all_reasons) or status.message
-    return f"{status.plugin}: {why}" if status.plugin else why
+def packed_verdicts(judged: Iterable[Judged]) -> Json:
+    """Return how every node was judged, each reason and plugin written once."""
+    plugins: list[str] = []
+    scored: list[list[str | int | None]] = []
+    reasons: dict[str, int] = {}
+    rejected: list[tuple[str, int]] = []
+    for item in judged:
+        if item.verdict == FITS:
+            plugins = plugins or list(item.scores)
+            scored.append([item.node, item.total, *item.scores.values()])
+        elif item.verdict == REJECTED:  # the page counts those that nobody looked at
+            why = ", ".join(item.reasons)
+            text = f"{item.plugin}: {why}" if item.plugin else why
+            rejected.append((item.node, reasons.setdefault(text, len(reasons))))
+    return {"plugins": plugins, "scored": scored, "reasons": list(reasons), "rejected": rejected}
 
 
 def changed_scheduler(settings: Settings, version: str = "", config: str = "") -> Settings:

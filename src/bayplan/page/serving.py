@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from bayplan.asgi import Server, config
+from bayplan.asgi import begin, config
 from bayplan.listening import listen_for_page
 from bayplan.page.app import PageApp
 from bayplan.page.guard import Guard, new_token
@@ -42,15 +41,12 @@ async def serving(
         page = PageApp(source, stream, routes)
         await page.whole.body()  # ahead of the first who asks
         app = Guard(page.app, token, names, f"bayplan-{number}")
-        server = Server(config(app, lifespan="off", timeout_graceful_shutdown=1, ws="none"))
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        stop = await begin(config(app, lifespan="off", timeout_graceful_shutdown=1), listener)
         telling = None if stream is None else supervised("page", stream.run, Counter())
         try:
-            await server.answers(serving)
             yield f"http://{shown}:{number}/?token={token}"
         finally:
             if stream is not None:
                 stream.close()
-            server.should_exit = True
-            await serving
+            await stop()
             await end(telling)

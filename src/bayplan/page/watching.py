@@ -90,6 +90,7 @@ async def watching(
     try:
         try:
             async with asyncio.timeout(PATIENCE):
+                await client.list(NODES, limit=1)  # raises what informers would try for ever
                 for informer in informers:
                     await informer.wait_synced()
         except TimeoutError:

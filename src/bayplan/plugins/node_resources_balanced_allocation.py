@@ -96,8 +96,6 @@ class NodeResourcesBalancedAllocation:
         if served:
             each = (self.score_node(state, pod, nodes.info(row)) for row in range(nodes.count))
             return np.fromiter(each, dtype=np.int64, count=nodes.count)
-        if not wanted:
-            return np.full(nodes.count, 75, dtype=np.int64)
         offered = np.array([nodes.allocatable(resource) for resource, _ in wanted])  # (R, N)
         if np.count_nonzero(offered) < offered.size:
             return _with_gaps(wanted, nodes, offered)

@@ -8,6 +8,7 @@ times within a second, as upstream does; a binding is not, because it may have h
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from bayplan.client import (
     Client,
@@ -43,8 +44,10 @@ def resource_of(name: str) -> Resource:
     return _KNOWN[name]
 
 
-async def carry_out(client: Client, call: ApiCall) -> bytes:
-    """Make a call; raise ClientError when it fails for good."""
+async def carry_out(
+    client: Client, call: ApiCall, pace: Callable[[], Awaitable[None]] | None = None
+) -> bytes:
+    """Make a call; raise ClientError when it fails for good. `pace` is awaited to retry."""
     if call.subresource == "binding":
         return await _bind(client, call)
     steps = RETRY_STEPS if call.verb == "patch" else ()
@@ -59,6 +62,8 @@ async def carry_out(client: Client, call: ApiCall) -> bytes:
             if pause is None or not (is_retriable(problem) or isinstance(problem, Conflict)):
                 raise
             await asyncio.sleep(pause)
+            if pace is not None:
+                await pace()
     raise AssertionError("the last step returns or raises")
 
 

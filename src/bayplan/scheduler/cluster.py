@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from bayplan.apiserver.local import LocalTransport
 from bayplan.apiserver.server import Page
 from bayplan.apiserver.serving import Running, Settings, running
-from bayplan.client import AsgiTransport, Client
+from bayplan.client import Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
@@ -99,4 +100,4 @@ def _metrics(scheduler: LiveScheduler, metrics: SchedulerMetrics) -> bytes:
 
 
 def _client(served: Running) -> Client:
-    return Client(AsgiTransport(served.server, token=served.token))
+    return Client(LocalTransport(served.server, token=served.token))

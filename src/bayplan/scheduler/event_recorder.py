@@ -81,7 +81,7 @@ class EventRecorder:
         self._limit = limit
         self._queue: deque[_Entry] = deque()
         self._known: dict[_Key, _Entry] = {}
-        self._work = asyncio.Event()
+        self._idle: dict[int, asyncio.Future[None]] = {}  # workers, by number
         self._under_way = 0
         self._serial = 0
 
@@ -119,7 +119,8 @@ class EventRecorder:
             self._count("dropped")
             return
         self._queue.append(entry)
-        self._work.set()
+        if self._idle:  # the first: later ones may have to wait for bindings
+            self._idle.pop(min(self._idle)).set_result(None)
 
     def _body(
         self,
@@ -174,8 +175,7 @@ class EventRecorder:
     async def _worker(self, index: int) -> None:
         while True:
             if not self._queue:
-                self._work.clear()
-                await self._work.wait()
+                await self._called(index)
                 continue
             if index >= WORKERS_WHILE_BINDING and self._binding_busy():
                 await asyncio.sleep(0.05)
@@ -186,6 +186,14 @@ class EventRecorder:
                 await self._deliver(entry)
             finally:
                 self._under_way -= 1
+
+    async def _called(self, index: int) -> None:
+        """Return when this worker is called."""
+        call = self._idle[index] = asyncio.get_running_loop().create_future()
+        try:
+            await call
+        finally:
+            self._idle.pop(index, None)
 
     async def _deliver(self, entry: _Entry) -> None:
         for _ in range(TRIES):
@@ -248,4 +256,5 @@ def truncated(note: str) -> str:
 
 
 def _micro(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.removesuffix("+00:00") + "Z"

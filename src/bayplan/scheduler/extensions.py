@@ -4,8 +4,9 @@
 name to factory. Modules are also looked for in the current directory, as `python -m` does.
 Packages may also offer entry points (see `framework.registry`). A file is read
 anew at every load; a module that was imported before is reloaded, so that an edit takes effect
-without a restart. A module that fails to load is a ConfigError that names it: at start the process
-ends, on a reload the plugins in use stay.
+without a restart. Kept bytecode is not believed: it knows a source by its size and whole second,
+which two edits may share. A module that fails to load is a ConfigError that names it: at start the
+process ends, on a reload the plugins in use stay.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from bayplan.errors import ConfigError, Importing
@@ -38,14 +40,24 @@ def _reload(name: str) -> None:
     module = sys.modules.get(name)
     if module is None:
         return
+    if (file := module.__file__) is not None and file.endswith(".py"):
+        Path(importlib.util.cache_from_source(file)).unlink(missing_ok=True)
     with Importing(f'reloading plugin module "{name}"'):  # if it fails, the old ones stay in use
         importlib.reload(module)
+
+
+class _Source(SourceFileLoader):
+    """Reads a file, and neither reads nor keeps bytecode of it."""
+
+    def path_stats(self, path: str) -> Mapping[str, int]:
+        raise OSError("bytecode could be of another text")  # what `get_code` takes for "no cache"
 
 
 def _from_file(path: Path) -> Registry:
     if not path.is_file():
         raise ConfigError(f'plugin file "{path}" does not exist; check --plugins')
-    spec = importlib.util.spec_from_file_location(f"bayplan_plugin_{path.stem}", path)
+    name = f"bayplan_plugin_{path.stem}"
+    spec = importlib.util.spec_from_loader(name, _Source(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

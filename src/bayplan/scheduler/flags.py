@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from bayplan.config import VERSIONS, parse_duration
+from bayplan.config import VERSIONS, parse_duration, parse_gates, parse_version
 from bayplan.errors import ConfigError, DecodeError
+from bayplan.framework.contract.extender import AHEAD
 
-Kind = Literal["string", "bool", "int", "float", "duration", "list"]
+Kind = Literal["string", "bool", "int", "float", "duration", "list", "file"]
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -29,11 +31,13 @@ class Flag(msgspec.Struct, frozen=True):
     default: str = ""
     help: str = ""
     used: bool = True
+    words: tuple[str, ...] = ()
+    """The only values that there are."""
 
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "misc": (
-        Flag("config", help="configuration file (KubeSchedulerConfiguration)"),
+        Flag("config", "file", help="configuration file (KubeSchedulerConfiguration)"),
         Flag("master", help="address of the API server; overrides the kubeconfig's"),
         Flag("write-config-to", help="write the complete configuration to a file and exit"),
         Flag("plugins", "list", help="modules or files with further plugins"),
@@ -41,6 +45,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "extender-calls-ahead",
             default="promised",
             help="which extenders are asked about several pods at once: never, promised, always",
+            words=AHEAD,
         ),
     ),
     "secure serving": (
@@ -49,9 +54,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("port", "int", "0", "port for plain HTTP, as in old manifests; 0 serves nothing"),
         Flag("address", default="", help="address for plain HTTP (default: bind-address)"),
         Flag("cert-dir", help="directory for the generated certificate"),
-        Flag("tls-cert-file", help="certificate to serve with"),
-        Flag("tls-private-key-file", help="its key"),
-        Flag("tls-min-version", help="VersionTLS12 or VersionTLS13"),
+        Flag("tls-cert-file", "file", help="certificate to serve with"),
+        Flag("tls-private-key-file", "file", help="its key"),
+        Flag(
+            "tls-min-version",
+            help="VersionTLS12 or VersionTLS13",
+            words=("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+        ),
         Flag("tls-cipher-suites", "list", used=False),
         Flag("tls-curve-preferences", "list", used=False),
         Flag("tls-sni-cert-key", "list", used=False),
@@ -61,21 +70,21 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("disable-http2-serving", "bool", "false", used=False),
     ),
     "authentication": (
-        Flag("authentication-kubeconfig", help="kubeconfig for TokenReviews"),
+        Flag("authentication-kubeconfig", "file", help="kubeconfig for TokenReviews"),
         Flag("authentication-skip-lookup", "bool", "false", used=False),
         Flag("authentication-token-webhook-cache-ttl", "duration", "10s", used=False),
         Flag("authentication-tolerate-lookup-failure", "bool", "true", used=False),
-        Flag("client-ca-file", help="CA of client certificates"),
+        Flag("client-ca-file", "file", help="CA of client certificates"),
         Flag("requestheader-allowed-names", "list", used=False),
         Flag("requestheader-client-ca-file", used=False),
         Flag("requestheader-extra-headers-prefix", "list", used=False),
         Flag("requestheader-group-headers", "list", used=False),
         Flag("requestheader-uid-headers", "list", used=False),
         Flag("requestheader-username-headers", "list", used=False),
-        Flag("metrics-token-file", help="a token that may read metrics without asking"),
+        Flag("metrics-token-file", "file", help="a token that may read metrics without asking"),
     ),
     "authorization": (
-        Flag("authorization-kubeconfig", help="kubeconfig for SubjectAccessReviews"),
+        Flag("authorization-kubeconfig", "file", help="kubeconfig for SubjectAccessReviews"),
         Flag(
             "authorization-always-allow-paths",
             "list",
@@ -113,7 +122,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "logs": (
         Flag("v", "int", "0", "how much to tell; 2 names every pod"),
         Flag("vmodule", "list", used=False),
-        Flag("logging-format", default="text", help="text or json"),
+        Flag("logging-format", default="text", help="text or json", words=("text", "json")),
         Flag("log-flush-frequency", "duration", "5s", used=False),
         Flag("log-json-info-buffer-size", used=False),
         Flag("log-json-split-stream", "bool", "false", used=False),
@@ -128,7 +137,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("skip-headers", "bool", "false", used=False),
     ),
     "deprecated": (
-        Flag("kubeconfig", help="kubeconfig; ignored with --config"),
+        Flag("kubeconfig", "file", help="kubeconfig; ignored with --config"),
         Flag("kube-api-qps", "float", "50", "requests a second; ignored with --config"),
         Flag("kube-api-burst", "int", "100", "requests at once; ignored with --config"),
         Flag("kube-api-content-type", used=False),
@@ -142,7 +151,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("scheduler-name", used=False),
         Flag("algorithm-provider", used=False),
-        Flag("policy-config-file", help="old Policy file; use --config", used=True),
+        Flag("policy-config-file", "file", help="old Policy file; use --config", used=True),
         Flag("policy-configmap", help="ConfigMap with an old Policy; use --config", used=True),
         Flag("policy-configmap-namespace", default="kube-system", help="where that ConfigMap is"),
         Flag("use-legacy-policy-config", "bool", "false", used=False),
@@ -206,6 +215,7 @@ def parse(arguments: Sequence[str]) -> Values:
         if flag.kind == "list" and flag.name in values.given:
             value = f"{values.given[flag.name]},{value}"
         values.given[flag.name] = value
+    _check_together(values)
     return values
 
 
@@ -238,10 +248,35 @@ def _check(flag: Flag, value: str) -> None:
             parse_duration(value)
         elif flag.kind == "bool" and value not in (*_TRUE, *_FALSE):
             raise ValueError("use true or false")
+        elif flag.words and value not in flag.words:
+            raise ValueError(f"use {' or '.join(flag.words)}")
     except (ValueError, DecodeError) as problem:
         raise ConfigError(
             f'invalid value "{value}" for flag --{flag.name} ({flag.kind}): {problem}'
         ) from None
+
+
+def _check_together(values: Values) -> None:
+    """Gates hang on the version."""
+    name = "emulated-version"
+    try:
+        version = parse_version(values.text(name))
+        name = "feature-gates"
+        parse_gates(values.text(name), version)
+    except ConfigError as problem:
+        text = values.text(name)
+        raise ConfigError(f'invalid value "{text}" for flag --{name}: {problem}') from None
+
+
+def check_files(values: Values) -> None:
+    """Raise ConfigError for a file that is to be read and is not there."""
+    unread = ("kubeconfig", "policy-config-file") if values.text("config") else ()
+    for name, text in values.given.items():
+        if FLAGS[name].kind != "file" or not text or name in unread:
+            continue
+        wrong = "it is a folder" if Path(text).is_dir() else "it does not exist"
+        if Path(text).is_dir() or not Path(text).exists():
+            raise ConfigError(f'invalid value "{text}" for flag --{name} (file): {wrong}')
 
 
 def usage() -> str:
@@ -256,5 +291,6 @@ def usage() -> str:
         for flag in group:
             text = flag.help if flag.used else "accepted for compatibility, without meaning here"
             default = f" (default {flag.default})" if flag.default and flag.used else ""
-            lines.append(f"  {'-' if len(flag.name) == 1 else '--'}{flag.name:<44} {text}{default}")
+            name = f"{'-' if len(flag.name) == 1 else '--'}{flag.name}"
+            lines.append(f"  {name:<46} {text}{default}")
     return "\n".join(lines)

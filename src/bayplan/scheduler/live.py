@@ -50,6 +50,8 @@ MAX_PENDING_BINDS = 512
 PODS_PER_TURN = 64
 SECONDS_PER_TURN = 0.010
 """After so long a turn begins no further pod; the lease and the network want their turn too."""
+LONG_TURN = 1.0
+"""One attempt is never cut, so a plugin that waits makes all wait; longer than this is told."""
 PODS_PER_TURN_ASIDE = 8
 LONGEST_SLEEP = 30.0
 GRACE = 2.0
@@ -238,9 +240,16 @@ class LiveScheduler:
 
     def _turn(self) -> None:
         # In virtual time turns must not depend on how fast the machine is.
-        until = time.perf_counter() + SECONDS_PER_TURN if self._wall is time.time else None
+        begun, real = time.perf_counter(), self._wall is time.time
+        until = begun + SECONDS_PER_TURN if real else None
         limit = PODS_PER_TURN if self._has_room else 0
         actions = self.core.step(self._wall(), limit=limit, until=until)
+        if real and (took := time.perf_counter() - begun) > LONG_TURN:
+            log.warning(
+                "deciding held the event loop; plugins must not wait, see write-a-plugin.md",
+                seconds=round(took, 3),
+                metric="scheduler_plugin_execution_duration_seconds",
+            )
         if actions:
             self._performer.perform(actions)
 
@@ -270,9 +279,11 @@ class LiveScheduler:
         self._wake.clear()
         self._sleeps_until = self.core.next_wake()
         delay = min(max(self._sleeps_until - self._wall(), 0.0), LONGEST_SLEEP)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay):
-                await self._wake.wait()
+        alarm = asyncio.get_running_loop().call_later(delay, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            alarm.cancel()
 
     def _changed(self, changes: Sequence[Change[Object]]) -> None:
         if self._aside:

@@ -29,7 +29,6 @@ from bayplan.config import (
 )
 from bayplan.config.load import ConfigMapReader, Loaded, load
 from bayplan.errors import ConfigError
-from bayplan.framework.contract.extender import AHEAD
 from bayplan.scheduler.flags import Values
 
 # What a process takes once, when it starts: the Lease that it holds and its connections.
@@ -93,15 +92,6 @@ class Options(msgspec.Struct, frozen=True):
 
 def load_options(values: Values) -> Options:
     """Turn flags into options; raise ConfigError (or InvalidConfig) that says what to change."""
-    if values.text("extender-calls-ahead") not in AHEAD:
-        raise ConfigError(
-            f'--extender-calls-ahead "{values.text("extender-calls-ahead")}" is not known; '
-            f"use {', '.join(AHEAD)}"
-        )
-    if values.text("logging-format") not in ("text", "json"):
-        raise ConfigError(
-            f'--logging-format "{values.text("logging-format")}" is not known; use text or json'
-        )
     version = parse_version(values.text("emulated-version"))
     gates = parse_gates(values.text("feature-gates"), version)
     file = values.text("config") or values.text("policy-config-file")

@@ -1,9 +1,12 @@
 """Carries the engine's actions out and reports how they ended.
 
 Bindings, the bulk of all work, are taken from a queue by as many workers as there are kept
-connections: no task is made for a binding. Status patches of one pod keep their order, and its
-binding waits for the one under way: the server would otherwise mix what both say. Events go to the
-recorder, which has connections of its own. Everything else is rare and gets a task.
+connections: no task is made for a binding. Status patches stand behind all else at the rate limit
+(a share of it is theirs), and what to send is chosen when the turn has come: later patches of a pod
+become one with the one that waits, one that says what the last said is not sent, and a binding
+drops what waits. It waits for the patch under way: the server would otherwise mix what both say.
+Events go to the recorder, which has connections of its own. Everything else is rare and gets a
+task.
 
 Nothing here decides anything: a failure is reported, and the engine forgets, requeues or gives up.
 """
@@ -14,7 +17,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 BINDERS = 32
+PATCHERS = 16
+SAID_KEPT = 10_000
 STATUS_PATCH = "application/strategic-merge-patch+json"
 
 
@@ -59,6 +64,7 @@ class Performer:
         spans: Spans | None = None,
     ) -> None:
         self._client = client
+        self._at_once = client.unlimited()
         self._recorder = recorder
         self._metrics = metrics
         self._report = report
@@ -66,8 +72,12 @@ class Performer:
         self._binds: deque[Bind] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._binding = 0
-        self._patches: dict[str, deque[PatchPod]] = {}
-        self._patching: dict[str, asyncio.Task[None]] = {}
+        self._patches: dict[str, PatchPod] = {}
+        """What waits, one a pod, in the order in which pods came."""
+        self._patching: dict[str, asyncio.Event] = {}
+        self._patchers: set[asyncio.Task[None]] = set()
+        self._said: dict[str, object] = {}
+        """What was last said of pods, which the informer may not show yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._verbose = verbosity() >= 2
 
@@ -83,23 +93,25 @@ class Performer:
                 for _ in range(BINDERS):
                     group.create_task(self._binder())
         finally:
-            for task in list(self._tasks):
+            begun = [*self._tasks, *self._patchers]
+            for task in begun:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*begun, return_exceptions=True)
 
     async def finish(self, timeout: float) -> None:
         """Drop what has not begun and wait for the rest, at most `timeout` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         self._binds.clear()
+        self._patches.clear()
         # Polling is good enough for the last moment of a process.
-        while (self._binding or self._tasks) and loop.time() < deadline:  # noqa: ASYNC110
+        while (self._binding or self._patching or self._tasks) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     @property
     def pending_patches(self) -> int:
-        """Return how many pods have status patches that wait or are under way."""
-        return len(self._patches)
+        """Return how many status patches wait or are under way."""
+        return len(self._patches) + len(self._patching)
 
     def perform(self, actions: list[Action]) -> None:
         """Start actions; returns at once."""
@@ -126,11 +138,10 @@ class Performer:
             case ExtenderBind():
                 self._spawn(self._extender_bind(action))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -170,8 +181,7 @@ class Performer:
 
     async def _bind(self, action: Bind) -> bool:
         meta = action.pod.metadata
-        if meta.uid in self._patches:
-            await self._patched(meta.uid)
+        await self._patched(meta.uid)
         try:
             await self._client.bind(meta.namespace, meta.name, meta.uid, action.node_name)
         except ClientError as problem:
@@ -228,39 +238,49 @@ class Performer:
     def _enqueue_patch(self, action: PatchPod) -> None:
         uid = action.pod.metadata.uid
         waiting = self._patches.get(uid)
-        if waiting is not None:
-            waiting.append(action)
+        if waiting is None and self._said.get(uid) == _says(action):
             return
-        self._patches[uid] = deque([action])
-        self._patching[uid] = self._spawn(self._patch_in_order(uid))
+        self._patches[uid] = action if waiting is None else _merged(waiting, action)
+        if len(self._patchers) < min(PATCHERS, self.pending_patches):
+            task = asyncio.create_task(self._patch_all())
+            self._patchers.add(task)
+            task.add_done_callback(self._ended)
 
-    async def _patch_in_order(self, uid: str) -> None:
-        waiting = self._patches[uid]
+    async def _patch_all(self) -> None:
+        """Send patches while there are any, one at a time of a pod."""
         try:
-            while waiting:
-                await self._patch(waiting[0])
-                waiting.popleft()
-        finally:
-            del self._patches[uid], self._patching[uid]
+            while any(uid not in self._patching for uid in self._patches):
+                await self._client.turn_behind()
+                chosen = next((uid for uid in self._patches if uid not in self._patching), None)
+                if chosen is None:  # a binding dropped it
+                    return
+                action, self._patching[chosen] = self._patches.pop(chosen), asyncio.Event()
+                try:
+                    await self._patch(action)
+                finally:
+                    self._patching.pop(chosen).set()
+        finally:  # at once: a patch that comes before the task counts as done would wait for ever
+            self._patchers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _patched(self, uid: str) -> None:
-        """Wait for a pod's patch under way; drop later ones, which its binding outdates."""
-        waiting, task = self._patches.get(uid), self._patching.get(uid)
-        if waiting is None or task is None:
-            return
-        while len(waiting) > 1:
-            waiting.pop()
-        await asyncio.wait([task])
+        """Drop a pod's patch that waits, which its binding outdates; wait for one under way."""
+        self._patches.pop(uid, None)
+        self._said.pop(uid, None)
+        if (under_way := self._patching.get(uid)) is not None:
+            await under_way.wait()
 
     async def _patch(self, action: PatchPod) -> None:
-        body = action.body()
+        body, meta = action.body(), action.pod.metadata
         if not body.get("status"):
             return
-        meta = action.pod.metadata
         call = ApiCall("patch", "pods", meta.namespace, meta.name, body, "status", STATUS_PATCH)
+        self._said.pop(meta.uid, None)
+        self._said[meta.uid] = _says(action)
+        if len(self._said) > SAID_KEPT:
+            del self._said[next(iter(self._said))]
         sent, failed = time.perf_counter(), True
         try:
-            await carry_out(self._client, call)
+            await carry_out(self._at_once, call, self._client.turn_behind)
             failed = False
         except NotFound:
             return
@@ -268,6 +288,8 @@ class Performer:
             level = log.debug if isinstance(problem, ApiError) else log.warning
             level("pod status not updated", pod=action.pod.key, err=str(problem))
         finally:
+            if failed:
+                self._said.pop(meta.uid, None)
             self._metrics.api_call("pod_status_patch", time.perf_counter() - sent, failed)
 
     # -- preemption and plugins
@@ -337,6 +359,23 @@ class Performer:
             metrics.bound(action.attempts, action.sli_seconds)
             if action.flushed:
                 metrics.after_flush.inc()
+
+
+def _merged(earlier: PatchPod, later: PatchPod) -> PatchPod:
+    """Return what both say, the later one last."""
+    node = later.nominated_node_name
+    return PatchPod(
+        later.pod,
+        later.condition or earlier.condition,
+        earlier.nominated_node_name if node is None else node,
+        later.now,
+    )
+
+
+def _says(action: PatchPod) -> object:
+    """Return what a patch says of which version of a pod: the same twice changes nothing."""
+    version = action.pod.metadata.resource_version
+    return version, action.condition, action.nominated_node_name
 
 
 def _reference(pod: Pod) -> Reference:

@@ -49,6 +49,7 @@ from bayplan.scheduler.inspecting import NAMES
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.options import Options
 from bayplan.scheduler.resources import resources_page
+from bayplan.stopping import stop_on_signals
 from bayplan.supervised import end, supervised
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 USER_AGENT = "bayplan/scheduler"
-EVENT_DRAIN = 5.0
+EVENT_DRAIN = 1.0
 RIVAL_SECONDS = 5.0
 GC_THRESHOLDS = (50_000, 20, 50)
 
@@ -179,6 +180,7 @@ class SchedulerProcess:
             log.info("ending", code=code)
             return code
         finally:
+            self._extenders.close()  # an attempt that waits for one ends
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -251,9 +253,8 @@ class SchedulerProcess:
     # -- signals and endpoints
 
     def _signals(self, live: LiveScheduler) -> None:
+        stop_on_signals(self._stop)
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
-        loop.add_signal_handler(signal.SIGINT, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         loop.add_signal_handler(signal.SIGUSR2, lambda: log.info("state", **live.sizes()))
 

@@ -10,20 +10,27 @@ The paths are a table of callables given by the driver: this module knows no sch
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 import structlog
-from aiohttp import web
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bayplan import asgi
 from bayplan.api.user import User
-from bayplan.errors import ConfigError
+from bayplan.apiserver.certificates import peer_user
+from bayplan.extender.body import BodyError, read_body
 from bayplan.inspect.paths import MAX_BODY
 from bayplan.inspect.paths import PREFIX as INSPECT
+from bayplan.intake import Intake
+from bayplan.listening import listen
 from bayplan.observe.metrics import CONTENT_TYPE
 from bayplan.observe.slis import HealthSlis
 from bayplan.scheduler.delegated import Gatekeeper
 from bayplan.scheduler.inspecting import EXPLAIN, Answer
+from bayplan.scope import PEER
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +38,7 @@ Check = Callable[[], str | None]
 """A health check: None when all is well, else what is wrong."""
 
 SLIS = "/metrics/slis"
+NO_PAGE = "404 page not found\n"
 
 Page = Callable[[], tuple[str, bytes]]
 """Returns content type and body of a page."""
@@ -56,90 +64,100 @@ class Server:
         self._endpoints = endpoints
         self._gatekeeper = gatekeeper
         self._slis = HealthSlis()
-        self._runners: list[web.AppRunner] = []
+        self._intake = Intake()
+        self._ends: list[Callable[[], Awaitable[None]]] = []
         self.ports: list[int] = []
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Listen on an address (port 0: any); plain HTTP without a context. Return the port."""
-        app = web.Application(client_max_size=MAX_BODY)
-        handler = self._secure if context else self._plain
-        app.router.add_get("/{path:.*}", handler)
-        app.router.add_post(f"{INSPECT}{{path:.*}}", handler)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        self._runners.append(runner)
-        site = web.TCPSite(runner, host, port, ssl_context=context)
-        try:
-            await site.start()
-        except OSError as problem:
-            flag = "--secure-port" if context else "--port"
-            raise ConfigError(
-                f"listening on {host}:{port}: {problem.strerror}; "
-                f"choose another {flag} or --bind-address (0 switches it off)"
-            ) from problem
-        bound: int = runner.addresses[0][1]
+        listener = listen(host, port, "--secure-port" if context else "--port")
+        bound: int = listener.getsockname()[1]
+        app = _application(self._secure if context else self._plain)
+        settings = asgi.config(app, tls=context, lifespan="off", timeout_graceful_shutdown=1)
+        self._ends.append(await asgi.begin(settings, listener))
         self.ports.append(bound)
         log.info("serving", scheme="https" if context else "http", host=host, port=bound)
         return bound
 
     async def close(self) -> None:
         """Stop listening."""
-        for runner in self._runners:
-            await runner.cleanup()
+        for end in self._ends:
+            await end()
 
-    async def _secure(self, request: web.Request) -> web.Response:
+    async def _secure(self, request: Request) -> Response:
         header = request.headers.get("authorization", "")
         token = header[7:].strip() if header[:7].lower() == "bearer " else ""
-        user, verb = _certificate_user(request), request.method.lower()
-        verdict = await self._gatekeeper.check(request.path, token, user, verb=verb)
+        path, verb = request.url.path, request.method.lower()
+        verdict = await self._gatekeeper.check(path, token, _certificate_user(request), verb=verb)
         if verdict != 200:
-            forbidden = f'forbidden: cannot {verb} "{request.path}"'
-            text = "Unauthorized" if verdict == 401 else forbidden
-            return web.Response(status=verdict, text=f"{text}\n")
-        if self._endpoints.inspect is not None and request.path.startswith(INSPECT):
-            path = request.path.removeprefix(INSPECT)
-            asked = await request.read() if request.method == "POST" else None
-            status, body = await self._endpoints.inspect(path, dict(request.query), asked)
-            return web.Response(status=status, body=body, content_type="application/json")
+            forbidden = f'forbidden: cannot {verb} "{path}"'
+            return _text("Unauthorized\n" if verdict == 401 else f"{forbidden}\n", verdict)
+        if self._endpoints.inspect is not None and path.startswith(INSPECT):
+            asked = None
+            if request.method == "POST":
+                with self._intake.share() as share:
+                    asked = await read_body(request.scope, request.receive, share, MAX_BODY)
+            query = dict(request.query_params)
+            status, body = await self._endpoints.inspect(path.removeprefix(INSPECT), query, asked)
+            return Response(body, status, media_type="application/json")
         return self._serve(request)
 
-    async def _plain(self, request: web.Request) -> web.Response:
-        if request.path in ("/metrics", SLIS, "/healthz", "/livez", "/readyz"):
+    async def _plain(self, request: Request) -> Response:
+        if request.url.path in ("/metrics", SLIS, "/healthz", "/livez", "/readyz"):
             return self._serve(request)
-        return web.Response(status=404, text="404 page not found\n")
+        return _text(NO_PAGE, 404)
 
-    def _serve(self, request: web.Request) -> web.Response:
-        if request.path == SLIS:
-            return web.Response(
-                body=self._slis.exposition(), headers={"content-type": CONTENT_TYPE}
-            )
-        page = self._endpoints.pages.get(request.path)
+    def _serve(self, request: Request) -> Response:
+        path, query = request.url.path, request.query_params
+        if path == SLIS:
+            return Response(self._slis.exposition(), headers={"content-type": CONTENT_TYPE})
+        page = self._endpoints.pages.get(path)
         if page is not None:
             content_type, body = page()
-            return web.Response(body=body, headers={"content-type": content_type})
-        if request.path.startswith(EXPLAIN):
-            found = self._endpoints.explain(request.path.removeprefix(EXPLAIN))
+            return Response(body, headers={"content-type": content_type})
+        if path.startswith(EXPLAIN):
+            found = self._endpoints.explain(path.removeprefix(EXPLAIN))
             if found is None:
-                return web.Response(status=404, text="this scheduler knows no such pod\n")
-            return web.Response(body=found, content_type="application/json")
+                return _text("this scheduler knows no such pod\n", 404)
+            return Response(found, media_type="application/json")
         checks = {
             "/healthz": self._endpoints.healthz,
             "/livez": self._endpoints.livez,
             "/readyz": self._endpoints.readyz,
         }
         for root, group in checks.items():
-            if request.path == root:
-                excluded = set(request.query.getall("exclude", []))
-                return _health(root, group, "verbose" in request.query, excluded, self._slis)
-            name = request.path.removeprefix(f"{root}/")
-            if name != request.path and name in group:
+            if path == root:
+                excluded = set(query.getlist("exclude"))
+                return _health(root, group, "verbose" in query, excluded, self._slis)
+            name = path.removeprefix(f"{root}/")
+            if name != path and name in group:
                 return _health(f"{root}/{name}", {name: group[name]}, False, set(), self._slis)
-        return web.Response(status=404, text="404 page not found\n")
+        return _text(NO_PAGE, 404)
+
+
+def _text(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="text/plain")
+
+
+def _application(answer: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        questions = request.method == "POST" and request.url.path.startswith(INSPECT)
+        try:
+            if request.method in ("GET", "HEAD") or questions:
+                response = await answer(request)
+            else:
+                response = _text("405: Method Not Allowed", 405)
+        except BodyError as problem:
+            response = _text(f"{problem}\n", problem.status)
+        await response(scope, receive, send)
+
+    return application
 
 
 def _health(
     root: str, checks: Mapping[str, Check], verbose: bool, excluded: set[str], slis: HealthSlis
-) -> web.Response:
+) -> Response:
     lines, failed = [], []
     title = root.removeprefix("/").split("/")[0]
     for name, check in checks.items():
@@ -154,27 +172,16 @@ def _health(
             lines.append(f"[-]{name} failed: {problem}")
             failed.append(name)
     if failed:
-        return web.Response(status=500, text="\n".join([*lines, f"{title} check failed\n"]))
+        return _text("\n".join([*lines, f"{title} check failed\n"]), 500)
     if verbose:
-        return web.Response(text="\n".join([*lines, f"{title} check passed\n"]))
-    return web.Response(text="ok")
+        return _text("\n".join([*lines, f"{title} check passed\n"]))
+    return _text("ok")
 
 
-def _certificate_user(request: web.Request) -> User | None:
+def _certificate_user(request: Request) -> User | None:
     """Return the user of a client certificate that TLS has verified."""
-    transport = request.transport
-    certificate = transport.get_extra_info("peercert") if transport is not None else None
-    if not certificate:
-        return None
-    names = dict(pair for group in certificate.get("subject", ()) for pair in group)
-    groups = tuple(
-        value
-        for group in certificate.get("subject", ())
-        for key, value in group
-        if key == "organizationName"
-    )
-    common = names.get("commonName", "")
-    return User(common, groups=(*groups, "system:authenticated")) if common else None
+    shown = request.scope.get(PEER)
+    return peer_user(shown) if shown else None
 
 
 def metrics_page(exposition: Callable[[], bytes]) -> Page:

@@ -49,12 +49,19 @@ class EventLog:
 
     async def follow(self, watcher: Watcher) -> None:
         """Write lines until the watcher is closed."""
+        watcher.direct = self._take
         try:
             async for events in watcher:
                 for event in events:
                     self._add(event)
         except Compacted:  # a reader on the same loop keeps up; a world that ends closes it
             return
+
+    def _take(self, events: list[Event], _: dict[str, object]) -> bool:
+        """Write what comes while `follow` waits, without waking it."""
+        for event in events:
+            self._add(event)
+        return True
 
     def _add(self, event: Event) -> None:
         action = "DELETED" if event.deleted else "ADDED" if event.prev is None else "MODIFIED"

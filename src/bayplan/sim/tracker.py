@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from bayplan.api import Condition, Container, Node, Object, Pod, quantity
+from bayplan.api import Condition, Container, Node, Pod, quantity
 from bayplan.clock import rest
 from bayplan.sim.objects import ZONE
 
@@ -256,12 +256,14 @@ class Tracker:
             return
         self._changed(time)
 
-    def see_object(self, time: float, action: str, item: Object) -> None:
-        """Take over one write of a pod or node that is at hand as a struct."""
-        if isinstance(item, Pod):
-            self._see_pod(time, action, item)
-        elif isinstance(item, Node):
-            self._see_node(time, action, item)
+    def see_pod(self, time: float, action: str, pod: Pod) -> None:
+        """Take over one write of a pod that is at hand as a struct."""
+        self._see_pod(time, action, pod)
+        self._changed(time)
+
+    def see_node(self, time: float, action: str, node: Node) -> None:
+        """Take over one write of a node that is at hand as a struct."""
+        self._see_node(time, action, node)
         self._changed(time)
 
     def see_told(self, time: float, reason: str, pod: str, message: str) -> None:

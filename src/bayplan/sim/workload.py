@@ -29,6 +29,9 @@ from bayplan.sim.client import ScenarioClient
 from bayplan.sim.fast.client import FastClient
 from bayplan.sim.tracker import PodLife
 
+UNKNOWN = -1.0
+"""Stands for the lifetime of pods that are not of the workload."""
+
 
 class Lifetime(msgspec.Struct, frozen=True):
     """How long pods live: `fixed`, `exponential` (mean) or `uniform` (from, to)."""
@@ -111,13 +114,18 @@ async def _until(due: float) -> None:
 
 
 async def _arrive(client: ScenarioClient, name: str, work: Workload, arrival: Arrival) -> str:
-    shape = {**work.shape, **arrival.shape}
-    if work.succeed and arrival.lifetime is not None:
-        shape["lifetime"] = arrival.lifetime
-    body = objects.pod(name, **shape)  # type: ignore[arg-type]
+    fast = client.client if isinstance(client.client, FastClient) else None
+    ends = work.succeed and arrival.lifetime is not None
+    shape = {**work.shape, **arrival.shape} if arrival.shape or ends else work.shape
     namespace = str(shape.get("namespace", "default"))
-    if isinstance(client.client, FastClient):
-        await client.client.add(PODS, body, namespace)  # nobody reads the answer
+    alike = work if shape is work.shape else None
+    if fast is not None and alike and fast.add_another(PODS, name, namespace, alike):
+        return namespace
+    if ends:
+        shape = {**shape, "lifetime": arrival.lifetime}
+    body = objects.pod(name, **shape)  # type: ignore[arg-type]
+    if fast is not None:
+        await fast.add(PODS, body, namespace, alike)  # nobody reads the answer
     else:
         await client.client.create(PODS, body, namespace)
     return namespace
@@ -167,9 +175,9 @@ class _Leaving:
             task.cancel()
 
     def _seen(self, life: PodLife) -> None:
-        if life.key not in self._lifetimes:
+        lifetime = self._lifetimes.get(life.key, UNKNOWN)
+        if lifetime is UNKNOWN:
             return
-        lifetime = self._lifetimes[life.key]
         if life.end is not None:
             del self._lifetimes[life.key]
             self._empty.set()

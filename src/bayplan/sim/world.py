@@ -8,14 +8,15 @@ ordinary loop too, only slower.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 import msgspec
 
+from bayplan.apiserver.local import LocalTransport
 from bayplan.apiserver.server import ApiServer
-from bayplan.client import AsgiTransport, Client
+from bayplan.client import Client
 from bayplan.client.resources import NODES
 from bayplan.clock import rest
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
@@ -98,7 +99,7 @@ class World:
         self.client = Client(self._transport(), timeout=None)
         self.processes: list[SimulatedScheduler] = []
         self._begin = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._time: Callable[[], float] = float  # 0.0, until it begins
         self._background: set[asyncio.Task[None]] = set()
         self._losing: dict[str, asyncio.Task[None]] = {}
 
@@ -129,16 +130,16 @@ class World:
 
     def now(self) -> float:
         """The simulated time of day, in seconds since 1970."""
-        return EPOCH + self.elapsed()
+        return EPOCH + (self._time() - self._begin)
 
     def elapsed(self) -> float:
         """Seconds since the scenario began."""
-        return 0.0 if self._loop is None else self._loop.time() - self._begin
+        return self._time() - self._begin
 
     def begin(self) -> None:
         """Let the scenario's clock start now."""
-        self._loop = asyncio.get_running_loop()
-        self._begin = self._loop.time()
+        self._time = asyncio.get_running_loop().time
+        self._begin = self._time()
 
     def _uid(self) -> str:
         # What uuid.UUID(int=…, version=4) is as text, without the object.
@@ -157,7 +158,7 @@ class World:
         return self.processes[0].scheduler if self.processes else None
 
     def _transport(self) -> PatientTransport:
-        return PatientTransport(AsgiTransport(self.api, token=self.api.admin_token))
+        return PatientTransport(LocalTransport(self.api, token=self.api.admin_token))
 
     def new_client(self) -> Client:
         """A client of its own for another part of the cluster."""

@@ -135,6 +135,8 @@ class EtcdStore:
         return self._history.watch(prefix, after=after)
 
     async def compact(self, revision: int) -> None:
+        if self._closed:
+            raise Closed
         if revision <= self._history.compacted:
             return
         etcd_revision = (revision + 1 >> PLACE_BITS) - 1  # the last one that is past as a whole
@@ -160,6 +162,8 @@ class EtcdStore:
                 await self._touch()
 
     async def check(self) -> None:
+        if self._closed:
+            raise Closed
         await self._touch()
 
     async def close(self) -> None:

@@ -190,14 +190,16 @@ class HistoryWatcher:
         return self._progress
 
     def take(self) -> list[Event]:
-        if self._idle():  # nearly always, where lists are remembered by a watcher
-            self._progress = max(self._progress, self._history.revision)
-            return []
+        group = self._group
         if self._gone is not None:
             raise Compacted(asked=self._progress, compacted=self._gone)
         if self._closed:
             return []
-        group = self._group
+        # Nearly always, where lists are remembered by a watcher.
+        if self.cursor == group.base + len(group.log) and not self._backlog:
+            if self._progress < self._history.revision:
+                self._progress = self._history.revision
+            return []
         if self.cursor < group.base:
             self.invalidate(self._history.revision)
             raise Compacted(asked=self._progress, compacted=self._history.revision)
@@ -210,11 +212,6 @@ class HistoryWatcher:
             # Opened ahead of the store: what comes up to then was asked to be left out.
             batch = [event for event in batch if event.kv.mod_revision > self._after]
         return batch
-
-    def _idle(self) -> bool:
-        group = self._group
-        at_end = self.cursor == group.end and not self._backlog
-        return at_end and self._gone is None and not self._closed
 
     @property
     def behind(self) -> bool:

@@ -90,6 +90,7 @@ class MemoryStore:
         return self._history.watch(prefix, after=after)
 
     async def compact(self, revision: int) -> None:
+        self._check_open()
         if revision > self._history.revision:
             raise FutureRevision(asked=revision, current=self._history.revision)
         self._history.compact(revision)

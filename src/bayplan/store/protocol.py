@@ -13,7 +13,7 @@ It does not know namespaces, selectors, encodings or leases.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -41,7 +41,7 @@ class Event:
         self.kv = kv
         self.prev = prev
         self.deleted = deleted
-        self.cache: object = None
+        self.cache: dict[object, Any] | None = None
 
     @property
     def revision(self) -> int:
@@ -93,7 +93,7 @@ class Interest(NamedTuple):
     read: Callable[[Event], Iterable[str]]
 
 
-Direct: TypeAlias = Callable[[list[Event], dict[str, object]], bool]
+Direct: TypeAlias = Callable[[list[Event], dict[str, Any]], bool]
 """Takes a batch without waiting, or returns False. What is handed with it is shared by all who are
 handed the same batch, for what they can make of it together."""
 

@@ -15,7 +15,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import structlog
 
@@ -122,7 +122,7 @@ class Errand:
         self._failures = failures
         self._batch: list[Event] = []
         self._each = 1  # what one member counts
-        self._shared: dict[str, object] = {}
+        self._shared: dict[str, Any] = {}
 
     def run(self, limit: int) -> int:
         """Hand the batch to some of those who wait for it; return how much of the limit that was.

@@ -2,6 +2,10 @@
 
 SQLite copies page by page a state that was once committed as a whole; writers go on meanwhile. The
 copy is checked before it gets its name, so what is there can be started with.
+
+Clients have seen more than the copy has. So that no revision is used for something else, the copy
+goes on far ahead of them, and all before counts as compacted: a watch that is resumed gets 410 and
+lists again. `etcdutl snapshot restore --bump-revision --mark-compacted` does the same for etcd.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from pathlib import Path
 
 from bayplan import private
 from bayplan.store.errors import StoreError
-from bayplan.store.sqlite_file import FILE_NAME
+from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS
 
+AHEAD = 1_000_000_000  # revisions; what etcd's pages advise
 PAGES, PAUSE = 1024, 0.002  # copied at once, and seconds between, so that the server is not slowed
 
 
@@ -43,8 +48,19 @@ def _copy(source: Path, target: Path) -> int:
         (verdict,) = other.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise StoreError(f'"{source}" is damaged: {verdict}; the copy was not kept')
+        _move_ahead(other)
         (count,) = other.execute("SELECT count(*) FROM objects").fetchone()
         return int(count)
     finally:
         one.close()
         other.close()
+
+
+def _move_ahead(db: sqlite3.Connection) -> None:
+    """Forget the past, and go on at revisions that nobody has seen."""
+    (known,) = db.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
+    (last,) = db.execute("SELECT max(id) FROM events").fetchone()
+    newest = max(known, (last or 0) >> SEQUENCE_BITS)
+    with db:
+        db.execute("DELETE FROM events")
+        db.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (newest + AHEAD,))

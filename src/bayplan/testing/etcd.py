@@ -11,6 +11,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +22,7 @@ from pathlib import Path
 from bayplan.errors import BayplanError
 from bayplan.testing.ports import free_port
 
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0  # a busy machine may take its time
 
 
 def find_etcd() -> str | None:
@@ -76,15 +77,17 @@ class EtcdServer:
             **self._flags,
         }
         command = [self._program, *(f"--{name}={value}" for name, value in flags.items())]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + READY_SECONDS
-        while not self._healthy():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise BayplanError(f'starting etcd "{self._program}": it does not answer')
-            time.sleep(0.05)
+        with tempfile.TemporaryFile() as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            deadline = time.monotonic() + READY_SECONDS
+            while not self._healthy():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.kill()
+                    log.seek(0)
+                    told = log.read()[-1000:].decode(errors="replace")
+                    ended = f"exit code {self._process.returncode}, {told!r}"
+                    raise BayplanError(f'starting etcd "{self._program}": no answer: {ended}')
+                time.sleep(0.05)
 
     def kill(self) -> None:
         """End it at once, as a crash would."""

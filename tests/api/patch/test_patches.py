@@ -306,6 +306,35 @@ def test_arguments_are_left_alone():
     assert patch == kept
 
 
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"selector": {"matchLabels": {"a": "b"}}}},
+        {"spec": {"template": {"$patch": "replace", "spec": {"volumes": [{"name": "v"}]}}}},
+        deployment({"name": "new", "env": [{"name": "A"}]}),
+        deployment({"name": "web", "args": ["x"], "env": [{"name": "A"}]}),
+        deployment({"$patch": "replace"}, {"name": "only", "args": ["x"]}),
+        deployment({"name": "new"}, **{"$setElementOrder/containers": [{"name": "new"}]}),
+        deployment(tolerations=[{"key": "other"}]),
+    ],
+    ids=["new map", "map", "new item", "item", "replaced list", "ordered", "list"],
+)
+def test_the_result_can_be_changed_without_the_patch(patch):
+    kept, result = clone(patch), apply_strategic_merge(LIVE, patch, DEPLOYMENT)
+
+    empty(result)
+
+    assert kept == patch
+
+
+def empty(value):
+    """Take everything out of all maps and lists inside."""
+    if isinstance(value, dict | list):
+        for item in list(value.values() if isinstance(value, dict) else value):
+            empty(item)
+        value.clear()
+
+
 @given(JSON)
 def test_clones_are_the_same_but_not_identical(value):
     assert same(value, clone(value))

@@ -14,6 +14,7 @@ from bayplan.api.schema import (
     catalog,
     custom_resource,
     decode,
+    decode_fields,
     duplicate_fields,
     problems,
     strict_message,
@@ -224,3 +225,29 @@ def test_custom_resources_get_their_types_from_a_schema():
     )
     assert "intorstring" == spec.fields["size"].type.kind
     assert "struct" == type_.fields["metadata"].type.kind
+
+
+@pytest.mark.parametrize("names", [["spec"], ["status"], ["spec", "status"], ["metadata"], ["odd"]])
+def test_fields_alone_are_decoded_as_with_all_others(names):
+    changed = {
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1000m"}}}]},
+        "status": {"conditions": [{"type": "Ready", "odd": 1}], "podIP": None},
+        "metadata": {"name": "p", "labels": {}},
+        "odd": 1,
+    }
+    stored, _ = decode({"metadata": {"name": "p", "labels": {"a": "b"}}}, type_for("v1", "Pod"))
+    obj = {**stored, **{name: changed[name] for name in names}}
+
+    assert decode_fields(obj, type_for("v1", "Pod"), names) == decode(obj, type_for("v1", "Pod"))
+
+
+def test_a_field_that_is_taken_away_is_as_if_it_never_was():
+    stored, _ = decode({"status": {"phase": "Running"}}, type_for("v1", "Pod"))
+    del stored["status"]
+
+    assert decode_fields(stored, type_for("v1", "Pod"), ["status"])[0]["status"] == {}
+
+
+def test_one_field_alone_of_a_wrong_type_is_told_as_elsewhere():
+    with pytest.raises(FieldTypeError, match=r"Pod\.spec of type v1\.PodSpec"):
+        decode_fields({"spec": []}, type_for("v1", "Pod"), ["spec"])

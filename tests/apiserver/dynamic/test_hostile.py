@@ -227,3 +227,41 @@ async def test_a_write_does_not_wait_for_all_webhooks_for_ever(api, hooks, monke
 
     assert (504, "Timeout") == (answer.status, answer.body["reason"])
     assert 404 == (await api.call("GET", f"{CONFIGMAPS}/a")).status
+
+
+NOT_ITSELF = {
+    "namespace": (
+        "add",
+        "/metadata/namespace",
+        "kube-system",
+        400,
+        "the namespace of the provided",
+    ),
+    "version": ("replace", "/apiVersion", "v2", 500, 'no kind "ConfigMap" is registered'),
+    "kind": ("replace", "/kind", "Secret", 500, "converting (v1.Secret) to (core.ConfigMap)"),
+    "whole": ("replace", "", [], 500, "cannot unmarshal array"),
+    "type": ("replace", "/data", "x", 500, "Go struct field ConfigMap.data"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_ITSELF)
+async def test_a_webhook_makes_no_object_another(api, hooks, what):
+    """As upstream answers, word for word: `tests/kube/test_admission.py`."""
+    op, path, value, code, words = NOT_ITSELF[what]
+    change = json.dumps([{"op": op, "path": path, "value": value}])
+    await ask(api, hooks, "Mutating", lambda request: patch(change))
+
+    answer = await api.call("POST", CONFIGMAPS, configmap("a") | {"data": {"a": "1"}})
+
+    assert code == answer.status
+    assert words in answer.body["message"]
+    assert 404 == (await api.call("GET", f"{CONFIGMAPS}/a")).status
+
+
+async def test_a_webhook_that_takes_the_kind_away_changes_nothing(api, hooks):
+    removed = json.dumps([{"op": "remove", "path": "/kind"}])
+    await ask(api, hooks, "Mutating", lambda request: patch(removed))
+
+    made = await api.ok("POST", CONFIGMAPS, configmap("a"))
+
+    assert ("v1", "ConfigMap") == (made["apiVersion"], made["kind"])

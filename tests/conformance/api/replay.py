@@ -67,6 +67,7 @@ VARIABLE = re.compile(r"\$\{(\w+)\}")
 DROPPED_KEYS = {"managedFields", "selfLink", "storageVersionHash"}
 DROPPED_FINALIZERS = {"kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"}
 UNORDERED = {"verbs", "shortNames", "categories"}
+PATIENCE = 120.0  # seconds until what was recorded is missed; the machine may be busy
 SETTLE_SECONDS = 0.4  # after the awaited events, how long a watch listens for surplus ones
 ABSENT = "<absent>"
 
@@ -372,9 +373,12 @@ class Watch:
             pass  # closed by collect, or broken by the server: either way the stream is over
         self.ended = True
 
-    def collect(self, options):
-        """Wait for the awaited events, the server's end or the time limit; return the events and which it was."""
-        deadline = time.monotonic() + options.get("seconds", 10)
+    def collect(self, options, awaited):
+        """Wait for the awaited events, the server's end or the time limit; return the events and which it was.
+
+        `awaited`: it ended otherwise than by the limit when recorded, so a busy machine may take longer.
+        """
+        deadline = time.monotonic() + (PATIENCE if awaited else options.get("seconds", 10))
         wanted = options.get("until", sys.maxsize)
         while not self.ended and time.monotonic() < deadline and self._count() < wanted:
             time.sleep(0.02)
@@ -390,7 +394,7 @@ class Watch:
         with contextlib.suppress(OSError):
             self.socket.shutdown(SHUT_RDWR)
         if self.thread is not None:
-            self.thread.join(timeout=5)
+            self.thread.join(timeout=60)
         self.response.close()
         self.socket.close()
 
@@ -429,7 +433,8 @@ class Runner:
         return self.variables[match[1]]
 
     def _ask(self, step):
-        deadline = time.monotonic() + step.get("retry", {}).get("seconds", 0)
+        patience = step.get("retry", {}).get("seconds", 0)
+        deadline = time.monotonic() + (PATIENCE if patience and "want" in step else patience)
         while True:
             socket, response = self.server.open(step)
             raw = response.read()
@@ -467,7 +472,8 @@ class Runner:
         if "background" in step:
             self.watches[step["background"]] = watch
             return answer
-        events, answer["ended"] = watch.collect(step["watch"])
+        awaited = step.get("want", {}).get("ended") in ("count", "server")
+        events, answer["ended"] = watch.collect(step["watch"], awaited)
         self._capture(step, events)
         if step["watch"].get("allow_bookmarks"):
             answer["bookmarks"] = any(map(plain_bookmark, events))

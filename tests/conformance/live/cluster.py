@@ -21,8 +21,8 @@ from contextlib import suppress
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 PREFIX = "live-"  # of every namespace that this program makes
-PATIENCE = 8.0  # how long `check` waits for a differing observation to become equal
-STEP_TIMEOUT = 30.0
+PATIENCE = 60.0  # how long `check` waits for a differing observation to become equal
+STEP_TIMEOUT = 120.0
 START_TIMEOUT = 120.0  # a busy machine may take its time to start a process
 KUBELET_DELAY = 0.3
 QUIET = {"record": 1.5, "check": 0.8}
@@ -287,7 +287,7 @@ class SchedulerProcess:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(5)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

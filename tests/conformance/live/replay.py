@@ -77,7 +77,7 @@ class Runner:
     def close(self) -> None:
         """Wait for the threads and close all connections."""
         for thread in (*self.watchers, self.kubelet):
-            thread.join(10)
+            thread.join(60)
         self.api.close()
 
     # -- life of a scenario

@@ -234,3 +234,12 @@ def test_claims_of_pods_without_a_node_are_given_back():
 
     (given_back,) = [call for call in calls if call.resource.startswith("resourceclaims")]
     assert given_back.body["status"]["allocation"] is None
+
+
+def test_another_condition_of_the_group_is_not_taken_for_its_own():
+    quiet, _ = scheduler()
+    found, _ = scheduler()
+    other = {"type": "Other", "status": "True", "reason": "", "message": ""}
+    found.put(make_pod_group("g", 2).with_status(conditions=[other]).build(), 0.0)
+
+    assert told(act(quiet)) == told(act(found))

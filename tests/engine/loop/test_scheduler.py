@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from bayplan.engine.loop import Bind, BindDone, PatchPod, RecordEvent
+from bayplan.engine.loop.actions import Observe
 from bayplan.errors import ConfigError
 from bayplan.framework import unschedulable
+from bayplan.framework.contract.events import ActionType, Resource, on
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World, config_of
 
@@ -41,6 +43,17 @@ def test_assumed_pod_counts_before_the_api_server_shows_it():
     assert [bind.pod.name for bind in binds] == ["p"]
     assert world.scheduler.place_of("default/p") == "binding on a"
     assert world.scheduler.place_of("default/q") == "unschedulable"
+
+
+def test_no_event_is_kept_for_a_pod_on_its_way_to_a_node():
+    """No plugin can reject it any more; binding may take long and events are many."""
+    world = World(node("a"), make_pod("p"))
+    binds = kinds(world.step(), Bind)
+
+    world.show(node("b"), node("c"))
+
+    assert 1 == len(binds)
+    assert 0 == world.scheduler.queue.in_flight_event_count
 
 
 def test_pod_that_fits_nowhere_says_why():
@@ -312,6 +325,43 @@ def test_plugin_that_raises_fails_that_pod_only():
     assert world.condition("bad").reason == "SchedulerError"
 
 
+def test_gates_and_hints_that_raise_count_among_the_problems_of_their_profile():
+    """That is where the metric of plugins' errors and the log look."""
+
+    class Broken:
+        name = "Broken"
+
+        def pre_enqueue(self, pod):
+            if pod.name == "held":
+                raise ZeroDivisionError("a gate that fails")
+
+        def filter_node(self, state, pod, info):
+            return None if "more" in info.node.metadata.name else unschedulable("one more")
+
+        def events_to_register(self):
+            return [on(Resource.NODE, ActionType.ADD, self.hint)]
+
+        def hint(self, pod, old, new):
+            raise ZeroDivisionError("a hint that fails")
+
+    points = {name: {"enabled": [{"name": "Broken"}]} for name in ("preEnqueue", "filter")}
+    world = World(
+        node("a"),
+        make_pod("held"),
+        make_pod("p"),
+        config=config_of(profiles=[{"plugins": points}]),
+        registry={"Broken": lambda args, handle: Broken()},
+    )
+    world.run()
+    world.show(node("more"))
+    world.wait(3)
+
+    (profile,) = world.scheduler.engine.profiles.values()
+    assert set(profile.problems) == {("Broken", "pre_enqueue"), ("Broken", "hint")}
+    assert world.node_of("p") == "more"
+    assert world.node_of("held") == ""
+
+
 def test_two_profiles_serve_their_pods():
     config = config_of(
         profiles=[
@@ -454,3 +504,18 @@ def test_object_that_cannot_be_taken_is_left_out():
 
     assert world.node_of("p") == "a"
     assert sum(world.scheduler.problems.values()) == 2
+
+
+def test_a_muted_scheduler_decides_the_same_and_tells_less():
+    objects = [node("a"), *(make_pod(f"p{n}").req(cpu="1") for n in range(6))]
+    told, muted = World(*objects), World(*objects)
+    muted.scheduler.mute(events=True, metrics=True)
+
+    first, second = told.step(limit=10), muted.step(limit=10)
+
+    silent = [action for action in first if not isinstance(action, RecordEvent | Observe)]
+    assert len(first) > len(silent) > 2
+    assert [type(action) for action in silent] == [type(action) for action in second]
+    for name in ("p0", "p5"):
+        key = f"default/{name}"
+        assert told.scheduler.place_of(key) == muted.scheduler.place_of(key)

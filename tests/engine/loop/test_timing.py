@@ -11,6 +11,7 @@ from bayplan.framework import Code, Status, Verdict
 from bayplan.plugins.priority_sort import PrioritySort
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World
+from tests.engine.loop.test_binding import Preparer, world_with
 
 NOBODY = Verdict(np.zeros(2, dtype=bool), Code.UNSCHEDULABLE, ("no",))
 
@@ -168,3 +169,16 @@ def test_what_comes_and_what_goes_is_timed_as_an_event():
 
     events = [labels for what, labels, _ in seen if what == "event"]
     assert [("NodeAdd",), ("NodeDelete",)] == events
+
+
+def test_a_binding_step_is_timed_from_its_call_to_its_end():
+    seen = []
+    plugin = Preparer()
+    timing = Timing(lambda: 0.0, lambda *what: seen.append(what))
+    world = world_with(plugin, make_pod("p"), timing=timing)
+    world.run()
+    plugin.status = Status(Code.SUCCESS)
+    world.wait(1)
+
+    assert world.node_of("p") == "a"
+    assert ("plugin", ("Preparer", "PreBind", "Success"), 1.0) in seen

@@ -70,6 +70,10 @@ def make_queue(**options) -> SchedulingQueue:
     return SchedulingQueue(
         HintIndex({"default-scheduler": EVENTS}),
         FakeNominations(),
-        gates={"default-scheduler": [(GATES, gate)]},
-        **{"sort_key": priority_key, **options},
+        **{
+            "gates": {"default-scheduler": [(GATES, gate)]},
+            "sort_key": priority_key,
+            "problem": lambda *told: None,
+            **options,
+        },
     )

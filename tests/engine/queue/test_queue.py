@@ -88,7 +88,8 @@ def test_hint_decides():
 
 
 def test_hint_that_raises_counts_as_queue():
-    queue = make_queue()
+    told = []
+    queue = make_queue(problem=lambda *words: told.append((*words[:3], str(words[3]))))
     queue.add(make_pod("a").build(), 0)
     item = queue.pop()
     fail(queue, item, 0, BROKEN)
@@ -96,7 +97,42 @@ def test_hint_that_raises_counts_as_queue():
     queue.move_all(NODE_TAINT, None, make_node("n").build(), 10)
 
     assert item.place is Place.ACTIVE
-    assert queue.problems == {(BROKEN, "hint"): 1}
+    assert told == [("default-scheduler", BROKEN, "hint", "a hint that fails")]
+
+
+def test_gate_that_raises_is_closed():
+    def broken(pod):
+        raise ValueError("a gate that fails")
+
+    told = []
+    queue = make_queue(
+        gates={"default-scheduler": [(GATES, broken)]},
+        problem=lambda *words: told.append((*words[:3], str(words[3]))),
+    )
+    queue.add(make_pod("a").build(), 0)
+
+    assert queue.pop() is None
+    assert told == [("default-scheduler", GATES, "pre_enqueue", "a gate that fails")]
+
+
+def test_one_hint_and_one_gate_in_ten_are_timed():
+    queue, moments, told, timed = make_queue(), iter(range(1000)), [], []
+
+    def time_gates(profile, gates):
+        timed.append(profile)
+        return gates
+
+    queue.measure(lambda: float(next(moments)), lambda *words: told.append(words), time_gates)
+    for number in range(20):
+        queue.add(make_pod(f"p{number}").build(), 0)
+        fail(queue, queue.pop(), 0, PICKY)
+    queue.move_all(NODE_ADD, None, make_node("n").label({"for": "p0"}).build(), 10)
+
+    assert (20, ["default-scheduler"] * 2) == (queue.hint_calls, timed[:2])
+    assert [
+        ("hint", (PICKY, "NodeAdd", "Queue"), 1.0),
+        ("hint", (PICKY, "NodeAdd", "QueueSkip"), 1.0),
+    ] == sorted(told)
 
 
 def test_event_nobody_waits_for_looks_at_no_pod():
@@ -428,7 +464,7 @@ def test_pods_alike_are_ruled_out_by_one_hint():
 
     events = {"NodeResourcesFit": (on(Resource.NODE, ActionType.ADD, roomy),)}
     hints = HintIndex({"default-scheduler": events}, class_hints={"NodeResourcesFit"})
-    queue = SchedulingQueue(hints, FakeNominations(), sort_key=priority_key)
+    queue = SchedulingQueue(hints, FakeNominations(), sort_key=priority_key, problem=print)
     for i in range(100):
         queue.add(make_pod(f"p{i}").build(), 0)
         item = queue.pop()

@@ -16,10 +16,11 @@ Custom resources have no merge keys; the server refuses this patch type for them
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import itemgetter
 from typing import Any
 
 from bayplan.api.patch.errors import BadPatch, PatchNotApplicable, not_a_map
-from bayplan.api.patch.values import clone, identity, same, without_nulls
+from bayplan.api.patch.values import clone, identity, same
 from bayplan.api.schema import Field, Type
 
 DIRECTIVE = "$patch"
@@ -33,11 +34,14 @@ Map = dict[str, Any]
 Items = list[Any]
 
 
-def apply_strategic_merge(doc: Map, patch: Any, schema_type: Type) -> Map:
-    """Return the object with the patch applied; neither argument is changed."""
+def apply_strategic_merge(doc: Map, patch: Any, schema_type: Type, *, own: bool = False) -> Map:
+    """Return the object with the patch applied; neither argument is changed.
+
+    `own`: the object is the caller's alone, and may be changed.
+    """
     if not isinstance(patch, dict):
         raise not_a_map(patch)
-    return _merge_map(clone(doc), clone(patch), schema_type)
+    return _merge_map(doc if own else clone(doc), patch, schema_type)
 
 
 def _field(type_: Type | None, key: str) -> Field | None:
@@ -60,12 +64,15 @@ def _strategy(field: Field | None) -> str:
 
 
 def _merge_map(original: Map, patch: Map, type_: Type | None) -> Map:
+    """Change the original as the patch says; it shares nothing with the patch afterwards."""
     if DIRECTIVE in patch:
         return _directive(patch)
-    _retain_keys(original, patch)
-    _ordered_lists(original, patch, type_)
+    if any(key[:1] == "$" for key in patch):
+        patch = dict(patch)
+        _retain_keys(original, patch)
+        _ordered_lists(original, patch, type_)
     for key, value in patch.items():
-        deletes = key.startswith(DELETE_PREFIX)
+        deletes = key[:1] == "$" and key.startswith(DELETE_PREFIX)
         if deletes:
             key = key.removeprefix(DELETE_PREFIX)
         if value is None:
@@ -74,7 +81,7 @@ def _merge_map(original: Map, patch: Map, type_: Type | None) -> Map:
         current = original.get(key)
         if type(current) is dict and type(value) is dict:
             if _strategy(_field(type_, key)) == "replace":
-                original[key] = value
+                original[key] = clone(value)
             else:
                 original[key] = _merge_map(current, value, _child(type_, key))
         elif type(current) is list and type(value) is list:
@@ -87,7 +94,7 @@ def _merge_map(original: Map, patch: Map, type_: Type | None) -> Map:
 def _directive(patch: Map) -> Map:
     word = patch[DIRECTIVE]
     if word == "replace":
-        return {k: v for k, v in patch.items() if k != DIRECTIVE}
+        return {k: clone(v) for k, v in patch.items() if k != DIRECTIVE}
     if word == "delete":
         return {}
     raise PatchNotApplicable(f"unknown patch type {word!r}; use replace or delete")
@@ -95,22 +102,35 @@ def _directive(patch: Map) -> Map:
 
 def _take(original: Map, key: str, value: Any) -> None:
     """Put a value where there was none (or one of another type)."""
-    kept, keep = _without_directives(without_nulls(value))
-    if keep:
-        original[key] = kept
-    else:
+    kept = _plain(value)
+    if kept is _LEFT_OUT:
         original.pop(key, None)
+    else:
+        original[key] = kept
 
 
-def _without_directives(value: Any) -> tuple[Any, bool]:
+_LEFT_OUT = object()
+
+
+def _plain(value: Any, *, nulls: bool = False) -> Any:
+    """Copy a value without maps that have a directive, and (unless `nulls`) null members."""
     if type(value) is dict:
-        if DIRECTIVE in value:
-            return None, False
-        pairs = ((k, _without_directives(v)) for k, v in value.items())
-        return {k: v for k, (v, keep) in pairs if keep}, True
+        if DIRECTIVE in value and (nulls or value[DIRECTIVE] is not None):
+            return _LEFT_OUT
+        pairs: Map = {}
+        for key, item in value.items():
+            if type(item) is dict or type(item) is list:
+                item = _plain(item, nulls=nulls)
+                if item is _LEFT_OUT:
+                    continue
+            elif item is None and not nulls:
+                continue
+            pairs[key] = item
+        return pairs
     if type(value) is list:
-        return [v for v, keep in map(_without_directives, value) if keep], True
-    return value, True
+        items = [_plain(v, nulls=nulls) if type(v) in (dict, list) else v for v in value]
+        return [item for item in items if item is not _LEFT_OUT]
+    return value
 
 
 def _retain_keys(original: Map, patch: Map) -> None:
@@ -147,7 +167,7 @@ def _ordered_lists(original: Map, patch: Map, type_: Type | None) -> None:
         if key not in patch:
             merged = list(ours)
         elif key not in original:
-            merged = _without_directives(theirs)[0]
+            merged = _plain(theirs, nulls=True)
         else:
             merged = _merge_field(list(ours), theirs, type_, key, False)
         _element_kind(ours, theirs, demand=True)
@@ -197,7 +217,7 @@ def _check_order(theirs: Items, order: Items, merge_key: str) -> None:
 def _merge_field(ours: Items, theirs: Items, type_: Type | None, key: str, deletes: bool) -> Items:
     field = _field(type_, key)
     if _strategy(field) != "merge" and not deletes:
-        return theirs
+        return list(map(clone, theirs))
     elem = field.type.elem if field is not None else None
     return _merge_list(ours, theirs, elem, field.merge_key if field is not None else "", deletes)
 
@@ -224,7 +244,7 @@ def _merge_list(
         at = places.get(wanted)
         if at is None:
             places[wanted] = len(merged)
-            merged.append(item)
+            merged.append(clone(item))
         else:
             merged[at] = _merge_map(merged[at], item, elem)
     return _arrange(merged, theirs, ours, merge_key)
@@ -255,7 +275,7 @@ def _special_items(ours: Items, theirs: Items, merge_key: str) -> tuple[Items, I
             )
     if gone:
         ours = [other for other in ours if identity(other.get(merge_key)) not in gone]
-    return (plain, []) if replace else (ours, plain)
+    return (clone(plain), []) if replace else (ours, plain)
 
 
 def _key_of(item: Any, merge_key: str) -> Any:
@@ -282,8 +302,7 @@ def _arrange(merged: Items, order: Items, server_order: Items, merge_key: str) -
     wanted, server = _positions(order, merge_key), _positions(server_order, merge_key)
     named: list[tuple[int, int, Any]] = []  # place in `order`, place on the server, item
     others: list[tuple[int, int, Any]] = []
-    for item in merged:
-        key = identity(_key_of(item, merge_key))
+    for key, item in zip(_keys(merged, merge_key), merged, strict=True):
         place = server.get(key, -1)
         if key in wanted:
             named.append((wanted[key], place, item))
@@ -308,9 +327,23 @@ Positions = dict[object, int]
 def _positions(items: Items, merge_key: str) -> Positions:
     """Return the first place of every key."""
     found: Positions = {}
-    for index, item in enumerate(items):
-        found.setdefault(identity(_key_of(item, merge_key)), index)
+    for index, key in enumerate(_keys(items, merge_key)):
+        found.setdefault(key, index)
     return found
+
+
+def _keys(items: Items, merge_key: str) -> list[object]:
+    """Return the identity of every item's key."""
+    found: list[object] = []
+    for item in items:
+        if merge_key:
+            known = type(item) is dict and merge_key in item
+            item = item[merge_key] if known else _key_of(item, merge_key)
+        found.append(item if type(item) is str else identity(item))
+    return found
+
+
+_PLACE = itemgetter(0)
 
 
 def _sorted(entries: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
@@ -319,8 +352,8 @@ def _sorted(entries: list[tuple[int, int, Any]]) -> list[tuple[int, int, Any]]:
     One by one, an entry without a place (negative) goes to the front, and one with a place goes
     right behind the last that does not come after it: clients have come to see these orders.
     """
-    if all(entry[0] >= 0 for entry in entries):
-        return sorted(entries, key=lambda entry: entry[0])
+    if not entries or min(entries, key=_PLACE)[0] >= 0:
+        return sorted(entries, key=_PLACE)
     first: int | None = None
     after: dict[int, int | None] = {}
     places: list[tuple[int, int]] = []  # (place, index) of those that have one, sorted

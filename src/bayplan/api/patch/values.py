@@ -40,6 +40,8 @@ def same(left: Any, right: Any) -> bool:
 
 def identity(value: Any) -> object:
     """Return something hashable that two values have in common just if they are the same."""
+    if type(value) is str:
+        return value
     if type(value) in (dict, list):
         return list, msgspec.json.encode(value, order="sorted")
     return type(value), value

@@ -9,7 +9,7 @@
 `hack/extract-schema` writes the data. It holds no descriptions.
 """
 
-from bayplan.api.schema.decode import FieldTypeError, decode
+from bayplan.api.schema.decode import FieldTypeError, decode, decode_fields
 from bayplan.api.schema.model import (
     Field,
     Type,
@@ -37,6 +37,7 @@ __all__ = [
     "catalog",
     "custom_resource",
     "decode",
+    "decode_fields",
     "duplicate_fields",
     "from_openapi",
     "problems",

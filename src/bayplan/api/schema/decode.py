@@ -13,7 +13,7 @@ are left out; a time is not: typed clients write it into managed fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -51,6 +51,32 @@ def decode(obj: dict[str, Json], type_: Type) -> tuple[dict[str, Json], bool]:
         raise FieldTypeError(f"{_prefix(obj)}{_explain(obj, type_)}") from error
 
 
+def decode_fields(
+    obj: dict[str, Json], type_: Type, names: Iterable[str]
+) -> tuple[dict[str, Json], bool]:
+    """Like `decode`, for an object that is canonical already but for the fields of these names."""
+    unknown: Unknown = []
+    out = dict(obj)
+    try:
+        for name in names:
+            field, item = type_.fields.get(name), obj.get(name)
+            if field is None:
+                if name in obj:
+                    unknown.append(name)
+                    del out[name]
+                continue
+            if item is not None:
+                item = _converter(field.type)(item, unknown)
+                if item or not _omits_empty(field):
+                    out[name] = item
+                    continue
+            out.pop(name, None)
+            out.update((key, zero()) for key, zero in _always(name, field))
+    except (_Mismatch, ValueError, TypeError, AttributeError) as error:
+        raise FieldTypeError(f"{_prefix(obj)}{_explain(obj, type_)}") from error
+    return out, bool(unknown)
+
+
 def _prefix(obj: Json) -> str:
     if not isinstance(obj, dict):
         return ""
@@ -77,13 +103,14 @@ def _converter(type_: Type) -> Convert:
 
 def _struct_converter(type_: Type) -> Convert:
     # Filled on first use: types may contain themselves.
-    table: dict[str, tuple[Convert, bool]] = {}
+    table: dict[str, tuple[Convert, bool, type | None]] = {}
     missing: list[tuple[str, Callable[[], Json]]] = []
 
     def fill() -> None:
         for name, field in type_.fields.items():
             missing.extend(_always(name, field))
-            table[name] = (_converter(field.type), _omits_empty(field))
+            plain = _AS_THEY_ARE.get(field.type.kind)
+            table[name] = (_converter(field.type), _omits_empty(field), plain)
 
     def convert(value: Json, unknown: Unknown) -> Json:
         if type(value) is not dict:
@@ -98,7 +125,8 @@ def _struct_converter(type_: Type) -> Convert:
                 continue
             if item is None:
                 continue
-            item = entry[0](item, unknown)
+            if type(item) is not entry[2]:
+                item = entry[0](item, unknown)
             if item or not entry[1]:
                 out[key] = item
         for key, zero in missing:
@@ -164,11 +192,16 @@ def _list_converter(elem: Type) -> Convert:
 
 
 def _map_converter(elem: Type) -> Convert:
+    plain = _AS_THEY_ARE.get(elem.kind)
+
     def convert(value: Json, unknown: Unknown) -> Json:
         if type(value) is not dict:
             raise _Mismatch
-        inner = _converter(elem)
-        return {k: inner(v, unknown) if v is not None else _zero(elem) for k, v in value.items()}
+        out = dict(value)
+        for key, item in value.items():
+            if type(item) is not plain:
+                out[key] = _converter(elem)(item, unknown) if item is not None else _zero(elem)
+        return out
 
     return convert
 
@@ -216,7 +249,9 @@ def _int_or_string(value: Json, _: Unknown) -> Json:
 
 
 def _time(value: Json, _: Unknown) -> Json:
-    return scalars.canonical_time(_string(value, _))
+    if type(value) is not str:
+        raise _Mismatch
+    return scalars.canonical_time(value)
 
 
 def _micro_time(value: Json, _: Unknown) -> Json:
@@ -247,6 +282,9 @@ _SCALARS: dict[str, Convert] = {
     "any": _as_is,
 }
 
+
+# Values of these types need no look: there are more texts than anything else.
+_AS_THEY_ARE: dict[str, type] = {"string": str, "duration": str, "boolean": bool}
 
 _OWN_READERS = ("quantity", "intorstring", "time", "microtime", "duration")
 

@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 from bayplan.api.schema.model import Type
 
 _KEY = re.compile(rb'"\s*:')
@@ -47,8 +49,11 @@ def duplicate_fields(body: bytes, obj: Any, added: int = 0) -> list[str]:
 
     `added` is how many keys `obj` has got since.
     """
-    keys = _KEY_OR_TEXT if b"\\" in body else _KEY
-    if len(keys.findall(body)) == count_keys(obj) - added:
+    if b"\\" in body:
+        same = len(_KEY_OR_TEXT.findall(body)) == count_keys(obj) - added
+    else:  # no text has a quote in it
+        same = len(_KEY.findall(body)) == msgspec.json.encode(obj).count(b'":') - added
+    if same:
         return []
     found: list[str] = []
     _report(json.loads(body, object_pairs_hook=_Pairs), "", found)

@@ -1,7 +1,7 @@
 """Admission that users configure: webhooks and policies.
 
-`DynamicAdmission` follows the configurations in the store and compiles them once. Without any, a
-write pays for one look at a watch, and nothing of what evaluates them is even loaded. Calls to
+`configured` follows the configurations in the store. Without any, a write pays for one look at a
+watch, and nothing of what evaluates them is even loaded. Calls to
 webhooks are awaited with a deadline; nothing is locked meanwhile, since writes are compare-and-set.
 Users' expressions run beside the event loop.
 """
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from bayplan.api.patch import clone
 from bayplan.api.schema import type_for
 from bayplan.apiserver.admission import Attributes
-from bayplan.apiserver.aside import beside
+from bayplan.apiserver.aside import Pauses, beside
 from bayplan.apiserver.authorization import Authorizer, OnLoop
-from bayplan.apiserver.bodies import canonical
-from bayplan.apiserver.changes import Changes
+from bayplan.apiserver.bodies import changed
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.crd import type_of
+from bayplan.apiserver.dynamic.configured import Configurations, Configured, Pairs
 from bayplan.apiserver.dynamic.matching import EXEMPT, GROUP
 from bayplan.apiserver.errors import timed_out
 from bayplan.apiserver.kinds import Kind
@@ -29,13 +29,13 @@ from bayplan.apiserver.request import Request
 
 if TYPE_CHECKING:
     from bayplan.apiserver.backend import Backend
-    from bayplan.apiserver.dynamic.policies import Binding, Policy, Write
+    from bayplan.apiserver.dynamic.policies import Write
     from bayplan.apiserver.dynamic.webhooks import Webhook
 
-Pairs = list[tuple["Policy", list["Binding"]]]
 Default = Callable[[Object], None]
 Again = Callable[[Attributes], None]
 SECONDS = 60.0  # that one write waits for all of them; each webhook has its own limit below it
+MATCH_COST = 1000  # of the question whether a write is meant; see `Pauses`
 COLLECTIONS = tuple((GROUP, resource) for resource in sorted(EXEMPT))
 
 
@@ -44,69 +44,25 @@ class DynamicAdmission:
 
     def __init__(self, backend: Backend, disabled: Iterable[str] = ()) -> None:
         self._backend = backend
-        self._disabled = frozenset(disabled)
-        self._changes = Changes(backend.store, f"{GROUP}/")
-        self._mutating: list[Webhook] = []
-        self._validating: list[Webhook] = []
-        self._policies: Pairs = []
-        self._mutations: Pairs = []
+        self._configured = Configured(backend, disabled)
 
     def close(self) -> None:
-        self._changes.close()
+        self._configured.close()
 
-    def _refresh(self) -> None:
-        """Read the configurations again if they have changed."""
-        if self._changes.new():
-            self._compile()
-
-    def _compile(self) -> None:
-        self._mutating = self._webhooks("mutatingwebhookconfigurations", "MutatingAdmissionWebhook")
-        self._validating = self._webhooks(
-            "validatingwebhookconfigurations", "ValidatingAdmissionWebhook"
-        )
-        self._policies = self._pairs("validatingadmissionpolic", "ValidatingAdmissionPolicy")
-        self._mutations = self._pairs("mutatingadmissionpolic", "MutatingAdmissionPolicy")
-
-    def _stored(self, resource: str) -> Iterable[Object]:
-        return self._backend.reader.list(GROUP, resource)
-
-    def _webhooks(self, resource: str, plugin: str) -> list[Webhook]:
-        stored = () if plugin in self._disabled else list(self._stored(resource))
-        if not stored:
-            return []
-        from bayplan.apiserver.dynamic.webhooks import Webhook
-
-        return [
-            Webhook(given["metadata"]["name"], hook)
-            for given in sorted(stored, key=lambda each: each["metadata"]["name"])
-            for hook in given.get("webhooks") or ()
-        ]
-
-    def _pairs(self, stem: str, plugin: str) -> Pairs:
-        stored = () if plugin in self._disabled else list(self._stored(f"{stem}ybindings"))
-        if not stored:
-            return []
-        from bayplan.apiserver.dynamic.policies import Binding, Policy
-
-        bindings = [Binding(each) for each in stored]
-        mutating = stem.startswith("mutating")
-        found: Pairs = []
-        for given in self._stored(f"{stem}ies"):
-            name = given["metadata"]["name"]
-            own = [each for each in bindings if each.policy == name]
-            if own:
-                found.append((Policy(given, mutating=mutating), own))
-        return found
-
-    def mutates(self, attrs: Attributes) -> bool:
+    async def mutates(self, attrs: Attributes) -> bool:
         """Whether anything may want to change this write."""
-        self._refresh()
-        return bool(self._mutating or self._mutations) and not _exempt(attrs)
+        now = await self._now()
+        return bool(now.mutating or now.mutations) and not _exempt(attrs)
 
-    def validates(self, attrs: Attributes) -> bool:
+    async def validates(self, attrs: Attributes) -> bool:
         """Whether anything may want to refuse this write."""
-        self._refresh()
-        return bool(self._validating or self._policies) and not _exempt(attrs)
+        now = await self._now()
+        return bool(now.validating or now.policies) and not _exempt(attrs)
+
+    async def _now(self) -> Configurations:
+        if self._configured.behind():
+            await self._configured.catch_up()
+        return self._configured.now
 
     def _write(self, attrs: Attributes, request: Request, kind: Kind) -> Write:
         from bayplan.apiserver.dynamic.policies import Write
@@ -142,9 +98,11 @@ class DynamicAdmission:
         self, attrs: Attributes, request: Request, default: Default, again: Again
     ) -> None:
         changed = await self._run_policies(attrs, request, default, first=True)
+        hooks, pauses = self._configured.now.mutating, Pauses()
         invoked: list[Webhook] = []
         again_for: list[Webhook] = []
-        for hook in self._mutating:
+        for hook in hooks:
+            await pauses.after(MATCH_COST)
             shown = await self._shown(hook, attrs, request)
             if shown is None:
                 continue
@@ -159,7 +117,7 @@ class DynamicAdmission:
             await self._run_policies(attrs, request, default, first=False)
             if attrs.obj != before:
                 again_for = [*again_for, *invoked]
-            for hook in self._mutating:
+            for hook in hooks:
                 if hook in again_for and (shown := await self._shown(hook, attrs, request)):
                     await self._change(hook, shown, attrs, request, default)
 
@@ -209,8 +167,9 @@ class DynamicAdmission:
                 registry = self._backend.registry
                 kind = registry.get(shown.group, shown.version, shown.resource)
                 assert kind is not None
+                made = changed(request, kind, shown.obj, made)
                 made = await forms.converted(self._backend, kind, request.kind, made)
-            made = canonical(request, request.kind, made, None, None)
+            made = changed(request, request.kind, attrs.obj, made)
             default(made)
         if made == attrs.obj:
             return False
@@ -220,12 +179,13 @@ class DynamicAdmission:
     async def _run_policies(
         self, attrs: Attributes, request: Request, default: Default, *, first: bool
     ) -> bool:
-        if not attrs.obj or not self._mutations:
+        mutations = self._configured.now.mutations
+        if not attrs.obj or not mutations:
             return False
         from bayplan.apiserver.dynamic import policies
 
         before = attrs.obj
-        for policy, bindings in self._mutations:
+        for policy, bindings in mutations:
             if not first and not policy.reinvoked:
                 continue
             for kind, shown, pairs in await self._by_form([(policy, bindings)], attrs, request):
@@ -246,8 +206,9 @@ class DynamicAdmission:
         from bayplan.apiserver.dynamic import forms
 
         found: dict[str, tuple[Kind, Pairs]] = {}
-        kinds = self._forms(request)
+        kinds, pauses = self._forms(request), Pauses()
         for policy, bindings in pairs:
+            await pauses.after(MATCH_COST)
             kind = policy.constraints.form(attrs, self._backend.reader, kinds)
             if kind is not None:
                 found.setdefault(kind.key, (kind, []))[1].append((policy, bindings))
@@ -260,13 +221,17 @@ class DynamicAdmission:
         """Let policies and webhooks refuse; raises the first refusal."""
         from bayplan.apiserver.dynamic import policies, webhooks
 
-        for kind, shown, pairs in await self._by_form(self._policies, attrs, request):
+        now = self._configured.now
+        for kind, shown, pairs in await self._by_form(now.policies, attrs, request):
             write = self._write(shown, request, kind)
             questions = [each for pair in pairs for each in write.asked(*pair)]
             if questions:
                 await beside(policies.validate, questions, write)
-        asked = [(each, await self._shown(each, attrs, request)) for each in self._validating]
-        wanted = [(hook, shown) for hook, shown in asked if shown is not None]
+        wanted, pauses = [], Pauses()
+        for hook in now.validating:
+            await pauses.after(MATCH_COST)
+            if (seen := await self._shown(hook, attrs, request)) is not None:
+                wanted.append((hook, seen))
         if wanted:
             await webhooks.validate(self._backend.caller, wanted, request)
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from bayplan.api.user import User
 from bayplan.apiserver.authorization import Action
-from bayplan.apiserver.changes import Changes
 from bayplan.apiserver.fairness import suggested
 from bayplan.apiserver.fairness.schemas import Schema, ordered
 from bayplan.apiserver.fairness.seats import Flow, Pool, Seats
+from bayplan.apiserver.following import Changes
 from bayplan.apiserver.reader import CachedReader
 from bayplan.store import Store
 

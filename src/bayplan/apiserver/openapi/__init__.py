@@ -7,6 +7,7 @@ described. The v2 document is JSON, or the protobuf form that Go's discovery cli
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from bayplan.api.schema import catalog, struct, type_for
+from bayplan.apiserver.aside import beside
 from bayplan.apiserver.crd.custom_kind import CustomKind
 from bayplan.apiserver.kinds import Kind, Registry
 from bayplan.apiserver.openapi.gnostic import encode_document
@@ -41,6 +43,7 @@ class _Documents:
 
     def __init__(self, registry: Registry, remotes: Remotes | None) -> None:
         self.generation = registry.generation
+        self.making = asyncio.Lock()
         self._groups: dict[str, list[Kind]] = {}
         for kind in registry:
             path = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
@@ -88,6 +91,18 @@ class _Documents:
             "v2.proto", lambda: encode_document(msgspec.json.decode(self.v2().body)), content_type
         )
 
+    def answer(self, path: str, accept: str | None) -> Served | None:
+        """Return the document of a path, made if it is the first time."""
+        path = path.rstrip("/")
+        if path == INDEX:
+            return self.index()
+        if path.startswith(f"{INDEX}/"):
+            return self.v3(path.removeprefix(f"{INDEX}/"))
+        if path == "/openapi/v2":
+            protobuf = accept is not None and V2_PROTOBUF in accept
+            return self.v2_protobuf() if protobuf else self.v2()
+        return None
+
 
 _known: WeakKeyDictionary[Registry, _Documents] = WeakKeyDictionary()
 
@@ -96,18 +111,23 @@ def document(
     registry: Registry, path: str, accept: str | None = None, remotes: Remotes | None = None
 ) -> Served | None:
     """The answer for a path below /openapi, or None if there is none."""
+    return _documents(registry, remotes).answer(path, accept)
+
+
+async def document_aside(
+    registry: Registry, path: str, accept: str | None, remotes: Remotes
+) -> Served | None:
+    """The same, made beside the event loop: many definitions make large documents."""
+    documents = _documents(registry, remotes)
+    async with documents.making:
+        return await beside(documents.answer, path, accept)
+
+
+def _documents(registry: Registry, remotes: Remotes | None) -> _Documents:
     documents = _known.get(registry)
     if documents is None or documents.generation != registry.generation:
         documents = _known[registry] = _Documents(registry, remotes)
-    path = path.rstrip("/")
-    if path == INDEX:
-        return documents.index()
-    if path.startswith(f"{INDEX}/"):
-        return documents.v3(path.removeprefix(f"{INDEX}/"))
-    if path == "/openapi/v2":
-        protobuf = accept is not None and V2_PROTOBUF in accept
-        return documents.v2_protobuf() if protobuf else documents.v2()
-    return None
+    return documents
 
 
 def _v3(kinds: list[Kind]) -> dict[str, Any]:

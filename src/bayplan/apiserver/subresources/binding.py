@@ -20,13 +20,12 @@ from bayplan.apiserver.errors import (
     ApiError,
     bad_request,
     conflict,
-    not_found,
     precondition_failed,
 )
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer, success
 from bayplan.apiserver.subresources.conditions import set_condition
-from bayplan.store import Conflict, KeyValue, NotFound
+from bayplan.store import Conflict, KeyValue
 
 ATTEMPTS = 64
 BINDING = "pods/binding"
@@ -51,8 +50,6 @@ async def bind(backend: Backend, request: Request) -> Answer:
             await _assign(backend, request, codec, kv, binding)
         except Conflict:
             continue
-        except NotFound:
-            raise not_found("", "pods", name) from None
         return plain_answer(request, success(code=201), 201)
     raise conflict("", "pods", name)
 
@@ -84,7 +81,7 @@ async def _assign(
         if backend.check_capacity:
             from bayplan.apiserver import capacity
 
-            capacity.check(backend, pod, node)
+            await capacity.check(backend, codec, pod, node)
         if not request.dry_run:
             value = await aside_of(len(kv.value), codec.encode, pod)
             await backend.store.put(kv.key, value, expect=kv.mod_revision)

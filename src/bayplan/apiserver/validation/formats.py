@@ -227,7 +227,13 @@ def port_name(value: str) -> list[str]:
     return problems
 
 
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_PLAIN_IPV4 = re.compile(rf"(?:{_BYTE}\.){{3}}{_BYTE}")  # nearly all; the rest is parsed
+
+
 def ip_address(value: str) -> list[str]:
+    if _PLAIN_IPV4.fullmatch(value):
+        return []
     try:
         ipaddress.ip_address(value)
     except ValueError:

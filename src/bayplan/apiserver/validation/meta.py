@@ -19,6 +19,14 @@ from bayplan.apiserver.validation.causes import (
 from bayplan.apiserver.validation.formats import Checker, check, masked, qualified_name
 from bayplan.apiserver.validation.labels import validate_annotations, validate_labels
 
+_LASTING = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
@@ -43,7 +51,7 @@ def validate_meta(
     if meta.get("finalizers"):
         causes += _validate_finalizers(meta["finalizers"])
         if builtin:
-            causes += _validate_standard_finalizers(meta["finalizers"])
+            causes += validate_standard_finalizers(meta)
     return causes
 
 
@@ -105,9 +113,10 @@ def _validate_finalizers(finalizers: list[str]) -> Causes:
     return causes
 
 
-def _validate_standard_finalizers(finalizers: list[str]) -> Causes:
+def validate_standard_finalizers(meta: Object) -> Causes:
+    """Return finalizers that only custom resources may have."""
     causes: Causes = []
-    for i, finalizer in enumerate(finalizers):
+    for i, finalizer in enumerate(meta.get("finalizers") or ()):
         causes += standard_finalizer(f"metadata.finalizers[{i}]", finalizer)
     return causes
 
@@ -134,14 +143,8 @@ def validate_meta_update(meta: Object, old: Object, *, builtin: bool = True) -> 
     generation = meta.get("generation") or 0
     if generation < (old.get("generation") or 0):
         causes.append(invalid("metadata.generation", generation, "must not be decremented"))
-    for part in (
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ):
-        causes += immutable(f"metadata.{part}", meta.get(part), old.get(part))
+    for part in _LASTING:
+        if meta.get(part) != old.get(part):
+            causes += immutable(f"metadata.{part}", meta.get(part), old.get(part))
     causes += _validate_common(meta)
-    return causes + (_validate_standard_finalizers(finalizers) if builtin else [])
+    return causes + (validate_standard_finalizers(meta) if builtin else [])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 
+import msgspec
+
 from bayplan.api.defaults.json_types import Object
 from bayplan.apiserver.validation.causes import (
     Causes,
@@ -57,7 +59,7 @@ def _validate_pod(pod: Object) -> Causes:
     if annotations:
         causes += _validate_annotations(annotations, spec)
     mirror = bool(annotations) and MIRROR in annotations
-    causes += validate_pod_spec("spec", spec, meta.get("name", ""), is_pod=True, mirror=mirror)
+    causes += _validate_spec(spec, meta.get("name", ""), mirror)
     if spec.get("volumes") and not spec.get("serviceAccountName"):
         causes += _forbid_tokens(spec["volumes"])
     for kind in ("containers", "initContainers"):
@@ -65,6 +67,25 @@ def _validate_pod(pod: Object) -> Causes:
             image = container.get("image", "")
             if image[:1].isspace() or image[-1:].isspace():
                 causes += validate_image_spaces(f"spec.{kind}[{i}]", container)
+    return causes
+
+
+_KEPT, _LONGEST = 512, 4096
+_VALID: dict[bytes, None] = {}  # specs without a fault: pods of one owner have equal ones
+
+
+def _validate_spec(spec: Object, name: str, mirror: bool) -> Causes:
+    """Validate a spec, unless an equal one was found valid before."""
+    if spec.get("volumes") or mirror:  # there more matters than the spec alone
+        return validate_pod_spec("spec", spec, name, is_pod=True, mirror=mirror)
+    form = msgspec.json.encode(spec)
+    if form in _VALID:
+        return []
+    causes = validate_pod_spec("spec", spec, name, is_pod=True)
+    if not causes and len(form) <= _LONGEST:
+        if len(_VALID) >= _KEPT:
+            _VALID.clear()
+        _VALID[form] = None
     return causes
 
 
@@ -303,9 +324,8 @@ def json_diff(old: object, new: object) -> str:
 
 
 def validate_pod_status_update(pod: Object, old: Object) -> Causes:
-    causes = validate_meta_update(pod["metadata"], old["metadata"])
-    causes += _annotation_update(pod, old)
-    return causes + validate_pod_status(pod, old)
+    """Validate a write through `pods/status`, but for the metadata that every kind has."""
+    return _annotation_update(pod, old) + validate_pod_status(pod, old)
 
 
 def validate_pod_ephemeral_update(pod: Object, old: Object) -> Causes:

@@ -15,7 +15,11 @@ from bayplan.apiserver.validation.by_resource import STRATEGIES
 from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.validation.configs import validate_namespace_finalize
 from bayplan.apiserver.validation.formats import dns1123_subdomain, path_segment
-from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
+from bayplan.apiserver.validation.meta import (
+    validate_meta,
+    validate_meta_update,
+    validate_standard_finalizers,
+)
 from bayplan.apiserver.validation.pod_strategy import (
     prepare_pod_ephemeral,
     prepare_pod_resize,
@@ -154,12 +158,17 @@ def validate_update(
     if causes:
         return causes
     causes = _generic_meta(strategy, obj)
-    causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
+    changed = validate_meta_update(obj["metadata"], old["metadata"], builtin=False)
+    causes += changed
     if (group, resource) == _POD:
-        return causes + _validate_pod_update(obj, old, subresource)
+        if subresource != "status":
+            return causes + _validate_pod_update(obj, old, subresource)
+        causes += changed + validate_standard_finalizers(obj["metadata"])
+        return causes + pods.validate_pod_status_update(obj, old)
     if strategy.name is not None and (strategy.meta_update or subresource):
-        builtin = strategy.standard_finalizers
-        causes += validate_meta_update(obj["metadata"], old["metadata"], builtin=builtin)
+        causes += changed  # the real server looks twice, and tells twice
+        if strategy.standard_finalizers:
+            causes += validate_standard_finalizers(obj["metadata"])
     if subresource == "status":
         return causes + (strategy.status(obj, old) if strategy.status else [])
     if subresource == "finalize" and (group, resource) == _NAMESPACE:
@@ -172,8 +181,6 @@ def validate_update(
 
 
 def _validate_pod_update(obj: Object, old: Object, subresource: str) -> list[Cause]:
-    if subresource == "status":
-        return pods.validate_pod_status_update(obj, old)
     if subresource == "ephemeralcontainers":
         return pods.validate_pod_ephemeral_update(obj, old)
     if subresource == "resize":

@@ -7,7 +7,7 @@ from bayplan.apiserver import ownership, pipeline
 from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_apply
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.bodies import canonical, identify_applied, parse_body
+from bayplan.apiserver.bodies import OTHER_NAMESPACE, canonical, identify_applied, parse_body
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, invalid, not_found
 from bayplan.apiserver.kinds import Kind
@@ -70,9 +70,7 @@ def _read(request: Request) -> tuple[Object, bool]:
             f"the name of the object ({name}) does not match the name on the URL ({request.name})"
         )
     if kind.namespaced and metadata.setdefault("namespace", request.namespace) != request.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise bad_request(OTHER_NAMESPACE)
     return obj, named
 
 

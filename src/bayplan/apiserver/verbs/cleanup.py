@@ -6,6 +6,8 @@ when none is left does the definition itself go. Until then nothing new can be c
 
 from __future__ import annotations
 
+import asyncio
+
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import ApiError
@@ -28,6 +30,7 @@ async def finish(backend: Backend, codec: Codec, kv: KeyValue, kinds: list[Kind]
 async def _delete_all(backend: Backend, kind: Kind) -> bool:
     codec = backend.codec(kind)
     for kv in (await backend.store.range(codec.prefix)).items:
+        await asyncio.sleep(0)  # others have their turn
         metadata: Object = codec.decode(kv)["metadata"]
         if metadata.get("deletionTimestamp"):
             continue

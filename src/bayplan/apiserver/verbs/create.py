@@ -80,7 +80,7 @@ async def _store(
         found = await backend.store.get(key)
         if found is not None:
             raise Conflict(key, found, 0)
-        return await object_answer(backend, request, obj, 201)
+        return await object_answer(request, obj, 201)
     if obj["metadata"].get("resourceVersion"):  # the last to be looked at, as upstream's store does
         raise bad_request("resourceVersion should not be set on objects to be created")
     # Encoded at once: nobody else may settle before this is stored.

@@ -143,7 +143,7 @@ async def delete(backend: Backend, request: Request) -> Answer:
     obj, gone = await delete_object(backend, request, request.namespace, request.name, options)
     kind = request.kind
     if kind.storage in RETURNS_OBJECT or not gone:
-        return await object_answer(backend, request, obj)
+        return await object_answer(request, obj)
     return plain_answer(request, success(_details(kind, obj)))
 
 
@@ -219,7 +219,7 @@ async def _attempt(
             return obj, False  # it waits for its finalizers, as before
         changed = True
     if not marked and not changed:
-        return await _remove(backend, codec, kv, obj, options)
+        return await _remove(backend, kv, obj, options)
     waits = bool(metadata.get("finalizers")) or bool(metadata.get("deletionGracePeriodSeconds"))
     if options.dry_run:
         return obj, not waits
@@ -227,11 +227,11 @@ async def _attempt(
     written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
     if waits:
         return await decoded(codec, written), False
-    return await _remove(backend, codec, written, await decoded(codec, written), options)
+    return await _remove(backend, written, obj, options)
 
 
 async def _remove(
-    backend: Backend, codec: Codec, kv: KeyValue, obj: Object, options: DeleteOptions
+    backend: Backend, kv: KeyValue, obj: Object, options: DeleteOptions
 ) -> tuple[Object, bool]:
     if not options.dry_run:
         gone = await backend.store.delete(kv.key, expect=kv.mod_revision)
@@ -345,7 +345,7 @@ async def _delete_namespace(
         obj = codec.decode(kv)
     if held or obj["metadata"].get("finalizers"):
         return obj, False
-    return await _remove(backend, codec, kv, obj, options)
+    return await _remove(backend, kv, obj, options)
 
 
 async def _delete_definition(
@@ -363,7 +363,7 @@ async def _delete_definition(
         return codec.decode(kv), False
     if metadata.get("finalizers"):
         return obj, False
-    return await _remove(backend, codec, kv, obj, options)
+    return await _remove(backend, kv, obj, options)
 
 
 async def delete_collection(backend: Backend, request: Request) -> Answer:

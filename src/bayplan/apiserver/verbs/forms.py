@@ -87,4 +87,4 @@ async def _as_hub(
     assert isinstance(answer, Answer)
     request.output, request.kind = output, kind
     shown = kind.view(msgspec.json.decode(answer.body))
-    return await object_answer(backend, request, shown, answer.status)
+    return await object_answer(request, shown, answer.status)

@@ -19,7 +19,7 @@ from bayplan.api.patch import (
     apply_merge_patch,
     apply_strategic_merge,
 )
-from bayplan.api.schema import FieldTypeError, decode, problems, type_for
+from bayplan.api.schema import FieldTypeError, decode, decode_fields, problems, type_for
 from bayplan.apiserver import crd, pipeline
 from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
@@ -90,7 +90,7 @@ def _change(kind: Kind, media: str, body: Any) -> Callable[[Object], Any]:
     assert type_ is not None
     # What such a patch says about the kind does not matter to the real server.
     identity = {"apiVersion": kind.api_version, "kind": kind.kind}
-    return lambda old: {**apply_strategic_merge(old, body, type_), **identity}
+    return lambda old: {**apply_strategic_merge(old, body, type_, own=True), **identity}
 
 
 def patched(request: Request, old: Object, change: Callable[[Object], Any], body: Any) -> Object:
@@ -110,14 +110,22 @@ def patched(request: Request, old: Object, change: Callable[[Object], Any], body
     if type_ is None:
         return obj
     try:
-        out, dropped = decode(obj, type_)
+        named = _named(body)
+        out, dropped = decode(obj, type_) if named is None else decode_fields(obj, type_, named)
     except FieldTypeError as error:
         strategic = patch_type(request.content_type, strategic=True) == STRATEGIC_PATCH
         raise _invalid_patch(body, _restoring(str(error), strategic)) from error
     mode = request.field_validation
     if dropped and mode != "Ignore":
-        _report(request, mode, obj, problems(type_, obj), body)
+        _report(request, mode, problems(type_, obj), body)
     return out
+
+
+def _named(body: Any) -> list[str] | None:
+    """Return the fields that a patch can have changed, as it names them; None: any."""
+    if type(body) is not dict or any(name[:1] == "$" for name in body):
+        return None
+    return [name for name in body if name not in ("kind", "apiVersion")]
 
 
 def _check_identity(request: Request, result: Any, body: Any) -> None:
@@ -135,7 +143,7 @@ def _check_identity(request: Request, result: Any, body: Any) -> None:
         raise _invalid_patch(body, "the metadata of the result is not an object")
 
 
-def _report(request: Request, mode: str, obj: Object, found: list[str], body: Any) -> None:
+def _report(request: Request, mode: str, found: list[str], body: Any) -> None:
     if found and mode == "Strict":
         raise _invalid_patch(body, f"strict decoding error: {', '.join(found)}")
     request.warnings.extend(found)
@@ -148,7 +156,7 @@ def _custom(request: Request, obj: Object) -> Object:
     except FieldTypeError as error:
         raise _invalid_patch(obj, str(error)) from error
     if found and mode != "Ignore":
-        _report(request, mode, obj, found, obj)
+        _report(request, mode, found, obj)
     return out
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from bayplan.api import json
 from bayplan.api.labels import IN, Selector
-from bayplan.apiserver.aside import LARGE, aside_of, beside
+from bayplan.apiserver.aside import LARGE, Pauses, aside_of, beside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import (
@@ -26,6 +26,7 @@ from bayplan.apiserver.errors import (
     not_found,
     too_large_version,
 )
+from bayplan.apiserver.kinds import INDEXED
 from bayplan.apiserver.negotiate import JSON, PARTIAL, PARTIAL_LIST, PROTOBUF, TABLE, WHOLE, YAML
 from bayplan.apiserver.protobuf import list_item, list_pieces
 from bayplan.apiserver.request import Request, number
@@ -39,9 +40,9 @@ from bayplan.apiserver.responses import (
     value_answer,
 )
 from bayplan.apiserver.selectors import FieldSelector, check_fields, parse_fields, parse_labels
-from bayplan.apiserver.validation.causes import Cause, forbidden, not_supported
+from bayplan.apiserver.validation.causes import Cause, forbidden, not_supported, quote
 from bayplan.errors import DecodeError
-from bayplan.store import Compacted, FutureRevision, KeyValue
+from bayplan.store import Compacted, FutureRevision, KeyValue, RangeResult
 
 CHUNK_ITEMS = 500
 CHUNK_BYTES = 1 << 20
@@ -51,7 +52,6 @@ FUTURE_WAIT_SECONDS = 3.0
 NEWEST = -1  # in a token: go on with what there is now
 SELECTOR_FACTOR = 16  # how much longer it takes to read a selector than an object
 OBJECT_COST, TERM_COST = 1000, 50
-PAUSE_COST = 1_000_000  # about 10 ms
 PAGE = 1000  # how many stored objects are read at once when a selector may leave some out
 
 
@@ -68,12 +68,23 @@ async def get(backend: Backend, request: Request) -> Answer:
     return await value_answer(backend, request, kv)
 
 
+MAX_VERSION = 2**64 - 1
+
+
 def parse_version(text: str | None) -> int:
     """Read a resourceVersion; none and an empty one are 0. Raises a 400."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > 20:
-        raise bad_request(f'invalid resource version "{text}": must be an unsigned integer')
+    problem = ""
+    if not (text.isascii() and text.isdigit()):
+        problem = "invalid syntax"
+    elif len(text.lstrip("0")) > 20 or int(text) > MAX_VERSION:
+        problem = "value out of range"
+    if problem:
+        raise bad_request(
+            f"invalid resource version: resourceVersion: Invalid value: {quote(text)}: "
+            f"strconv.ParseUint: parsing {quote(text)}: {problem}"
+        )
     return int(text)
 
 
@@ -366,11 +377,19 @@ def check_match(query: dict[str, str], continued: bool, *, watching: bool = Fals
     if not watching and initial is not None:
         causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if watching:
-        causes += _watch_match(match, initial)
+        if begins_with_all(query):
+            match, initial = "NotOlderThan", "true"
+        causes += _watch_match(match, initial, continued)
     elif match:
         causes += _list_match(match, version, continued)
     if causes:
         raise invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
+def begins_with_all(query: dict[str, str]) -> bool:
+    """Say whether a watch begins with all objects because it does not say from where."""
+    said = query.get("resourceVersionMatch") or "sendInitialEvents" in query
+    return not said and query.get("resourceVersion", "") in ("", "0")
 
 
 def _list_match(match: str, version: str, continued: bool) -> Iterable[Cause]:
@@ -387,19 +406,21 @@ def _list_match(match: str, version: str, continued: bool) -> Iterable[Cause]:
         yield forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
 
 
-def _watch_match(match: str, initial: str | None) -> Iterable[Cause]:
+def _watch_match(match: str, initial: str | None, continued: bool) -> Iterable[Cause]:
     field = "resourceVersionMatch"
+    if initial is not None and match != "NotOlderThan":
+        yield forbidden(
+            field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        )
     if match and initial is None:
         yield forbidden(
             field,
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )
-    if initial is not None and match != "NotOlderThan":
-        yield forbidden(
-            field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        )
     if match not in ("", "NotOlderThan"):
         yield not_supported(field, match, ["NotOlderThan"])
+    if match and continued:
+        yield forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
 
 
 async def _read(
@@ -437,6 +458,24 @@ def _page(codec: Codec, items: list[KeyValue], revision: int, remaining: int) ->
     return Page(items, revision, token, remaining)
 
 
+async def candidates(
+    backend: Backend,
+    codec: Codec,
+    chosen: Selection,
+    prefix: str,
+    start: str = "",
+    limit: int = 0,
+    revision: int = 0,
+) -> RangeResult:
+    """Read what may be selected: what an index by one of the fields has, or all, or a page."""
+    path = INDEXED.get(codec.kind.storage) if chosen.fields and not revision else None
+    if path and chosen.fields and (value := chosen.fields.exact(path)) is not None:
+        return await backend.indexed.of(codec).find(value, prefix, start)
+    return await backend.versions.range(
+        codec, prefix, start_after=start, limit=PAGE if limit else 0, revision=revision
+    )
+
+
 async def _read_selected(
     backend: Backend,
     codec: Codec,
@@ -448,18 +487,12 @@ async def _read_selected(
 ) -> Page:
     """Read until the page is full, leaving out what is not selected."""
     items: list[KeyValue] = []
+    cost, pauses = chosen.cost, Pauses()
     while True:
-        size = PAGE if limit else 0
-        found = await backend.versions.range(
-            codec, prefix, start_after=start, limit=size, revision=revision
-        )
+        found = await candidates(backend, codec, chosen, prefix, start, limit, revision)
         revision = found.revision
-        spent = 0
         for position, kv in enumerate(found.items):
-            spent += chosen.cost + len(kv.value)
-            if spent > PAUSE_COST:
-                await asyncio.sleep(0)  # others have their turn
-                spent = 0
+            await pauses.after(cost + len(kv.value))
             if not chosen.matches(codec, kv):
                 continue
             items.append(kv)

@@ -105,12 +105,12 @@ async def _attempt(
         if track:
             await aside(request, ownership.track, backend, request, obj, old)
         if ready_to_go(request.kind, obj):
-            return await _remove(backend, request, codec, obj, kv)
+            return await _remove(backend, request, obj, kv)
         value = await aside(request, _changed, codec, obj, old, kv)
         if value is None:
             return await value_answer(backend, request, kv)
         if request.dry_run:
-            return await object_answer(backend, request, obj)
+            return await object_answer(request, obj)
         expect = kv.mod_revision
         written = await backend.versions.put(codec, kv.key, value, expect=expect, also=also)
     return await value_answer(backend, request, written)
@@ -177,11 +177,9 @@ def ready_to_go(kind: Kind, obj: Object) -> bool:
     return True
 
 
-async def _remove(
-    backend: Backend, request: Request, codec: Codec, obj: Object, kv: KeyValue
-) -> Answer:
+async def _remove(backend: Backend, request: Request, obj: Object, kv: KeyValue) -> Answer:
     """Delete an object whose last finalizer went; the answer is the object without it."""
     obj["metadata"]["resourceVersion"] = str(kv.mod_revision)
     if not request.dry_run:
         await backend.store.delete(kv.key, expect=kv.mod_revision)
-    return await object_answer(backend, request, obj)
+    return await object_answer(request, obj)

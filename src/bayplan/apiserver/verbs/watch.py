@@ -14,25 +14,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import cast
+from functools import partial as given
+from typing import Any
 
+from bayplan.apiserver.aside import Pauses
 from bayplan.apiserver.backend import Backend, gone
 from bayplan.apiserver.codec import Codec, Fields, Object
 from bayplan.apiserver.errors import ApiError, not_acceptable
-from bayplan.apiserver.http import PIECE, framed
+from bayplan.apiserver.http import framed
 from bayplan.apiserver.negotiate import JSON, PROTOBUF, TABLE, WHOLE, Output
 from bayplan.apiserver.protobuf import event_frame
 from bayplan.apiserver.request import Request, flag, number
 from bayplan.apiserver.responses import JSON_TYPE, Stream, dump, partial, table
 from bayplan.apiserver.verbs.read import (
     LABEL,
+    OBJECT_COST,
     Selection,
+    begins_with_all,
+    candidates,
     check_match,
     parse_version,
     selection,
     wait_for_version,
 )
 from bayplan.apiserver.versions import Cache, converter_of
+from bayplan.scope import PIECE
 from bayplan.store import Compacted, Event, Interest, KeyValue, Watcher
 
 BOOKMARK_SECONDS = 60.0
@@ -56,16 +62,34 @@ async def watch(backend: Backend, request: Request) -> Stream:
     if request.output.media not in (JSON, PROTOBUF):
         raise not_acceptable([f"{JSON};stream=watch", PROTOBUF_STREAM])
     chosen = await selection(request)
-    check_match(query, False, watching=True)
+    number(query, "limit")  # of no use here, but must be a number
+    timeout = _duration(number(query, "timeoutSeconds") or 0) or default_timeout(backend)
+    check_match(query, bool(query.get("continue")), watching=True)
     version = parse_version(query.get("resourceVersion"))
-    timeout = number(query, "timeoutSeconds") or default_timeout(backend)
     initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
-    if initial:
-        await wait_for_version(backend, version)
     opened = _Watch(backend, request, chosen, flag(query, "allowWatchBookmarks"), timeout)
-    await opened.start(version, initial)
+    opened.failed = await _too_late(backend, timeout, version if initial else 0)
+    if opened.failed is None:
+        await opened.start(version, True if begins_with_all(query) else initial)
     media = JSON_TYPE if request.output.media == JSON else PROTOBUF_STREAM.encode()
-    return Stream(200, opened.lines(), media, opened.close, straight=opened.write_straight)
+    straight, bare = opened.write_straight, given(opened.write_straight, bare=True)
+    return Stream(200, opened.lines(), media, opened.close, straight=straight, bare=bare)
+
+
+async def _too_late(backend: Backend, timeout: float, version: int) -> ApiError | None:
+    """Return why a watch has ended before it begins: that is told in the stream."""
+    if timeout < 0:
+        return ApiError(500, "", "context deadline exceeded")
+    try:
+        await wait_for_version(backend, version)
+    except ApiError as error:
+        return error
+    return None
+
+
+def _duration(seconds: int) -> float:
+    """Return seconds as Go counts them: in 64 bits of nanoseconds, over which it goes round."""
+    return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
 
 
 def default_timeout(backend: Backend) -> float:
@@ -89,6 +113,7 @@ class _Watch:
         self.codec = backend.codec(request.kind)
         self.request = request
         self.chosen = chosen
+        self.cost = chosen.cost  # of a look at one object
         self.bookmarks = bookmarks
         self.timeout = timeout
         self.prefix = self.codec.collection(request.namespace if request.kind.namespaced else "")
@@ -96,7 +121,9 @@ class _Watch:
         if chosen.name is not None and (request.namespace or not request.kind.namespaced):
             self.exact = self.prefix + chosen.name
         self.known = 0  # the newest version that the client has been told
-        self.first: Iterator[bytes] = iter(())  # what is sent before any change
+        self.items: Iterable[KeyValue] = ()  # what is sent before any change
+        self.end_of_items = False  # whether that is told
+        self.failed: ApiError | None = None
         self.watcher: Watcher | None = None
         self.columns_sent = False
         kind = request.kind
@@ -118,28 +145,27 @@ class _Watch:
             if version and not initial:
                 self.known = version
             else:
-                found = await self.backend.versions.range(self.codec, self.prefix)
+                found = await candidates(self.backend, self.codec, self.chosen, self.prefix)
                 self.known = found.revision
-                items = found.items if initial is not False else []
-                self.first = self._initial(items, end=bool(initial and self.bookmarks))
+                self.items = found.items if initial is not False else ()
+                self.end_of_items = bool(initial and self.bookmarks)
             self.watcher = self.backend.store.watch(self.prefix, after=self.known)
-            self.watcher.batch_bytes = BATCH_BYTES
+            self.watcher.batch_bytes = max(1, BATCH_BYTES * OBJECT_COST // self.cost)
             self.watcher.interest = self._interest()
             self.backend.watchers.add(self.watcher)
         except Compacted as error:
-            self.first = iter((self._error(gone(error)),))
+            self.failed = gone(error)
 
-    def write_straight(self, write: Callable[[bytes], bool] | None) -> None:
-        """Let what comes while `lines` waits be written without waking it."""
+    def write_straight(self, write: Callable[[bytes], bool] | None, *, bare: bool = False) -> None:
+        """Let what comes while `lines` waits be written without waking it; `bare`: not framed."""
         if self.watcher is None or write is None or self.converted or not self.keys:
             return
-        alike = self.alike
+        alike = f"bare\n{self.alike}" if bare else self.alike
 
-        def direct(batch: list[Event], shared: dict[str, object]) -> bool:
-            found = cast("tuple[bytes, int, int] | None", shared.get(alike))
-            if found is None:
-                found = shared[alike] = self._framed(batch)
-            chunk, count, last = found
+        def direct(batch: list[Event], shared: dict[str, Any]) -> bool:
+            if alike not in shared:
+                shared[alike] = self._together(batch, bare)
+            chunk, count, last = shared[alike]
             if count:
                 if not chunk or not write(chunk):
                     return False
@@ -149,10 +175,12 @@ class _Watch:
 
         self.watcher.direct = direct
 
-    def _framed(self, batch: list[Event]) -> tuple[bytes, int, int]:
+    def _together(self, batch: list[Event], bare: bool) -> tuple[bytes, int, int]:
         """Return a batch as one chunk, none if it is long; its events, and their last version."""
         lines, last = self._chosen(batch)
         whole = b"".join(lines)
+        if bare:
+            return whole, len(lines), last
         return framed(whole) if len(whole) <= PIECE else b"", len(lines), last
 
     def close(self) -> None:
@@ -164,14 +192,16 @@ class _Watch:
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the stream; every chunk holds whole lines."""
-        for chunk in self.first:
-            yield chunk
-        self.first = iter(())
         if self.watcher is None:
+            if self.failed is not None:
+                yield self._error(self.failed)
             return
-        alarm = _Alarm(self.watcher, self._times())
+        async for chunk in self._initial():
+            yield chunk
+        alarm, pauses = _Alarm(self.watcher, self._times()), Pauses()
         try:
             async for batch in self.watcher:
+                await pauses.after(len(batch) * self.cost)
                 if self.converted:
                     batch = await self.backend.versions.events(
                         self.codec, batch, self.backend.cache_of
@@ -192,11 +222,13 @@ class _Watch:
         finally:
             alarm.clear()
 
-    def _initial(self, items: Iterable[KeyValue], *, end: bool) -> Iterator[bytes]:
+    async def _initial(self) -> AsyncIterator[bytes]:
         """Yield what there is; encoded as it is read, so that a slow reader holds one chunk."""
         lines: list[bytes] = []
-        version, size = self.known, 0
+        version, size, pauses = self.known, 0, Pauses()
+        items, self.items = self.items, ()
         for kv in items:
+            await pauses.after(self.cost + len(kv.value))
             if not self._selected(kv):
                 continue
             lines.append(self._line("ADDED", kv))
@@ -208,7 +240,7 @@ class _Watch:
         if lines:
             self.events.value += len(lines)
             yield b"".join(lines)
-        if end:
+        if self.end_of_items:
             yield self._bookmark(version, INITIAL_EVENTS_END)
 
     def _selected(self, kv: KeyValue) -> bool:
@@ -246,11 +278,11 @@ class _Watch:
         if not self.chosen or not self.keys:
             return self._line_of(event)
         cache = self.backend.cache_of(event)
-        line = cache.get(self.alike)
+        line: bytes | None = cache.get(self.alike)
         if line is None:
             line = cache[self.alike] = self._line_of(event)
             self.backend.remember_encoded(line, MAX_ENCODED)
-        return cast("bytes", line)
+        return line
 
     def _line_of(self, event: Event) -> bytes:
         before = event.prev is not None and self._matches(event, event.prev)
@@ -268,11 +300,11 @@ class _Watch:
         if not self.keys:
             return self._line(kind, event.kv)
         cache, key = self.backend.cache_of(event), self.keys[kind]
-        line = cache.get(key)
+        line: bytes | None = cache.get(key)
         if line is None:
             line = cache[key] = self._line(kind, event.kv)
             self.backend.remember_encoded(line, MAX_ENCODED)
-        return cast("bytes", line)
+        return line
 
     def _interest(self) -> Interest | None:
         """Return what an event must show to concern this watch, where one value decides."""
@@ -369,7 +401,7 @@ def _key_of(event: Event) -> tuple[str]:
 def _fields(codec: Codec, cache: Cache, kv: KeyValue) -> Fields:
     """Return what selectors look at, read once for all watchers of an event."""
     key = ("fields", kv.mod_revision, codec.kind.api_version)
-    found = cast("Fields | None", cache.get(key))
+    found: Fields | None = cache.get(key)
     if found is None:
         cache[key] = found = codec.fields(kv)
     return found

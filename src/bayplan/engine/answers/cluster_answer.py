@@ -111,7 +111,7 @@ class ClusterAnswer(ColumnAnswer):
         """Ask only about rows that a change of pods reaches; False if that is not to be known."""
         desk, (generation, nodes, epoch) = self.desk, followed
         table = desk.table
-        kept = self._working is self.state and not self.skips_filter and not self.rejects
+        kept = self._working is self.state and not self.skips_filter
         if not kept or nodes != table.nodes_revision or epoch != self.epoch - 1:
             return False
         standing = desk.standing(table.changes, generation)

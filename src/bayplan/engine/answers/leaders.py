@@ -55,6 +55,7 @@ class Leaders:
         "_place",
         "_rows",
         "_seen",
+        "above",
         "settled",
         "top",
     )
@@ -83,6 +84,8 @@ class Leaders:
         self._next = self._seen = self._births = self._most = 0
         self._others: list[int] = []
         self._history = kinds.column.history
+        self.above = -1
+        """The only row above the top, if there is one: a pod has left it, or it is new."""
         self._near: set[int] | None = None
         """Kinds whose rows may reach the top."""
 
@@ -90,11 +93,25 @@ class Leaders:
         """Whether the order is the same, and kinds were not numbered or asked about anew."""
         return same_place(self._place, place) and self._kinds.column.history is self._history
 
+    def outlast(self, row: int, total: int) -> bool:
+        """Whether the listed rows are the next to win, but for one above them, after a change."""
+        if total > self.top:
+            if self.above not in (-1, row):
+                return False
+            self.above = row
+        elif total == self.top:
+            return False
+        elif self.above == row:
+            self.above = -1
+        return True
+
     def among(self, masked: IntArray, others: list[int]) -> int:
-        """The row that wins by totals that are known, as none has risen to the top; -1 if none.
+        """The row that wins by totals that are known, as `outlast` was told them; -1 if none.
 
         `others` are the versions of all columns that are not kept by kind.
         """
+        if self.above >= 0:
+            return self.above
         leading = masked.take(self._rows) == self.top
         first = int(leading.argmax())
         if not leading.item(first):
@@ -107,7 +124,9 @@ class Leaders:
 
     def next(self, others: list[int]) -> int:
         """The row that wins now; -1 if that is not to be known without totals."""
-        if self.settled is None or others != self._others or not self._quiet(self.settled):
+        if self.above >= 0 or self.settled is None or others != self._others:
+            return -1
+        if not self._quiet(self.settled):
             return -1
         rows, listed, kinds, near = self._rows, self._listed, self._kinds.of, self._next
         while near < len(rows):

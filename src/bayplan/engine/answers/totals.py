@@ -151,7 +151,7 @@ class Totals:
 
         Among equals that is the first by heap key. While the candidates and their order stay, so do
         the keys: the best rows are then listed once and the next one is simply the next that still
-        has the highest total. A row that rises to the top or above it ends that.
+        has the highest total. A row that rises to the top ends that, or a second one above it.
         """
         candidates = self._candidates
         place = (candidates.version, order.rows, start)
@@ -165,7 +165,7 @@ class Totals:
         masked = self.masked
         by_kind = len(self._moving) == len(self._by_kind) > 0  # nothing else moves
         settled = self._settled if by_kind else None
-        if self._leaders is not None and self._leaders.settled is settled:  # no row has risen
+        if self._leaders is not None and self._leaders.settled is settled:  # they still lead
             row = self._leaders.among(masked, others)
             if row >= 0:
                 return row
@@ -275,7 +275,7 @@ class Totals:
             total = LOWEST
         if self.masked.item(row) == total:
             return
-        if self._leaders is not None and total >= self._leaders.top:
+        if self._leaders is not None and not self._leaders.outlast(row, total):
             self._leaders = None
         if self._domain_leaders is not None:
             for leaders in self._domain_leaders[1].values():
@@ -291,9 +291,9 @@ class Totals:
         if candidates.count < len(candidates.mask):
             total[~candidates.mask.take(rows)] = LOWEST
         ahead = self._leaders
-        if ahead is not None and total.max() >= ahead.top:
+        if ahead is not None and (ahead.above >= 0 or total.max() >= ahead.top):
             risen = (total >= ahead.top) & (self.masked.take(rows) != total)
-            if risen.any():
+            if ahead.above >= 0 or risen.any():
                 self._leaders = None
         if self._domain_leaders is not None:
             changed = self.masked.take(rows) != total

@@ -349,23 +349,32 @@ class BindingCycles:
         self._fail(binding, Status(Code.ERROR, f'running Bind plugin "{name}": {error}'))
 
     def _bound(self, binding: Binding) -> None:
-        shared, pod, item = self._shared, binding.pod, binding.item
+        shared, pod = self._shared, binding.pod
         self._drop(binding)
-        name = binding.profile.name
-        note = f"Successfully assigned {pod.key} to {binding.node_name}"
-        shared.record(pod, "Normal", "Scheduled", "Binding", note, name)
-        first = item.initial_attempt_timestamp
-        waited = 0.0 if first is None else shared.now - first
-        took = shared.timing.clock() - binding.begun
-        shared.actions.append(
-            Observe(pod, name, "scheduled", item.attempts, waited, item.was_flushed, seconds=took)
-        )
+        if shared.tells_events:
+            note = f"Successfully assigned {pod.key} to {binding.node_name}"
+            shared.record(pod, "Normal", "Scheduled", "Binding", note, binding.profile.name)
+        if shared.tells_metrics:
+            shared.actions.append(self._observed(binding))
         shared.note(pod, "bound", binding.node_name)
         if binding.profile.post_bind:
             run_post_bind(binding.profile, binding.state, pod, binding.node_name)
         wanted: dict[str, Pod] | None = binding.state.get(PODS_TO_ACTIVATE)
         if wanted:
             shared.queue.activate(wanted.values(), shared.now)
+
+    def _observed(self, binding: Binding) -> Observe:
+        shared, item = self._shared, binding.item
+        first = item.initial_attempt_timestamp
+        return Observe(
+            binding.pod,
+            binding.profile.name,
+            "scheduled",
+            item.attempts,
+            0.0 if first is None else shared.now - first,
+            item.was_flushed,
+            seconds=shared.timing.clock() - binding.begun,
+        )
 
     # --- failure ---
 

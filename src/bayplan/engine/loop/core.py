@@ -85,6 +85,7 @@ class Scheduler:
             nominations,
             gates=gates_of(self.engine),
             sort_key=order_of(self.engine),
+            problem=self._problem,
             initial_backoff=float(config.pod_initial_backoff_seconds),
             max_backoff=float(config.pod_max_backoff_seconds),
             max_in_unschedulable=max_in_unschedulable,
@@ -102,6 +103,10 @@ class Scheduler:
         self.problems = self.attempts.problems
         """Unexpected exceptions by type; the pod that was tried failed, others went on."""
         self._next_poll = math.inf
+
+    def mute(self, *, events: bool, metrics: bool) -> None:
+        """Do without actions that nobody would carry out: `RecordEvent`, or `Observe`."""
+        self._shared.tells_events, self._shared.tells_metrics = not events, not metrics
 
     # --- events in ---
 
@@ -157,6 +162,9 @@ class Scheduler:
     def _bad_object(self, item: Object, problem: Exception) -> None:
         self.problems[f"{item.KIND}: {type(problem).__name__}"] += 1
         _LOG.error("object left out", kind=item.KIND, key=item.key, error=str(problem))
+
+    def _problem(self, profile: str, plugin: str, method: str, error: BaseException) -> None:
+        self.engine.profiles[profile].problem(plugin, method, error)
 
     def _permit(self, uid: str, plugin: str, allow: bool, message: str) -> None:
         waiting = self._shared.waiting.get(uid)

@@ -34,15 +34,16 @@ class Failures:
         rejected = failure.status.rejected
         result = "unschedulable" if rejected else "error"
         begun = shared.timing.begun if failure.begun is None else failure.begun
-        shared.actions.append(
-            Observe(
-                item.pod,
-                profile.name,
-                result,
-                seconds=shared.timing.clock() - begun,
-                preemption_tried=failure.post_filtered,
+        if shared.tells_metrics:
+            shared.actions.append(
+                Observe(
+                    item.pod,
+                    profile.name,
+                    result,
+                    seconds=shared.timing.clock() - begun,
+                    preemption_tried=failure.post_filtered,
+                )
             )
-        )
         item.rejected_by(failure.unschedulable, failure.pending)
         uid = item.pod.metadata.uid
         current = shared.unassigned.get(item.key)

@@ -151,10 +151,10 @@ class ObjectHandlers:
             return
         old = known.pod
         if old is not new:
-            cache.update_pod(new)
+            reported = not cache.update_pod(new)
             if new.metadata.deletion_timestamp and shared.last_victims:
                 shared.victim_leaves(uid)
-            for event in pod_update_events(old, new):
+            for event in pod_update_events(old, new, reported=reported):
                 self._told = event
                 shared.queue.move_all(event, old, new, shared.now)
 

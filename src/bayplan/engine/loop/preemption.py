@@ -115,7 +115,8 @@ class Preemptions:
         self._clear_nominations(pod, node_name)
         names = ", ".join(victim.key for victim in targets)
         shared.note(pod, "preempts", f"{names} on {node_name}")
-        shared.actions.append(Observe(pod, profile.name, "preempted", victims=len(victims)))
+        if shared.tells_metrics:
+            shared.actions.append(Observe(pod, profile.name, "preempted", victims=len(victims)))
         running = Preemption(pods, group, node_name, profile.name, targets, by)
         self._running[pod.metadata.uid] = running
         at_once = targets

@@ -54,21 +54,25 @@ class Refusals:
         shared.queue.refused(items, failure.unschedulable, failure.pending, shared.now)
         act, note, wall = shared.actions.append, shared.stories.note, shared.wall
         clock, begun = shared.timing.clock, shared.timing.clock()
+        events, metrics = shared.tells_events, shared.tells_metrics
         text = truncated(failure.message)
         for item in items:
-            pod, ended = item.pod, clock()
-            act(
-                Observe(
-                    pod,
-                    profile,
-                    "unschedulable",
-                    preemption_tried=failure.post_filtered,
-                    seconds=ended - begun,
+            pod = item.pod
+            if metrics:
+                ended = clock()
+                act(
+                    Observe(
+                        pod,
+                        profile,
+                        "unschedulable",
+                        preemption_tried=failure.post_filtered,
+                        seconds=ended - begun,
+                    )
                 )
-            )
-            begun = ended
+                begun = ended
             note(wall, pod.metadata.uid, item.key, "failed, now unschedulable", failure.message)
-            act(RecordEvent(pod, "Warning", "FailedScheduling", "Scheduling", text, profile))
+            if events:
+                act(RecordEvent(pod, "Warning", "FailedScheduling", "Scheduling", text, profile))
             if not _says(pod, failure.message):
                 self._failures.patch(pod, UNSCHEDULABLE, failure.message, failure.nominating)
         shared.timing.passed_on(len(items))

@@ -61,6 +61,8 @@ class Shared:
         self.unassigned: dict[str, Pod] = {}
         """Every pod without a node, by key, as the informer last showed it; of any scheduler."""
         self.actions: list[Action] = []
+        self.tells_events = self.tells_metrics = True
+        """Whether somebody wants to be told of events and of what is measured."""
         self.now = 0.0
         """Our own time, which never runs backwards; for waits and backoff."""
         self.wall = 0.0
@@ -92,6 +94,7 @@ class Shared:
         related: Pod | None = None,
     ) -> None:
         """Ask for an event about a pod."""
-        self.actions.append(
-            RecordEvent(pod, kind, reason, action, truncated(note), scheduler_name, related)
-        )
+        if self.tells_events:
+            self.actions.append(
+                RecordEvent(pod, kind, reason, action, truncated(note), scheduler_name, related)
+            )

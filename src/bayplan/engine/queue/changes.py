@@ -7,6 +7,8 @@ are shared constants. Objects are immutable, so parts that are the same object a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bayplan.api import Node, Pod, Resources, quantity
 from bayplan.api.requests import pod_resources
 from bayplan.framework.contract.events import ActionType, ClusterEvent, Resource
@@ -74,20 +76,14 @@ OBJECT_EVENTS = {
 """Kind and action to event, for kinds whose updates are not looked into."""
 
 
-def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """The events of a pod's update, in upstream's order; a generic one if nothing specific."""
+def pod_update_events(old: Pod, new: Pod, *, reported: bool = False) -> list[ClusterEvent]:
+    """The events of a pod's update, in upstream's order; a generic one if nothing specific.
+
+    `reported`: labels, spec and what the pod uses are known to be the same.
+    """
     resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULABLE_POD
     known = _POD_EVENTS[resource]
-    events = []
-    if new.metadata.labels != old.metadata.labels:
-        events.append(known[ActionType.UPDATE_POD_LABEL])
-    if _scaled_down(old, new):
-        events.append(known[ActionType.UPDATE_POD_SCALE_DOWN])
-    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        events.append(known[ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED])
-    # tolerations can only be added, so their number tells
-    if len(new.spec.tolerations) != len(old.spec.tolerations):
-        events.append(known[ActionType.UPDATE_POD_TOLERATION])
+    events = [] if reported else [known[action] for action in _changes_of(old, new)]
     was, now = old.status, new.status
     if (
         now.resource_claim_statuses != was.resource_claim_statuses
@@ -95,6 +91,19 @@ def pod_update_events(old: Pod, new: Pod) -> list[ClusterEvent]:
     ):
         events.append(known[ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM])
     return events or [known[ActionType.UPDATE]]
+
+
+def _changes_of(old: Pod, new: Pod) -> Iterator[ActionType]:
+    """What differs in labels, spec and what the pod uses."""
+    if new.metadata.labels != old.metadata.labels:
+        yield ActionType.UPDATE_POD_LABEL
+    if _scaled_down(old, new):
+        yield ActionType.UPDATE_POD_SCALE_DOWN
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        yield ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    # tolerations can only be added, so their number tells
+    if len(new.spec.tolerations) != len(old.spec.tolerations):
+        yield ActionType.UPDATE_POD_TOLERATION
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:

@@ -7,11 +7,11 @@ is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bayplan.api import Pod
 from bayplan.engine.queue.pods import QueuedPod
-from bayplan.engine.queue.requeuing import SAMPLE
+from bayplan.engine.queue.requeuing import SAMPLE, Problem
 from bayplan.errors import RAISED
 from bayplan.framework.contract.status import Status, is_success
 
@@ -24,17 +24,13 @@ TimeGates = Callable[[str, Sequence[Gate]], Sequence[Gate]]
 class Gates:
     """The PreEnqueue plugins of every profile."""
 
-    __slots__ = ("_asked", "_problems", "by_profile", "timed")
+    __slots__ = ("_asked", "_problem", "by_profile", "timed")
 
-    def __init__(
-        self,
-        by_profile: Mapping[str, Sequence[Gate]],
-        problems: MutableMapping[tuple[str, str], int],
-    ) -> None:
+    def __init__(self, by_profile: Mapping[str, Sequence[Gate]], problem: Problem) -> None:
         self.by_profile = by_profile
         self.timed: TimeGates | None = None
         """If given, one pod in ten meets gates with timers."""
-        self._problems = problems
+        self._problem = problem
         self._asked = 0
 
     def hold(self, item: QueuedPod) -> bool:
@@ -51,8 +47,8 @@ class Gates:
             try:
                 status = pre_enqueue(item.pod)
                 closed = status is not None and not is_success(status)
-            except RAISED:  # counted: as upstream, an error gates the pod
-                self._problems[name, "pre_enqueue"] += 1
+            except RAISED as error:  # as upstream, an error gates the pod
+                self._problem(profile, name, "pre_enqueue", error)
                 closed = True
             if closed:
                 item.gating_plugin = name

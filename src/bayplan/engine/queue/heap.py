@@ -19,32 +19,33 @@ SortKey = Callable[[QueuedPod], Any]
 class PodHeap:
     """Pods of one place, smallest key first."""
 
-    __slots__ = ("_counter", "_entries", "_key", "_place", "_size")
+    __slots__ = ("_counter", "_entries", "_key", "_place", "size")
 
     def __init__(self, place: Place, key: SortKey) -> None:
         self._place = place
         self._key = key
         self._entries: list[tuple[Any, int, QueuedPod]] = []
-        self._size = 0
+        self.size = 0
+        """How many pods are here; to be read only."""
         self._counter = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def push(self, item: QueuedPod) -> None:
         """Add a pod that is nowhere else."""
         self._counter += 1
         item.ticket = self._counter
         item.place = self._place
-        self._size += 1
+        self.size += 1
         heappush(self._entries, (self._key(item), self._counter, item))
 
     def remove(self, item: QueuedPod) -> None:
         """Take out a pod that is here."""
         item.ticket = 0
         item.place = Place.NOWHERE
-        self._size -= 1
-        if len(self._entries) > 2 * self._size + 64:
+        self.size -= 1
+        if len(self._entries) > 2 * self.size + 64:
             self._sweep()
 
     def refresh(self, item: QueuedPod) -> None:
@@ -75,7 +76,7 @@ class PodHeap:
             if item.ticket == ticket and item.place is self._place:
                 item.ticket = 0
                 item.place = Place.NOWHERE
-                self._size -= 1
+                self.size -= 1
                 return item
         return None
 
@@ -91,7 +92,7 @@ class PodHeap:
                 item.place = Place.NOWHERE
                 found.append(item)
             heappop(entries)
-        self._size -= len(found)
+        self.size -= len(found)
         return found
 
     def upcoming(self, count: int) -> list[QueuedPod]:

@@ -18,6 +18,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+import structlog
+
 from bayplan.api import Object, Pod
 from bayplan.api.labels import Selector
 from bayplan.engine.queue.backoff import Backoff
@@ -35,6 +37,7 @@ from bayplan.engine.queue.requeuing import (
     Concerned,
     HintObserver,
     Incoming,
+    Problem,
     Requeuing,
     Strategy,
 )
@@ -44,6 +47,7 @@ from bayplan.framework.contract.events import (
     ClusterEvent,
 )
 
+_LOG = structlog.get_logger(__name__)
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
@@ -76,18 +80,17 @@ class SchedulingQueue(QueuePlaces):
         *,
         gates: Mapping[str, Sequence[Gate]] | None = None,
         sort_key: SortKey,
+        problem: Problem,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         max_in_unschedulable: float = 300.0,
         pop_from_backoff: bool = True,
     ) -> None:
         self.max_in_unschedulable = max_in_unschedulable
-        self._requeuing = Requeuing(hints)
-        self.problems = self._requeuing.problems
-        """Exceptions by (plugin, where), which counted as Queue or as gated."""
+        self._requeuing = Requeuing(hints, problem)
         self._nominations = nominations
         super().__init__(
-            Gates(gates or {}, self.problems),
+            Gates(gates or {}, problem),
             self._selectors_of,
             sort_key,
             Backoff(initial_backoff, max_backoff, aligned=pop_from_backoff),
@@ -113,7 +116,7 @@ class SchedulingQueue(QueuePlaces):
     @property
     def ready(self) -> bool:
         """Whether `pop` would return a pod."""
-        return len(self._active) > 0 or (self.pop_from_backoff and len(self._backoff) > 0)
+        return self._active.size > 0 or (self.pop_from_backoff and self._backoff.size > 0)
 
     def next_flush(self) -> float:
         """When `flush` has to be called next; infinity if no pod waits for time to pass."""
@@ -264,7 +267,7 @@ class SchedulingQueue(QueuePlaces):
         uid = item.pod.metadata.uid
         item.attempts += 1
         if uid in self._in_flight:
-            self.problems["", "the same pod is tracked in multiple places"] += 1
+            _LOG.error("pod tracked in multiple places", pod=item.key)
             return False
         item.place = Place.IN_FLIGHT
         self._in_flight.start(uid)
@@ -320,12 +323,12 @@ class SchedulingQueue(QueuePlaces):
         check: Callable[[Pod], bool] | None = None,
     ) -> int:
         """Wake the waiting pods that the event may help; returns how many were moved."""
-        incoming = self._requeuing.incoming(event, old, new)
         wildcard = event.wildcard
-        if not incoming.match.by_profile and not wildcard:
+        if not wildcard and not self._requeuing.hints.match(event).by_profile:
             return 0
         moved = 0
         if len(self._waiting):
+            incoming = self._requeuing.incoming(event, old, new)
             everybody: list[Concerned] = [(list(self._waiting), None)]
             found = everybody if wildcard else self._requeuing.concerned(self._waiting, incoming)
             for items, strategy in found:

@@ -6,7 +6,6 @@ now says Queue brings the pod back at once; any other Queue brings it back after
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -21,6 +20,8 @@ from bayplan.framework.contract.events import ClusterEvent, HintFn, QueueingHint
 
 SAMPLE = 10
 HintObserver = Callable[[str, tuple[str, ...], float], None]
+Problem = Callable[[str, str, str, BaseException], object]
+"""Told what was raised: profile, plugin, method, error."""
 
 
 class Strategy(IntEnum):
@@ -45,17 +46,17 @@ Concerned = tuple[list[QueuedPod], Strategy | None]
 
 
 class Requeuing:
-    """Asks hints, and counts how often and with what problems."""
+    """Asks hints, and counts how often."""
 
-    __slots__ = ("calls", "clock", "hints", "observe", "problems")
+    __slots__ = ("calls", "clock", "hints", "observe", "problem")
 
-    def __init__(self, hints: HintIndex) -> None:
+    def __init__(self, hints: HintIndex, problem: Problem) -> None:
         self.hints = hints
+        self.problem = problem
         self.calls = 0
         self.clock: Callable[[], float] | None = None
         """If given, one hint in ten is timed by it and told to `observe`."""
         self.observe: HintObserver | None = None
-        self.problems: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def incoming(self, event: ClusterEvent, old: Object | None, new: Object | None) -> Incoming:
         return Incoming(event, self.hints.match(event), old, new)
@@ -86,8 +87,8 @@ class Requeuing:
                 try:
                     if call(pod, old, new) is QueueingHint.SKIP:
                         continue
-                except RAISED:  # counted: a hint that fails must not lose the pod
-                    self.problems[plugin, "hint"] += 1
+                except RAISED as error:  # a hint that fails must not lose the pod
+                    self.problem(profile, plugin, "hint", error)
             if plugin in item.pending_plugins:
                 return Strategy.AT_ONCE
             if not item.pending_plugins:

@@ -20,6 +20,7 @@ from bayplan.framework.runtime.filtering import wrap
 from bayplan.framework.runtime.profile import Profile
 
 MAX_PERMIT_SECONDS = 15 * 60.0
+_SKIP = Status(Code.SKIP)
 WAITING = "one or more plugins asked to wait and no plugin rejected pod"
 
 
@@ -107,7 +108,7 @@ def run_pre_bind_pre_flight(
                 "unsupported. It is supposed to return Success, Skip, or Error status"
             )
             return Status(Code.ERROR, text, plugin=plugin.name)
-    return None if acting else Status(Code.SKIP)
+    return None if acting else _SKIP
 
 
 def pre_bind_groups(profile: Profile, state: CycleState) -> list[list[Any]]:

@@ -68,7 +68,8 @@ def _given(text: str, namespace: str) -> Pod:
             if parse(value).nanos < 0:
                 raise InspectError(f'template "{text}": {key}: "{value}" is below 0; {FORMS}')
         except QuantityError as problem:
-            raise InspectError(f'template "{text}": {key}: {problem}') from problem
+            said = f'template "{text}": {key}: "{value}" is no amount, such as 2, 500m or 4Gi'
+            raise InspectError(said) from problem
         requests[key.strip()] = value
     container = Container("c", resources=ResourceRequirements(requests=requests))
     return Pod(metadata=ObjectMeta("more", namespace), spec=PodSpec(containers=(container,)))

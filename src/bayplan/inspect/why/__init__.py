@@ -1,6 +1,6 @@
 """Why a pod waits or is where it is: facts, proof, and the smallest changes that help."""
 
-from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Group, Near, Pending, Score
+from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Group, Judged, Near, Pending, Score
 from bayplan.inspect.why.on_node import why_on_node
 from bayplan.inspect.why.owner import OwnerAnswer, why_owner
 from bayplan.inspect.why.pending import why_in_turn, why_pending
@@ -11,6 +11,7 @@ __all__ = [
     "Fix",
     "FunnelRow",
     "Group",
+    "Judged",
     "Near",
     "OwnerAnswer",
     "Pending",

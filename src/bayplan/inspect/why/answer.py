@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from bayplan.inspect.cluster import Unread
+
+FITS: Literal["fits"] = "fits"
+REJECTED: Literal["rejected"] = "rejected"
+NOT_LOOKED_AT: Literal["notLookedAt"] = "notLookedAt"
+"""Enough nodes fit before the scheduler came to this one."""
 
 
 class FunnelRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +61,17 @@ class Score(msgspec.Struct, frozen=True, rename="camel"):
     plugins: dict[str, int]
 
 
+class Judged(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One node's verdict: what rejected it first, or its weighted scores."""
+
+    node: str
+    verdict: Literal["fits", "rejected", "notLookedAt"]
+    plugin: str = ""
+    reasons: tuple[str, ...] = ()
+    total: int | None = None
+    scores: dict[str, int] = {}
+
+
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """Why one pod is where it is."""
 
@@ -80,6 +96,10 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     fixes: tuple[Fix, ...] = ()
     node: str = ""
     scores: tuple[Score, ...] = ()
+    judged: tuple[Judged, ...] = ()
+    """Every node, by name, if that was asked for; none where no node is looked at."""
+    nodes_left_out: int = 0
+    """Of how many nodes `judged` does not tell because it was not asked to."""
     notes: tuple[str, ...] = ()
     age_seconds: int = 0
     owner: str = ""

@@ -81,6 +81,12 @@ class Case:
         state = CycleState(self.info)
         return state, run_pre_filters(self.profile, state, self.pod, self.table)
 
+    @property
+    def narrowing(self) -> str:
+        """The plugin that left nodes out of the search, if it is one; their status does not say."""
+        names = sorted(self._pre_filtered[1].narrowed_by)
+        return names[0] if len(names) == 1 else ""
+
     @cached_property
     def within(self) -> BoolArray | None:
         """Rows that PreFilter left in the search; None for all."""

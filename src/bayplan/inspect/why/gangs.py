@@ -20,7 +20,7 @@ from bayplan.cluster.pod_groups import group_key, members_of, min_count
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.cluster import Cluster
-from bayplan.inspect.commands import where
+from bayplan.inspect.commands import json_patch, where
 from bayplan.inspect.gangs import group_of, try_group
 from bayplan.inspect.step import CLUSTER, Step
 from bayplan.inspect.trial import Trial
@@ -166,7 +166,7 @@ def incomplete_fixes(cluster: Cluster, pod: Pod) -> list[tuple[Fix, Step]]:
     known = members_of(cluster.engine.cache.objects).known(group_key(pod))
     if group is None or not known:
         return []
-    step = _lower(group, known)
+    step = _lower(cluster, group, known)
     fix = _verified(cluster, pod, step)
     return [] if fix is None else [(fix, step)]
 
@@ -182,7 +182,7 @@ def group_fixes(cluster: Cluster, pod: Pod, tried: Tried) -> list[tuple[Fix, Ste
         steps = [step for step in islice(candidates(case), TRIED) if step.side == CLUSTER]
         example = next(new_node_steps(case), None)
     if 0 < tried.have < tried.gang.needed:
-        steps.append(_lower(tried.gang.group, tried.have))
+        steps.append(_lower(cluster, tried.gang.group, tried.have))
     found: list[tuple[Fix, Step]] = []
     kinds: set[str] = set()
     for step in sorted(steps, key=lambda step: step.cost)[:TRIED]:
@@ -219,19 +219,25 @@ def _more_nodes(cluster: Cluster, pod: Pod, one: Step) -> list[tuple[Fix, Step]]
     return [] if fix is None else [(fix, several(high))]
 
 
-def _lower(group: PodGroup, count: int) -> Step:
+def _lower(cluster: Cluster, group: PodGroup, count: int) -> Step:
     """Ask for fewer pods at once.
 
-    A group's policy cannot be changed, and a group stays while it has pods: both are made again.
+    In 1.36 a group's policy cannot be changed, and a group stays while it has pods: both are made
+    again.
     """
     policy = group.spec.scheduling_policy
     assert policy.gang is not None
     fewer = replace(policy, gang=replace(policy.gang, min_count=count))
     changed = replace(group, spec=replace(group.spec, scheduling_policy=fewer))
-    command = (
-        f"# a group keeps its policy, and stays while it has pods: delete podgroup {where(group)} "
-        f"with its pods and create them again with minCount {count}"
-    )
+    if cluster.settings.gates.since("1.37"):
+        path = "/spec/schedulingPolicy/gang/minCount"
+        patch = json_patch([{"op": "replace", "path": path, "value": count}])
+        command = f"kubectl patch podgroup {where(group)} {patch}"
+    else:
+        command = (
+            "# a group keeps its policy, and stays while it has pods: delete podgroup "
+            f"{where(group)} with its pods and create them again with minCount {count}"
+        )
     text = f'lower minCount of the pod group "{group.name}" from {policy.gang.min_count} to {count}'
     return Step(text, 35, "minCount", put=(changed,), commands=(command,))
 

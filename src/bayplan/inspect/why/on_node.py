@@ -23,10 +23,10 @@ NOT_ASKED = ("finished", "terminating", "otherScheduler")
 """States in which no node is looked for; the answer without one tells why."""
 
 
-def why_on_node(cluster: Cluster, pod: Pod, node: str) -> Answer:
+def why_on_node(cluster: Cluster, pod: Pod, node: str, *, every_node: bool = False) -> Answer:
     """Why a pod is not, or would not be, on one node."""
     cluster.node(node)
-    whole = why_pod(cluster, pod, with_fixes=False)
+    whole = why_pod(cluster, pod, with_fixes=False, every_node=every_node)
     if pod.spec.node_name == node:
         return replace(whole, notes=(f"it is on {node}", *whole.notes))
     if whole.state in NOT_ASKED:

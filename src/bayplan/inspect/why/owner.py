@@ -37,7 +37,7 @@ class OwnerAnswer(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[Answer, ...] = ()
 
 
-def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
+def why_owner(cluster: Cluster, owner: Owner, *, every_node: bool = False) -> OwnerAnswer:
     """Ask about an owner: first its pending pods, one of each template; else one that runs."""
     pods = [pod for pod in cluster.pods_of(owner) if not pod.finished]
     waiting = [pod for pod in pods if is_pending(pod)]
@@ -50,11 +50,13 @@ def why_owner(cluster: Cluster, owner: Owner) -> OwnerAnswer:
             chosen.append(pod)
     ended = _ended(owner)
     missing = 0 if ended else max(0, owner.wanted - len(pods))
-    answers = [why_in_turn(cluster, pod) for pod in (chosen or pods[:1])[:5]]
+    asked = (chosen or pods[:1])[:5]
+    answers = [why_in_turn(cluster, pod, every_node=every_node) for pod in asked]
     notes = held_back(owner, waiting) if missing else []
     if missing and not notes:
         notes = failures(cluster, owner)
-        answers = [*(answers if waiting else ()), _not_made(cluster, owner, missing, notes)]
+        one = _not_made(cluster, owner, missing, notes, every_node)
+        answers = [*(answers if waiting else ()), one]
     return OwnerAnswer(
         f"{owner.KIND.lower()}/{owner.key}",
         owner.wanted,
@@ -127,15 +129,17 @@ def template_body(owner: Owner) -> dict[str, Any]:
     return body
 
 
-def _not_made(cluster: Cluster, owner: Owner, missing: int, notes: list[str]) -> Answer:
+def _not_made(
+    cluster: Cluster, owner: Owner, missing: int, notes: list[str], every_node: bool
+) -> Answer:
     """What keeps a pod of the template from being made, and what lets it be made."""
     pod = admitted(cluster, template_body(owner))
     obstacles = Admission(cluster).obstacles(pod, missing)
     if obstacles:
         notes += [item.text for item in obstacles]
-        answer = why_pod(cluster, pod, with_fixes=False, made=True)
+        answer = why_pod(cluster, pod, with_fixes=False, made=True, every_node=every_node)
         return as_refused(cluster, pod, obstacles, answer, times=missing)
-    answer = why_pod(cluster, pod, with_fixes=not notes)
+    answer = why_pod(cluster, pod, with_fixes=not notes, every_node=every_node)
     if notes:
         return replace(
             answer,

@@ -41,22 +41,28 @@ Members = dict[str, list[tuple[Pod, Answer]]]
 
 
 def why_pending(
-    cluster: Cluster, namespace: str = "", *, with_fixes: bool = True, details: bool = True
+    cluster: Cluster,
+    namespace: str = "",
+    *,
+    with_fixes: bool = True,
+    details: bool = True,
+    every_node: bool = False,
 ) -> Pending:
     """Why every pending pod waits; only those of one namespace if it is given.
 
-    Without `details` the groups are the same, and the answers of single pods are brief.
+    Without `details` the groups are the same, and the answers of single pods are brief;
+    `every_node` fills their `judged`.
     """
     if namespace:
         cluster.check_namespace(namespace)
     pods = [pod for pod in cluster.pending() if not namespace or pod.namespace == namespace]
-    answers = _alone(cluster, pods, brief=not details)
+    answers = _alone(cluster, pods, brief=not details, every_node=every_node)
     members: Members = {}
     rivals = _rivals(cluster, pods, answers)
     # what a change frees is counted while those that fit hold their room
     with in_turn(cluster, rivals) if rivals else nullcontext() as turn:
         if turn is not None:
-            answers = _in_turn(cluster, turn, pods, answers)
+            answers = _in_turn(cluster, turn, pods, answers, every_node)
         for pod, answer in zip(pods, answers, strict=True):
             before = TAKEN if turn is not None and turn.crowded(pod) else ""
             members.setdefault(before + cause(answer), []).append((pod, answer))
@@ -97,7 +103,7 @@ def _helped(cluster: Cluster, members: Members) -> dict[str, Freeing]:
     return {text: best for text, best in found.items() if best is not None}
 
 
-def _alone(cluster: Cluster, pods: list[Pod], *, brief: bool) -> list[Answer]:
+def _alone(cluster: Cluster, pods: list[Pod], *, brief: bool, every_node: bool) -> list[Answer]:
     """Each pod's answer as if it were the only one that waits."""
     known: dict[Hashable, Answer] = {}
     groups: Groups = {}
@@ -110,7 +116,14 @@ def _alone(cluster: Cluster, pods: list[Pod], *, brief: bool) -> list[Answer]:
         if answer is None and rank is not None:
             answer = known.get((rank, rest))
         if answer is None:
-            answer = why_pod(cluster, pod, with_fixes=False, groups=groups, brief=brief)
+            answer = why_pod(
+                cluster,
+                pod,
+                with_fixes=False,
+                groups=groups,
+                brief=brief,
+                every_node=every_node,
+            )
             known[template] = answer
             if answer.state != "fits":  # where it would go hangs on labels too
                 known[alike] = answer
@@ -146,13 +159,13 @@ def _placeable(cluster: Cluster, pod: Pod, known: dict[Hashable, bool]) -> bool:
 _PLACEABLE: WeakKeyDictionary[Cluster, dict[Hashable, bool]] = WeakKeyDictionary()
 
 
-def why_in_turn(cluster: Cluster, pod: Pod) -> Answer:
+def why_in_turn(cluster: Cluster, pod: Pod, *, every_node: bool = False) -> Answer:
     """Why a pod waits, as `--pending` tells it: after the pending pods that come before it.
 
     Those are placed first if the pod, alone, would get a node; a pod that does not exist yet comes
     after all that are as important.
     """
-    alone = why_pod(cluster, pod)
+    alone = why_pod(cluster, pod, every_node=every_node)
     if alone.state not in PLACEABLE:
         return alone
     known = _PLACEABLE.setdefault(cluster, {})
@@ -172,11 +185,13 @@ def why_in_turn(cluster: Cluster, pod: Pod) -> Answer:
             verb = "comes" if len(first) == 1 else "come"
             note = f"{plural(len(first), 'pending pod')} {verb} before it and would get a node too"
             return replace(turn.told(pod, alone), notes=(*alone.notes, note))
-        found = turn.refused(pod, alone, with_fixes=True)
+        found = turn.refused(pod, alone, with_fixes=True, every_node=every_node)
         return replace(found, summary=turn.behind(pod))
 
 
-def _in_turn(cluster: Cluster, turn: Turn, pods: list[Pod], alone: list[Answer]) -> list[Answer]:
+def _in_turn(
+    cluster: Cluster, turn: Turn, pods: list[Pod], alone: list[Answer], every_node: bool
+) -> list[Answer]:
     known: dict[Hashable, Answer] = {}
     answers = []
     for pod, answer in zip(pods, alone, strict=True):
@@ -186,7 +201,7 @@ def _in_turn(cluster: Cluster, turn: Turn, pods: list[Pod], alone: list[Answer])
         key = (_keys(cluster, pod)[0], pod.priority)
         first = known.get(key)
         if first is None:
-            first = known[key] = turn.refused(pod, answer)
+            first = known[key] = turn.refused(pod, answer, every_node=every_node)
         answers.append(replace(_as_for(cluster, pod, first), summary=turn.behind(pod)))
     return answers
 

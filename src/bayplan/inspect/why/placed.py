@@ -7,6 +7,7 @@ changed since; the answer says where it would go today.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,22 +15,39 @@ from bayplan.api import Pod
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.gangs import placement_of
 from bayplan.inspect.trial import unbound
-from bayplan.inspect.why.answer import Score
+from bayplan.inspect.why.answer import Judged, Score
+from bayplan.inspect.why.case import Case
+from bayplan.inspect.why.judging import rejected, weighed
 
 SHOWN = 5
 
 
-def scores_of(cluster: Cluster, pod: Pod) -> tuple[str, tuple[Score, ...], str]:
-    """Where the pod would go today, the best nodes with the pod's own, and why not if nowhere."""
+class Today(NamedTuple):
+    """What would become of a bound pod if it were decided now."""
+
+    node: str
+    """Where it would go; empty if nowhere."""
+    scores: tuple[Score, ...] = ()
+    """The best nodes, and the pod's own."""
+    message: str = ""
+    """Why it would go nowhere."""
+    judged: tuple[Judged, ...] = ()
+
+
+def decided_today(cluster: Cluster, pod: Pod, *, every_node: bool = False) -> Today:
+    """Decide for a bound pod as if it were not there; on request with every node's verdict."""
     with cluster.trial() as trial:
         trial.delete(pod)
         free = unbound(pod)
         place = placement_of(trial.engine, free)
         with nullcontext() if place is None else trial.engine.within(place.node_names):
             decision = trial.decide(free, preempt=False)
+            case = Case(cluster, free, decision)
             if not decision.placed:
-                return "", (), decision.message
+                judged = rejected(case) if every_node else ()
+                return Today("", message=decision.message, judged=judged)
             names, columns, totals, _ = trial.engine.all_scores(decision)
+        judged = weighed(case, place) if every_node else ()
     best = list(np.argsort(-totals, kind="stable")[:SHOWN])
     chosen = [names.index(name) for name in (pod.spec.node_name, decision.node_name)
               if name in names]  # fmt: skip
@@ -42,7 +60,7 @@ def scores_of(cluster: Cluster, pod: Pod) -> tuple[str, tuple[Score, ...], str]:
         )
         for place in rows
     )
-    return decision.node_name, scores, ""
+    return Today(decision.node_name, scores, judged=judged)
 
 
 def compared(here: Score, other: Score) -> list[str]:

@@ -6,15 +6,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from bayplan.api import Pod
-from bayplan.engine.cycle.decisions import Decision
 from bayplan.framework import Code, Status
 from bayplan.framework.runtime.filtering import run_pre_enqueue
 from bayplan.inspect.admission import Admission
 from bayplan.inspect.amounts import listed
 from bayplan.inspect.cluster import Cluster, seconds
-from bayplan.inspect.gangs import group_of
+from bayplan.inspect.gangs import group_of, placement_of
 from bayplan.inspect.whatif.owners import title
-from bayplan.inspect.why.answer import Answer, Fix, FunnelRow, Near
+from bayplan.inspect.why.answer import FITS, Answer, Fix, FunnelRow, Judged, Near
 from bayplan.inspect.why.case import Case
 from bayplan.inspect.why.families import facts_of
 from bayplan.inspect.why.fixes import fixes, other_schedulers
@@ -26,10 +25,11 @@ from bayplan.inspect.why.gangs import (
     incomplete_fixes,
     member,
 )
+from bayplan.inspect.why.judging import ENOUGH, alike, counted, rejected, told, weighed
 from bayplan.inspect.why.making import as_refused
 from bayplan.inspect.why.nearest import nearest
 from bayplan.inspect.why.observed import observe
-from bayplan.inspect.why.placed import compared, scores_of
+from bayplan.inspect.why.placed import compared, decided_today
 from bayplan.inspect.why.preempting import preemption_facts
 from bayplan.plugins.gang_scheduling import NAME
 from bayplan.words import plural
@@ -44,7 +44,7 @@ OTHER_ORDER = (
     "the scheduler took the pods of the group in another order: we say this of another of them, "
     "and which comes first hangs on when it first saw each"
 )
-OTHER_PLACEMENT = "node(s) are of other placements, where its pod group does not fit either"
+UNFIT = "does not fit"
 ALONE = (
     "it belongs to a pod group, but is decided alone here; if your scheduler has pod groups, "
     "give --feature-gates GenericWorkload=true,GangScheduling=true"
@@ -59,11 +59,12 @@ def why_pod(
     groups: Groups | None = None,
     brief: bool = False,
     made: bool = False,
+    every_node: bool = False,
 ) -> Answer:
     """Why a pod is where it is; `groups` are those that this question has tried already.
 
     `brief` leaves out facts, near nodes and preemption of a pod that waits: it takes half as long.
-    `made`: as if the API server had let it be made.
+    `made`: as if the API server had let it be made. `every_node` fills `judged`.
     """
     base = Answer(
         pod=pod.key,
@@ -76,11 +77,12 @@ def why_pod(
         unread=cluster.origin.unread,
         version=cluster.settings.gates.version,
         version_note=cluster.version_note,
+        nodes_left_out=0 if every_node else len(cluster.nodes),
     )
     if pod.finished:
         return replace(base, state="finished", summary=f"it has ended ({pod.status.phase})")
     if pod.spec.node_name:
-        return _bound(cluster, pod, base)
+        return _bound(cluster, pod, base, every_node)
     if pod.terminating:
         return replace(base, state="terminating", summary="it is being deleted")
     if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
@@ -92,39 +94,43 @@ def why_pod(
         base = replace(base, notes=tuple(admission.outlived(pod)))
     helps = with_fixes and not refused
     with member(cluster, pod):
-        answer = _waiting(cluster, pod, base, helps, {} if groups is None else groups, brief)
+        groups = {} if groups is None else groups
+        answer = _waiting(cluster, pod, base, helps, groups, brief, every_node)
     if refused:
         return as_refused(cluster, pod, refused, answer, with_fixes=with_fixes)
     return answer
 
 
 def _waiting(
-    cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool, groups: Groups, brief: bool
+    cluster: Cluster,
+    pod: Pod,
+    base: Answer,
+    with_fixes: bool,
+    groups: Groups,
+    brief: bool,
+    every_node: bool,
 ) -> Answer:
     decision = cluster.decide(pod)
     case = Case(cluster, pod, decision)
     gate = run_pre_enqueue(decision.profile, pod)
     if gate is not None:
-        return _gated(case, base, gate, with_fixes)
+        return _gated(case, base, gate, with_fixes, every_node)
     group = group_of(cluster.engine, pod)
     if group is not None:
         tried = groups.get(group.key)
         if tried is None:
             tried = groups[group.key] = Tried(cluster, pod, group)
-        return _in_group(cluster, pod, base, tried.for_pod(pod), with_fixes)
+        return _in_group(cluster, pod, base, tried.for_pod(pod), with_fixes, every_node)
     if pod.spec.scheduling_group is not None:
         base = replace(base, notes=(*base.notes, ALONE))
     if decision.placed:
-        return _fits(cluster, pod, base, decision)
+        return _fits(case, base, decision.node_name, weighed(case) if every_node else ())
     if brief and decision.victims is None:
-        rows = tuple(
-            FunnelRow(status.plugin or _narrowing(case), status.all_reasons, len(rows))
-            for status, rows in case.groups
-        )
+        rows = tuple(FunnelRow(*told(case, status), len(rows)) for status, rows in case.groups)
         text = f"no node of {case.table.count:,} fits"
         answer = replace(base, state="pending", summary=text, funnel=rows)
         return compare(cluster, pod, replace(answer, message=decision.message))
-    return _pending(case, base, with_fixes)
+    return _pending(case, base, with_fixes, every_node)
 
 
 def age(cluster: Cluster, pod: Pod) -> int:
@@ -133,11 +139,18 @@ def age(cluster: Cluster, pod: Pod) -> int:
     return max(0, round(cluster.now - made)) if made else 0
 
 
-def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes: bool) -> Answer:
+def _in_group(
+    cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes: bool, every_node: bool
+) -> Answer:
     base = replace(base, notes=(*base.notes, *tried.notes()))
     decision = tried.decision
+    judged: tuple[Judged, ...] = ()
     if tried.node and decision is not None:
-        return _fits(cluster, pod, base, decision, tried.node)
+        case = Case(cluster, pod, decision)
+        if every_node:
+            with tried.others(cluster, tried.number):
+                judged = weighed(case, placement_of(cluster.engine, pod, tried.node))
+        return _fits(case, base, tried.node, judged)
     own = tried.first_failed == tried.number
     case = Case(cluster, pod, decision or cluster.decide(pod))
     rows: tuple[FunnelRow, ...] = ()
@@ -145,8 +158,10 @@ def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes
     if own:
         with tried.others(cluster, tried.number):
             rows, near = funnel(case), nearest(case)
+            judged = rejected(case) if every_node else ()
     elif base.nodes:
         rows = (FunnelRow(NAME, (tried.message,), base.nodes),)
+        judged = alike(cluster, NAME, tried.message) if every_node else ()
     state, summary = "pending", f'its pod group "{tried.gang.group.name}" is not placed as a whole'
     if tried.nominated:
         state, summary = "nominated", f"its group waits for victims; it gets {tried.nominated} then"
@@ -157,6 +172,7 @@ def _in_group(cluster: Cluster, pod: Pod, base: Answer, tried: Tried, with_fixes
         message=tried.message,
         funnel=rows,
         nearest=near,
+        judged=judged,
     )
     if with_fixes and state == "pending":
         found = group_fixes(cluster, pod, tried)
@@ -180,7 +196,7 @@ def compare(cluster: Cluster, pod: Pod, answer: Answer) -> Answer:
     )
 
 
-def _pending(case: Case, base: Answer, with_fixes: bool) -> Answer:
+def _pending(case: Case, base: Answer, with_fixes: bool, every_node: bool) -> Answer:
     nominated = case.decision.nominating
     state, summary = "pending", _summary(case)
     if case.decision.victims is not None and nominated is not None:
@@ -199,6 +215,7 @@ def _pending(case: Case, base: Answer, with_fixes: bool) -> Answer:
         nearest=nearest(case),
         preemption=preemption_facts(case),
         fixes=fixes(case) if with_fixes else (),
+        judged=rejected(case) if every_node else (),
     )
     return compare(case.cluster, case.pod, answer)
 
@@ -224,26 +241,16 @@ def funnel(case: Case) -> tuple[FunnelRow, ...]:
     """Nodes by what rejected them first; adds up to all nodes."""
     return tuple(
         FunnelRow(
-            status.plugin or _narrowing(case),
-            status.all_reasons,
+            *told(case, status),
             len(rows),
-            facts_of(case, status, rows),
+            facts_of(case, status, rows) if status.all_reasons else (),
             tuple(case.names(rows)),
         )
-        if status.all_reasons
-        else FunnelRow(NAME, (OTHER_PLACEMENT,), len(rows), (), tuple(case.names(rows)))
         for status, rows in case.groups
     )
 
 
-def _narrowing(case: Case) -> str:
-    """The plugin that left nodes out of the search; its status does not say."""
-    error = case.decision.fit_error
-    names = sorted(error.unschedulable_plugins) if error is not None else []
-    return names[0] if len(names) == 1 else ""
-
-
-def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool) -> Answer:
+def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool, every_node: bool) -> Answer:
     pod, cluster = case.pod, case.cluster
     message = GATED if pod.spec.scheduling_gates else gate.message
     names = ", ".join(item.name for item in pod.spec.scheduling_gates)
@@ -268,6 +275,7 @@ def _gated(case: Case, base: Answer, gate: Status, with_fixes: bool) -> Answer:
         funnel=(row,) if base.nodes else (),
         notes=tuple(notes),
         fixes=helps(case) if with_fixes else (),
+        judged=alike(cluster, gate.plugin, message) if every_node else (),
     )
     return compare(cluster, pod, answer)
 
@@ -276,17 +284,20 @@ def _of_group(case: Case) -> tuple[Fix, ...]:
     return tuple(fix for fix, _ in incomplete_fixes(case.cluster, case.pod))
 
 
-def _fits(cluster: Cluster, pod: Pod, base: Answer, decision: Decision, node: str = "") -> Answer:
-    node = node or decision.node_name
-    fitting = FunnelRow("", ("fits",), decision.feasible_nodes)
-    left = base.nodes - decision.feasible_nodes
-    rest = (FunnelRow("", ("not needed",), left),) if left > 0 else ()
+def _fits(case: Case, base: Answer, node: str, judged: tuple[Judged, ...]) -> Answer:
+    cluster, pod, decision = case.cluster, case.pod, case.decision
+    rows = (
+        FunnelRow("", (FITS,), decision.feasible_nodes),
+        FunnelRow("", (UNFIT,), decision.evaluated_nodes - decision.feasible_nodes),
+        FunnelRow("", (ENOUGH,), base.nodes - decision.evaluated_nodes),
+    )
     answer = replace(
         base,
         state="fits",
         summary=f"it would be placed on {node} now",
         node=node,
-        funnel=(fitting, *rest) if decision.feasible_nodes else (),
+        funnel=counted(judged) or tuple(row for row in rows if row.nodes > 0),
+        judged=judged,
     )
     answer = compare(cluster, pod, answer)
     silent = answer.observed is None and answer.event is None and pod.key in cluster.pods
@@ -318,7 +329,7 @@ def _foreign(cluster: Cluster, pod: Pod, base: Answer, with_fixes: bool) -> Answ
     )
 
 
-def _bound(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
+def _bound(cluster: Cluster, pod: Pod, base: Answer, every_node: bool) -> Answer:
     here = pod.spec.node_name
     base = replace(base, state="bound", node=here)
     if here not in cluster.nodes:
@@ -326,8 +337,9 @@ def _bound(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
     if pod.spec.scheduler_name not in cluster.settings.scheduler_names:
         name = pod.spec.scheduler_name
         return replace(base, summary=f'it runs on {here}, placed by the scheduler "{name}"')
-    today, scores, message = scores_of(cluster, pod)
+    today, scores, message, judged = decided_today(cluster, pod, every_node=every_node)
     by_node = {score.node: score for score in scores}
+    base = replace(base, scores=scores, judged=judged)
     notes = []
     if not today:
         notes.append(f"it would not be placed anywhere today: {message}")
@@ -343,7 +355,7 @@ def _bound(cluster: Cluster, pod: Pod, base: Answer) -> Answer:
             notes.append(f"ahead of {others[0].node} by {', '.join(gaps) or 'order only'}")
         else:
             notes.append("no other node fits")
-    return replace(base, summary=f"it runs on {here}", scores=scores, notes=(*base.notes, *notes))
+    return replace(base, summary=f"it runs on {here}", notes=(*base.notes, *notes))
 
 
 def span(total: int) -> str:

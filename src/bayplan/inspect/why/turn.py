@@ -22,6 +22,7 @@ from bayplan.inspect.whatif.budgets import Budgets
 from bayplan.inspect.whatif.rehearsal import Rehearsal
 from bayplan.inspect.whatif.settling import Settling, Waiting
 from bayplan.inspect.why.answer import Answer, FunnelRow
+from bayplan.inspect.why.judging import alike
 from bayplan.inspect.why.pod import compare, why_pod
 from bayplan.plugins.gang_scheduling import NAME
 from bayplan.words import plural
@@ -58,14 +59,17 @@ class Turn:
             return replace(alone, summary=text)
         return replace(alone, node=end.node, summary=f"it would be placed on {end.node} now")
 
-    def refused(self, pod: Pod, alone: Answer, *, with_fixes: bool = False) -> Answer:
+    def refused(
+        self, pod: Pod, alone: Answer, *, with_fixes: bool = False, every_node: bool = False
+    ) -> Answer:
         """The answer of a pod that finds the room taken, with the engine full of the others."""
         end = self._ends[pod.uid]
         if pod.spec.scheduling_group is None:
-            found = why_pod(self._cluster, pod, with_fixes=with_fixes)
+            found = why_pod(self._cluster, pod, with_fixes=with_fixes, every_node=every_node)
         else:
             rows = (FunnelRow(NAME, (end.message,), alone.nodes),) if alone.nodes else ()
-            found = replace(alone, message=end.message, funnel=rows, node="", state="pending")
+            judged = alike(self._cluster, NAME, end.message) if every_node else ()
+            found = replace(alone, message=end.message, funnel=rows, judged=judged, node="")
             found = compare(self._cluster, pod, found)
         return replace(found, state="pending")
 

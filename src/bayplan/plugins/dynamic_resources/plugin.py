@@ -280,7 +280,7 @@ class DynamicResources:
         self, state: CycleState, pod: Pod, node_name: str
     ) -> tuple[PreBindPreFlightResult | None, Status | None]:
         acts = isinstance(state.get(NAME), Attempt)
-        return PreBindPreFlightResult(allow_parallel=True), None if acts else SKIP
+        return (PreBindPreFlightResult(allow_parallel=True), None) if acts else (None, SKIP)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | Effects | None:
         attempt: object = state.get(NAME, object)

@@ -134,6 +134,4 @@ class VolumeIndex:
             self._claimed[f"{ref.namespace}/{ref.name}"].discard(name)
             return
         names = self._free[class_of_volume(volume)]
-        place = bisect_left(names, (candidate.size, name))
-        if place < len(names) and names[place] == (candidate.size, name):
-            del names[place]
+        del names[bisect_left(names, (candidate.size, name))]

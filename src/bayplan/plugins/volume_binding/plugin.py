@@ -158,7 +158,7 @@ class VolumeBinding:
         self, state: CycleState, pod: Pod, node_name: str
     ) -> tuple[PreBindPreFlightResult | None, Status | None]:
         acts = state.get(_DECISION) is not None
-        return PreBindPreFlightResult(allow_parallel=True), None if acts else SKIP
+        return (PreBindPreFlightResult(allow_parallel=True), None) if acts else (None, SKIP)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | Effects | None:
         found = state.get(_DECISION, Found)

@@ -23,22 +23,39 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _encode = msgspec.json.Encoder().encode
 
 
+Answer = tuple[bytes, Json, Object, bool]
+"""As text, as JSON and as struct, and whether the name stands nowhere but at its place."""
+
+
 class Admission:
     """Answers by shape."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[tuple[str, str, bytes], tuple[bytes, Json, Object, bool]] = {}
+        self._known: dict[tuple[str, str, bytes], Answer] = {}
+        self._alike: dict[int, tuple[object, Answer]] = {}
+        """Answers for objects told apart by their names alone, by id of what they are made from."""
         self._asking = asyncio.Lock()
         self.asked = 0
 
     def forget(self) -> None:
         self._known.clear()
+        self._alike.clear()
+
+    def another(self, alike: object, name: str) -> tuple[Json, Object] | None:
+        """The same for one more that was made from the same; None if that is not known."""
+        known = self._alike.get(id(alike))
+        if known is None or known[0] is not alike or not _NAME.fullmatch(name):
+            return None
+        return _named(known[1], name)
 
     async def admit(
-        self, resource: Resource, namespace: str, name: str, body: object
+        self, resource: Resource, namespace: str, name: str, body: object, alike: object = None
     ) -> tuple[Json, Object]:
-        """Return a new object as JSON and struct; raises ApiError if the server refuses it."""
+        """Return a new object as JSON and struct; raises ApiError if the server refuses it.
+
+        All objects that differ from it in nothing but the name may be made from `alike`.
+        """
         if not _NAME.fullmatch(name):
             why = f'{resource.kind} "{name}" is invalid: metadata.name: Invalid value: "{name}"'
             raise Invalid(422, "Invalid", why)
@@ -51,15 +68,17 @@ class Admission:
             # of one shape, and the first has it asked for.
             async with self._asking:
                 found = self._known.get(key) or await self._ask(resource, namespace, shape, key)
-        text, template, typed, only_name = found
+        text, _, _, only_name = found
         if only_name:
-            return {**template, "metadata": {**template["metadata"], "name": name}}, typed
+            if alike is not None:
+                self._alike[id(alike)] = alike, found
+            return _named(found, name)
         filled: Json = msgspec.json.decode(text.replace(other, own))
         return filled, msgspec.convert(filled, TYPES[resource])
 
     async def _ask(
         self, resource: Resource, namespace: str, shape: bytes, key: tuple[str, str, bytes]
-    ) -> tuple[bytes, Json, Object, bool]:
+    ) -> Answer:
         self.asked += 1
         query = {"dryRun": "All"}
         text = await self._client.create(resource, shape, namespace, query=query)
@@ -68,7 +87,12 @@ class Admission:
         text = _encode(template)
         only_name = text.count(_encode(STAND_IN)) == 1
         if len(self._known) >= LIMIT:
-            self._known.clear()
+            self.forget()
         typed = msgspec.convert(template, TYPES[resource])
         self._known[key] = text, template, typed, only_name
         return self._known[key]
+
+
+def _named(answer: Answer, name: str) -> tuple[Json, Object]:
+    template = answer[1]
+    return {**template, "metadata": {**template["metadata"], "name": name}}, answer[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -58,8 +57,13 @@ class FastClient(Client):
             return made
         return _encode(await self.add(here, body, namespace))
 
-    async def add(self, resource: Resource, body: object, namespace: str = "") -> Json:
-        """Create a pod or node and return it, without encoding it."""
+    async def add(
+        self, resource: Resource, body: object, namespace: str = "", alike: object = None
+    ) -> Json:
+        """Create a pod or node and return it, without encoding it.
+
+        `alike`: something that all are made from that differ from this one in nothing but the name.
+        """
         assert isinstance(body, Mapping)
         meta: Mapping[str, Any] = body.get("metadata") or {}
         name = meta.get("name") or ""
@@ -67,11 +71,18 @@ class FastClient(Client):
             suffix = self._suffix()
             name = str(meta["generateName"])[: 63 - len(suffix)] + suffix
             body = {**body, "metadata": {**meta, "name": name}}
-        made, typed = await self._admission.admit(resource, namespace, name, body)
+        made, typed = await self._admission.admit(resource, namespace, name, body, alike)
         key = f"{namespace}/{name}" if namespace else name
         if meta.get("ownerReferences"):
             self._wrote("dependents")
         return self._cluster.add(resource, key, made, typed).body
+
+    def add_another(self, resource: Resource, name: str, namespace: str, alike: object) -> bool:
+        """Create one more that is `alike`; False if it is not known what it would look like."""
+        found = self._admission.another(alike, name)
+        if found is not None:
+            self._cluster.add(resource, _key(namespace, name), *found)
+        return found is not None
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", *, subresource: str = ""
@@ -168,8 +179,10 @@ class FastClient(Client):
 
     def remove(self, resource: Resource, key: str) -> None:
         """Delete a pod or node at once; one that is gone already is fine."""
-        with suppress(NotFound):
+        try:
             self._cluster.delete(resource, key)
+        except NotFound:
+            return
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         self._cluster.bind(f"{namespace}/{name}", uid, node)

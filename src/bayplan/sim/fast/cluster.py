@@ -57,6 +57,8 @@ class FastCluster:
         self.version = 1_000_000_000  # above what the server of the other kinds will reach
         self.shelves: dict[Resource, dict[str, Entry]] = {PODS: {}, NODES: {}}
         self._listeners: dict[Resource, list[Listener]] = {PODS: [], NODES: []}
+        self._where: dict[str, tuple[Entry, dict[str, str]]] = {}
+        """What `_topology` found, and where."""
 
     def stamp(self) -> str:
         """The present second as Kubernetes writes it."""
@@ -131,14 +133,17 @@ class FastCluster:
             typed = msgspec.convert(body, TYPES[resource])
         else:
             typed = replace(typed, metadata=replace(typed.metadata, resource_version=version))
-        entry = Entry(key, body, typed)
-        self.shelves[resource][key] = entry
-        meta = body["metadata"]
+        return self._store(resource, Entry(key, body, typed), old)
+
+    def _store(self, resource: Resource, entry: Entry, old: Entry) -> Entry:
+        """Keep an object that changed; one that nothing holds any more goes at once."""
+        self.shelves[resource][entry.key] = entry
+        meta = entry.body["metadata"]
         if meta.get("deletionTimestamp") and not (
             meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
         ):
             self._tell("MARKED", resource, entry, old)
-            self._remove(resource, key)
+            self._remove(resource, entry.key)
         else:
             self._tell("MODIFIED", resource, entry, old)
         return entry
@@ -187,7 +192,8 @@ class FastCluster:
         if why:
             text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
             raise Conflict(409, "Conflict", text)
-        status = {k: v for k, v in (body.get("status") or {}).items() if k != "nominatedNodeName"}
+        status = dict(body.get("status") or {})
+        status.pop("nominatedNodeName", None)
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
         status["conditions"] = with_condition(status, scheduled, self.stamp())
         typed = replace(
@@ -206,8 +212,14 @@ class FastCluster:
     def _topology(self, node: str) -> dict[str, str]:
         """The labels of a node that its pods get, by the admission of the API server."""
         found = self.shelves[NODES].get(node)
-        labels = {} if found is None else found.typed.metadata.labels
-        return {name: labels[name] for name in TOPOLOGY if name in labels}
+        if found is None:
+            return {}
+        known = self._where.get(node)
+        if known is None or known[0] is not found:
+            labels = found.typed.metadata.labels
+            where = {name: labels[name] for name in TOPOLOGY if name in labels}
+            known = self._where[node] = found, where
+        return known[1]
 
     def patch(
         self, resource: Resource, key: str, patch: Any, kind: PatchType, subresource: str
@@ -266,15 +278,17 @@ class FastCluster:
         meta["deletionTimestamp"] = timestamp(self._now() + grace)
         meta["deletionGracePeriodSeconds"] = grace
         meta["generation"] = meta.get("generation", 0) + 1
+        meta["resourceVersion"] = self._next()
         typed = replace(
             entry.typed,
             metadata=replace(
                 entry.typed.metadata,
                 deletion_timestamp=meta["deletionTimestamp"],
                 generation=meta["generation"],
+                resource_version=meta["resourceVersion"],
             ),
         )
-        return self.put(resource, key, {**entry.body, "metadata": meta}, typed)
+        return self._store(resource, Entry(key, {**entry.body, "metadata": meta}, typed), entry)
 
     def _again(self, resource: Resource, key: str, entry: Entry, grace: int | None) -> Entry:
         """A second deletion can only bring the end nearer."""

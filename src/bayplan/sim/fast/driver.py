@@ -19,7 +19,7 @@ from bayplan.client import Change, Client, ClientError, Conflict, Informer, NotF
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import VirtualLoop
 from bayplan.engine.loop import Scheduler
-from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, Observe, PatchPod, RecordEvent
+from bayplan.engine.loop.actions import Action, Bind, CallApi, Evict, PatchPod, RecordEvent
 from bayplan.engine.loop.inputs import BindDone, CallsDone, Evicted, Input
 from bayplan.scheduler.apicalls import carry_out
 from bayplan.scheduler.feed import kinds_of
@@ -52,8 +52,6 @@ class FastScheduler:
         self._client = client
         self._wall = wall
         self._told = told
-        self._unheard = {Observe} if told else {Observe, RecordEvent}
-        """Metrics are not kept, and events only for those who want them."""
         self._serves = serves
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -206,8 +204,7 @@ class FastScheduler:
         self._awake = True  # whatever is reported meanwhile, this looks at it in the end
         while actions:
             for action in actions:
-                if type(action) not in self._unheard:
-                    self._perform(action)
+                self._perform(action)
             # What follows from bindings is carried out now; pods are tried in a turn of their own.
             more = core.ready and not core.queue.ready
             actions = core.step(self._wall(), limit=0) if more else []
@@ -237,7 +234,8 @@ class FastScheduler:
         except ClientError as problem:
             self._report(BindDone(uid, str(problem)))
         else:
-            self._report(BindDone(uid))
+            # Nothing can hold this back: what decides is here, not with an extender.
+            self.core.bind_done(uid, "", self._wall())
 
     def _patch(self, action: PatchPod) -> None:
         body = action.body()

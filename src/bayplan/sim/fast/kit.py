@@ -40,7 +40,7 @@ class FastCache(Cache[Object]):
         else:
             new = store[key] = view(entry)
             change = Change("ADDED" if before is None else "MODIFIED", new, before)
-        self._changed([change])
+        self._changed((change,))
 
     async def fresh(self) -> None:
         return

@@ -72,6 +72,8 @@ class FastKubelet(Kubelet):
         self._plain: dict[str, _Plain] = {}
         self._still: dict[int, tuple[object, bool]] = {}
         """Lists of containers, which pods of one shape share, and whether nothing acts in them."""
+        self._well: dict[str, Object] = {}
+        """Nodes by name that have working kubelets of ours, as far as they say themselves."""
         self._cluster = cast("FastKit", kit).cluster
         self._tells = bool(kit.options.get("events"))
         super().__init__(kit)
@@ -81,6 +83,8 @@ class FastKubelet(Kubelet):
         uid = new.metadata.uid
         plain = self._plain.get(uid)
         if plain is None:
+            if change.type == "ADDED" and "nodeName" not in new.spec:
+                return  # nobody's yet
             bound = change.old is None or not change.old.spec.get("nodeName")
             if not bound or change.type == "DELETED" or not self._begin(new):
                 super()._pod_changed(change)
@@ -115,8 +119,7 @@ class FastKubelet(Kubelet):
         name = spec.get("nodeName")
         if not name or self._tells or not self._is_plain(pod):
             return False
-        node = self._nodes.get(name)
-        if node is None or not self._mine(node) or self._failed(node):
+        if self._working(name) is None:
             return False
         loop = asyncio.get_running_loop()
         uid, now = pod.metadata.uid, loop.time()
@@ -125,11 +128,22 @@ class FastKubelet(Kubelet):
         plain.timer = loop.call_at(now + left, self._start_plain, uid, plain)
         return True
 
+    def _working(self, name: str) -> Object | None:
+        """A node of ours whose kubelet works."""
+        node = self._nodes.get(name)
+        if node is None or (self._well.get(name) is node and not self.rules.tells("nodes")):
+            return node
+        self._well.pop(name, None)
+        if not self._mine(node) or self._failed(node):
+            return None
+        self._well[name] = node
+        return node
+
     def _is_plain(self, pod: Object) -> bool:
         meta, spec = pod.metadata, pod.spec
         if meta.deletion_timestamp or pod.status.get("phase") != "Pending":
             return False
-        if self.rules.tells("pods") or any(spec.get(name) for name in MORE):
+        if self.rules.tells("pods") or any(map(spec.get, MORE)):
             return False
         for name, value in meta.annotations.items():
             if name.startswith(PREFIX) and not (name == RUN_SECONDS and _is_long(value)):
@@ -152,8 +166,8 @@ class FastKubelet(Kubelet):
     def _start_plain(self, uid: str, plain: _Plain) -> None:
         plain.timer = None
         pod = plain.pod
-        node = self._nodes.get(pod.spec["nodeName"])
-        if node is None or not self._mine(node) or self._failed(node):
+        node = self._working(pod.spec["nodeName"])
+        if node is None:
             self._hand_over(uid, plain)
             return
         loop = asyncio.get_running_loop()

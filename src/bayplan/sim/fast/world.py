@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api import Pod
+from bayplan.api import Node, Pod
 from bayplan.client import Resource
 from bayplan.client.resources import NODES, PODS
 from bayplan.config import default_config
@@ -54,8 +54,8 @@ class FastWorld(World):
                 raise needs_all(what)
         super().__init__(settings)
         self.cluster = FastCluster(self.now, self._uid)
-        for resource in (PODS, NODES):
-            self.cluster.listen(resource, self._written)
+        self.cluster.listen(PODS, self._pod_written)
+        self.cluster.listen(NODES, self._node_written)
         self.fast = FastClient(super().new_client(), self.cluster, self._suffix, self._wrote)
         self.client = self.fast
         self._manager: ControllerManager | None = None
@@ -82,6 +82,7 @@ class FastWorld(World):
             now=self.now(),
         )
         core.engine.records = None  # nobody here asks why attempts ended as they did
+        core.mute(events=not settings.keep, metrics=True)
         return core
 
     def manager(self, options: dict[str, object]) -> ControllerManager:
@@ -101,14 +102,28 @@ class FastWorld(World):
             if self._manager is not None and name in self._chosen:
                 self._manager.add(name)
 
-    def _written(self, action: str, resource: Resource, entry: Entry, old: Entry | None) -> None:
-        time = self.elapsed()
+    def _pod_written(
+        self, action: str, resource: Resource, entry: Entry, old: Entry | None
+    ) -> None:
+        time, pod = self.elapsed(), entry.typed
+        assert isinstance(pod, Pod)
         if action == "MARKED":
             action = "MODIFIED"
-        self.tracker.see_object(time, action, entry.typed)
-        key = f"core/{resource.plural}/{entry.key}"
-        self.log.write(time, self.cluster.version, action, key, _digest(entry), entry.typed)
-        if resource is NODES and (action != "ADDED" or _needs_care(entry)):
+        self.tracker.see_pod(time, action, pod)
+        key = f"core/pods/{entry.key}"
+        self.log.write(time, self.cluster.version, action, key, _pod_digest(pod), pod)
+
+    def _node_written(
+        self, action: str, resource: Resource, entry: Entry, old: Entry | None
+    ) -> None:
+        time, node = self.elapsed(), entry.typed
+        assert isinstance(node, Node)
+        if action == "MARKED":
+            action = "MODIFIED"
+        self.tracker.see_node(time, action, node)
+        key = f"core/nodes/{entry.key}"
+        self.log.write(time, self.cluster.version, action, key, _node_digest(entry), node)
+        if action != "ADDED" or _needs_care(entry):
             self._wrote("changed nodes")
 
     def _told(self, event: RecordEvent) -> None:
@@ -133,15 +148,17 @@ def needs_all(what: str) -> ScenarioError:
     return ScenarioError(f"{what} needs the whole API server; run the scenario with --faithful")
 
 
-def _digest(entry: Entry) -> bytes:
-    """What of an object counts for the hash of a run: where it is and how it goes."""
-    item, meta = entry.typed, entry.typed.metadata
-    end = meta.deletion_timestamp
-    if isinstance(item, Pod):
-        how = f"{item.status.phase} {item.status.nominated_node_name}"
-        return f"{meta.uid} {item.spec.node_name} {how} {end} ".encode()
+def _pod_digest(pod: Pod) -> bytes:
+    """What of a pod counts for the hash of a run: where it is and how it goes."""
+    meta, status = pod.metadata, pod.status
+    how = f"{status.phase} {status.nominated_node_name}"
+    return f"{meta.uid} {pod.spec.node_name} {how} {meta.deletion_timestamp} ".encode()
+
+
+def _node_digest(entry: Entry) -> bytes:
+    meta = entry.typed.metadata
     spec, status = entry.body.get("spec") or {}, entry.body.get("status") or {}
-    closed = spec.get("unschedulable", "")
+    closed, end = spec.get("unschedulable", ""), meta.deletion_timestamp
     return f"{meta.uid}  {status.get('phase', '')}  {end} {closed}".encode()
 
 

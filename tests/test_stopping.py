@@ -16,7 +16,7 @@ serve(Extender(), Listen(port=0), lambda port: print("ready", flush=True))
 """
 PROGRAM = """
 import asyncio, sys
-from bayplan.cli.stopping import stop_on_signals
+from bayplan.stopping import stop_on_signals
 
 async def stubborn():
     while True:
@@ -27,14 +27,16 @@ async def stubborn():
 
 async def main():
     stopped = asyncio.Event()
-    stop_on_signals(stopped, grace=60 if sys.argv[1] == "orderly" else 0.2)
+    graces = {"orderly": 60, "patient": 3600}
+    stop_on_signals(stopped, grace=graces.get(sys.argv[1], 0.2))
     print("ready", flush=True)
     if sys.argv[1] == "held":
         while True:
             pass
-    if sys.argv[1] == "stubborn":
+    if sys.argv[1] != "orderly":
         asyncio.create_task(stubborn())
     await stopped.wait()
+    print("ending", flush=True)
 
 asyncio.run(main())
 """
@@ -50,6 +52,21 @@ def test_a_signal_ends_the_process(how: str, code: int) -> None:
         process.send_signal(signal.SIGTERM)
 
         assert code == process.wait(60)
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_process_at_once(second: signal.Signals) -> None:
+    """The first cannot: its time is an hour, and a task refuses to end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "patient"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert "ready\n" == process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert "ending\n" == process.stdout.readline()
+        process.send_signal(second)
+
+        assert 128 + second == process.wait(60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
