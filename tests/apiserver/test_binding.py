@@ -4,8 +4,8 @@ import pytest
 
 from bayplan.apiserver.subresources.binding import ATTEMPTS
 from bayplan.apiserver.subresources.conditions import set_condition
-from bayplan.store import Conflict
-from tests.apiserver.api import PODS, pod
+from bayplan.store import Conflict, MemoryStore
+from tests.apiserver.api import PODS, Api, pod
 
 NODES = "/api/v1/nodes"
 
@@ -204,3 +204,52 @@ def test_the_time_of_a_condition_is_that_of_its_change(old, moment):
 
     expected = {"type": "A", "status": "True", "lastTransitionTime": moment}
     assert [other, expected] == obj["status"]["conditions"]
+
+
+class Remote(MemoryStore):
+    """A store that several servers share: nothing is read from it directly."""
+
+    def __getattribute__(self, name):
+        if name in ("get_now", "range_now"):
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+@pytest.fixture
+async def servers():
+    """Two servers on one store."""
+    store = Remote()
+    made = [await Api.start(store, check_capacity=True) for _ in range(2)]
+    yield made
+    for each in made:
+        await each.close()
+
+
+async def with_node(api):
+    status = {"allocatable": {"cpu": "1", "pods": "3"}}
+    await api.ok("POST", NODES, {"metadata": {"name": "n"}, "status": status})
+
+
+async def test_the_room_of_a_node_that_another_server_has_just_made_is_checked(servers):
+    one, other = servers
+    for n in range(4):
+        await made(one, f"p{n}", nodeName="n" if n else None)
+    await with_node(one)
+    reader = other.server.backend.reader
+    get, reader.get = reader.get, lambda *which: None if "nodes" in which else get(*which)  # behind
+
+    answer = await bind(other, "p0")
+
+    assert 409 == answer.status
+    assert "insufficient pods" in answer.body["message"]
+
+
+async def test_a_store_of_one_server_gets_no_keys_for_the_room_of_nodes():
+    api = await Api.start(check_capacity=True)
+    await with_node(api)
+    await made(api)
+
+    answer = await bind(api, "p")
+
+    assert (201, []) == (answer.status, (await api.server.store.range("ranges/nodes")).items)
+    await api.close()

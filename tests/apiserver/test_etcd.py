@@ -25,7 +25,9 @@ def etcd(tmp_path_factory):
 async def pair(etcd, request):
     """Two servers, each with its own connection to the same part of etcd."""
     root = f"/{request.node.name}"
-    servers = [await Api.start(await EtcdStore.open([etcd.url], root=root)) for _ in range(2)]
+    given = getattr(request, "param", {})
+    stores = [await EtcdStore.open([etcd.url], root=root) for _ in range(2)]
+    servers = [await Api.start(store, **given) for store in stores]
     yield servers
     for server in servers:
         await server.close()
@@ -69,6 +71,32 @@ async def test_only_one_binding_wins_across_servers(pair):
     )
 
     assert [201, 409, 409, 409] == sorted(answer.status for answer in answers)
+
+
+@pytest.mark.parametrize("pair", [{"check_capacity": True}], indirect=True, ids=["checked"])
+async def test_no_node_is_overcommitted_through_two_servers(pair):
+    status = {"allocatable": {"cpu": "1", "pods": "1"}}
+    for n in range(6):
+        node = {"metadata": {"name": f"n{n}"}, "status": status}
+        await pair[0].ok("POST", "/api/v1/nodes", node)
+        for name in (f"a{n}", f"b{n}"):
+            await pair[0].ok("POST", PODS, pod(name))
+    for api in pair:  # both know the pods of a node
+        await api.ok("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn0")
+
+    answers = await asyncio.gather(
+        *(
+            api.call(
+                "POST",
+                f"{PODS}/{which}{n}/binding",
+                {"metadata": {"name": f"{which}{n}"}, "target": {"name": f"n{n}"}},
+            )
+            for n in range(6)
+            for api, which in zip(pair, "ab", strict=True)
+        )
+    )
+
+    assert [201] * 6 + [409] * 6 == sorted(answer.status for answer in answers)
 
 
 async def test_admission_knows_what_another_server_wrote(pair):

@@ -22,7 +22,7 @@ DECODE_COST = 4  # of a byte of a pod, that is read and counted
 
 async def check(backend: Backend, codec: Codec, pod: Object, node_name: str) -> None:
     """Raise a 409 if the pod's requests exceed what is left on the node."""
-    node = backend.reader.get("", "nodes", "", node_name)
+    node = await backend.reader.newest("", "nodes", "", node_name)
     if node is None:
         return
     allocatable = (node.get("status") or {}).get("allocatable") or {}

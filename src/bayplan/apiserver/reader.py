@@ -52,6 +52,14 @@ class CachedReader:
         kv = self._read(codec, codec.key(namespace, name))
         return self._decode(codec, kv) if kv else None
 
+    async def newest(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
+        """Return an object as it is stored now, however far behind a mirror is."""
+        codec = self._codec_of(group, resource)
+        if codec is None:
+            return None
+        kv = await self._store.get(codec.key(namespace, name))
+        return self._decode(codec, kv) if kv else None
+
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
         codec = self._codec_of(group, resource)
         if codec is None:

@@ -5,10 +5,11 @@ find room for themselves. Writes that may use more of a namespace's quota go one
 do those of services, and bindings to a node whose room is checked.
 
 Services take addresses that nobody else may have, and quotas hold, whichever server of a store is
-asked: such a write also writes one key that is no object, expecting it as it was before the stored
-objects were looked at. Who looked too early loses and looks again. Nothing is kept for what is
-taken: an address is free when no stored service has it. A store of this process alone needs no key
-for quotas; others have one for each kind and share of the namespaces, so that few wait for others.
+asked, and so does a node's room: such a write also writes one key that is no object, expecting it
+as it was before the stored objects were looked at. Who looked too early loses and looks again.
+Nothing is kept for what is taken: an address is free when no stored service has it. A store of this
+process alone needs no key for quotas and nodes; others have one for each kind and share of the
+namespaces, and for each share of the nodes, so that few wait for others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bayplan.store import Op, Put, Store
 
 SERVICES, TAKEN = ("", "services"), "ranges/services"
 COUNTED, SHARES = "ranges/quotas", 64
+ROOM, ROOM_SHARES = "ranges/nodes", 1024
 _NOBODY_WAITS: AbstractAsyncContextManager[tuple[Op, ...]] = nullcontext(())
 
 
@@ -57,10 +59,24 @@ class Turns:
                 yield ()
         else:
             await self._reader.start([codec.kind.storage])
-            share = zlib.crc32(attrs.namespace.encode()) % SHARES
-            key = "/".join((COUNTED, str(share), *codec.kind.storage))
+            share = _share(attrs.namespace, SHARES)
+            key = "/".join((COUNTED, share, *codec.kind.storage))
             async with self.taken(key):
                 yield (await self._claim(codec, key),)
+
+    @asynccontextmanager
+    async def of_node(self, pods: Codec, node: str) -> AsyncIterator[tuple[Op, ...]]:
+        """Hold the turn of a binding while the block counts the node's pods and stores it.
+
+        Yields as `of` does.
+        """
+        if self._reader.direct:
+            async with self.taken(f"{ROOM}/{node}"):
+                yield ()
+            return
+        key = f"{ROOM}/{_share(node, ROOM_SHARES)}"
+        async with self.taken(key):
+            yield (await self._claim(pods, key),)
 
     async def _claim(self, codec: Codec, key: str) -> Op:
         """Return the write of a key as it is; what it was last written with can be read now."""
@@ -86,3 +102,7 @@ class Turns:
                 del self._locks[place]
             else:
                 self._locks[place] = (lock, users - 1)
+
+
+def _share(name: str, shares: int) -> str:
+    return str(zlib.crc32(name.encode()) % shares)

@@ -25,7 +25,7 @@ from bayplan.apiserver.errors import (
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer, success
 from bayplan.apiserver.subresources.conditions import set_condition
-from bayplan.store import Conflict, KeyValue
+from bayplan.store import Conflict, KeyValue, Op
 
 ATTEMPTS = 64
 BINDING = "pods/binding"
@@ -77,19 +77,19 @@ async def _assign(
     _check_pod(pod)
     node = binding["target"]["name"]
     _write(pod, node, metadata, backend.now())
-    async with _turn(backend, node):
+    async with _turn(backend, codec, node) as also:
         if backend.check_capacity:
             from bayplan.apiserver import capacity
 
             await capacity.check(backend, codec, pod, node)
         if not request.dry_run:
             value = await aside_of(len(kv.value), codec.encode, pod)
-            await backend.store.put(kv.key, value, expect=kv.mod_revision)
+            await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision, also=also)
 
 
-def _turn(backend: Backend, node: str) -> AbstractAsyncContextManager[None]:
+def _turn(backend: Backend, codec: Codec, node: str) -> AbstractAsyncContextManager[tuple[Op, ...]]:
     """Bindings to one node wait for each other where each must find the one before stored."""
-    return backend.turns.taken(f"node/{node}") if backend.check_capacity else nullcontext()
+    return backend.turns.of_node(codec, node) if backend.check_capacity else nullcontext(())
 
 
 def _check_preconditions(pod: Object, wanted: Object) -> None:
