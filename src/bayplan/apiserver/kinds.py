@@ -61,7 +61,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     unview: Convert | None = None  # the way back
     hub: str = ""  # the version whose rules hold, where this is only another form of it
     marked: bool = False  # whether stored objects say their version
-    hidden: tuple[tuple[str, ...], ...] = ()  # fields that this version, or its gates, do not serve
+    hidden: dict[str, Any] = {}  # tree of fields that this version, or its gates, do not serve
     generation: bool = False  # whether this version counts changes of the spec
 
     @property

@@ -14,10 +14,10 @@ from bayplan.apiserver import crd, validation
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.definition_sync import establish, is_definition
+from bayplan.apiserver.gated_fields import drop
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.validation.strategy import bump_generation
-from bayplan.apiserver.version_kinds import drop_hidden
 
 
 class Strategy(Protocol):
@@ -58,7 +58,7 @@ class BuiltIn:
         validation.prepare_for_create(kind.group, kind.resource, obj)
         if kind.generation:
             obj["metadata"]["generation"] = 1
-        drop_hidden(kind, obj, None)
+        drop(kind.hidden, obj, None)
 
     def validate_create(self, kind: Kind, obj: Object) -> list[Cause]:
         return []
@@ -66,7 +66,7 @@ class BuiltIn:
     def prepare_for_update(
         self, kind: Kind, obj: Object, old: Object, subresource: str, now: str
     ) -> None:
-        drop_hidden(kind, obj, old)
+        drop(kind.hidden, obj, old)
         validation.prepare_for_update(kind.group, kind.resource, obj, old, subresource, now)
         if kind.generation and not subresource:
             bump_generation(obj, old)

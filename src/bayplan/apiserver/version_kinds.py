@@ -1,17 +1,18 @@
 """Kinds that only one version of Kubernetes serves, or behind a feature gate, or otherwise.
 
 Fields that stand behind a gate that is off, or came with a newer version, are `Kind.hidden`: they
-are dropped from what a client writes, unless the stored object has them.
+are dropped from what a client writes, unless the stored object has them (`gated_fields`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from bayplan.api.schema import Type, type_for
+from bayplan.apiserver.gated_fields import Tree, gated, tree_of
 from bayplan.apiserver.kinds import Kind, Subresource, built_in, kind_of
 from bayplan.config import FeatureGates
 
@@ -51,32 +52,34 @@ def version_kinds(gates: FeatureGates) -> list[Kind]:
             kind_of(migration, "storageversionmigrations StorageVersionMigration /status"),
         ]
     found = [msgspec.structs.replace(kind, hidden=_hidden(kind, gates)) for kind in found]
-    return found + list(_other_forms(modern))
+    return found + list(_other_forms(gates))
 
 
-def _other_forms(modern: bool) -> Iterator[Kind]:
-    """The kinds of every server, where the version makes a difference."""
+def _other_forms(gates: FeatureGates) -> Iterator[Kind]:
+    """The kinds of every server, where the version or a gate makes a difference."""
+    modern = gates.since("1.37")
     for kind in built_in():
         resource = (kind.group, kind.resource)
+        features = list(gated(*resource, gates))
+        changes: dict[str, Any] = {}
         if not modern and resource in _SINCE_1_37:
-            yield msgspec.structs.replace(kind, hidden=(_SINCE_1_37[resource],))
+            features.append((_SINCE_1_37[resource],))
         elif modern and resource == _SLICES:
-            fields = (*kind.field_labels, "spec.pool.name")
-            yield msgspec.structs.replace(kind, field_labels=fields)
+            changes["field_labels"] = (*kind.field_labels, "spec.pool.name")
         elif modern and resource == _AUTOSCALERS:
-            yield msgspec.structs.replace(kind, generation=True)
+            changes["generation"] = True
         elif modern and resource == _CSI_NODES:
-            subs = {**kind.subresources, "status": Subresource("status", kind.kind)}
-            # What it tells stands behind CSIVolumeHealth, which nobody here can switch on.
-            hidden = (("status", "storageHealth"),)
-            yield msgspec.structs.replace(kind, subresources=subs, hidden=hidden)
+            status = Subresource("status", kind.kind)
+            changes["subresources"] = {**kind.subresources, "status": status}
+        if features or changes:
+            yield msgspec.structs.replace(kind, hidden=tree_of(features), **changes)
 
 
-def _hidden(kind: Kind, gates: FeatureGates) -> tuple[tuple[str, ...], ...]:
+def _hidden(kind: Kind, gates: FeatureGates) -> Tree:
     type_ = type_for(kind.api_version, kind.kind)
     assert type_ is not None
     off = {name for name in gates.names() if not gates[name]}
-    return tuple(_gated(type_, off, ()))
+    return tree_of((path,) for path in _gated(type_, off, ()))
 
 
 def _gated(
@@ -95,22 +98,3 @@ def _gated(
             yield from _gated(field.type, off, here, within)
         elif field.type.kind == "list" and (inner := field.type.elem) is not None:
             yield from _gated(inner, off, (*here, "*"), within)
-
-
-def drop_hidden(kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-    """Drop the fields of a new or changed object that stand behind a gate that is off."""
-    for path in kind.hidden:
-        _drop(obj, old, path)
-
-
-def _drop(obj: Any, old: Any, path: Sequence[str]) -> None:
-    name, rest = path[0], path[1:]
-    if name == "*":
-        for number, item in enumerate(obj or ()):
-            _drop(item, old[number] if old and number < len(old) else None, rest)
-    elif not isinstance(obj, dict) or name not in obj:
-        return
-    elif rest:
-        _drop(obj[name], (old or {}).get(name), rest)
-    elif not (old or {}).get(name):
-        del obj[name]

@@ -23,6 +23,7 @@ def default_csi_driver(obj: Object) -> None:
     absent(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False)
     absent(spec, fsGroupPolicy="ReadWriteOnceWithFSType")
     absent(spec, requiresRepublish=False, seLinuxMount=False)
+    absent(spec, preventPodSchedulingIfMissing=False)
     empty(spec, volumeLifecycleModes=["Persistent"])
 
 

@@ -47,7 +47,7 @@ def default_stateful_set(obj: Object) -> None:
         strategy["type"] = _ROLLING
         struct(strategy, "rollingUpdate")
     if strategy["type"] == _ROLLING and strategy.get("rollingUpdate") is not None:
-        absent(strategy["rollingUpdate"], partition=0)
+        absent(strategy["rollingUpdate"], partition=0, maxUnavailable=1)
     retention = struct(spec, "persistentVolumeClaimRetentionPolicy")
     empty(retention, whenDeleted="Retain", whenScaled="Retain")
     absent(spec, replicas=1, revisionHistoryLimit=10)
