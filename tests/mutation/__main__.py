@@ -108,7 +108,8 @@ def run(
     """Run the chosen mutants in a pytest of their own; return one row each.
 
     What is learnt about tests serves all folders that are near the same ones; `known` says of
-    which tests it is there already. One that `continues` leaves out what an earlier run found;
+    which tests it is there already. One that `continues` leaves out what an earlier run found, and
+    learns only of tests that are new: the source must be what it was;
     after `deadline` (seconds since 1970) nothing is begun.
     """
     near, far = FOLDERS[folder]
@@ -126,8 +127,7 @@ def run(
         "results": str(results),
         "learnt": str(work / learnt),
         "far": far,
-        "keep": learnt in known,
-        "continues": continues,
+        "keep": continues or learnt in known,
         "deadline": deadline,
         "mutants": [
             {
@@ -185,7 +185,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="write scores.json")
     parser.add_argument("--work", type=Path, help="keep results here")
-    parser.add_argument("--keep", action="store_true", help="go on with what is in --work")
+    parser.add_argument(
+        "--keep", action="store_true", help="go on with what is in --work (same source)"
+    )
     parser.add_argument("--minutes", type=float, help="begin nothing after so many")
     parser.add_argument("--near", action="store_true", help="without tests of whole programs")
     parser.add_argument("--nice", type=int, default=19, help="how far behind other programs")
@@ -197,7 +199,7 @@ def main() -> int:
     failed = False
     options.deadline = options.minutes and time.time() + 60 * options.minutes
     print(f"seed {options.seed}, {options.sample} mutants a folder; results in {work}")
-    known = {file.stem for file in work.glob("*.learnt")} if options.keep else set()
+    known: set[str] = set()
     for folder in options.folders or FOLDERS:
         failed |= one_folder(folder, options, work, known)
     return int(failed)

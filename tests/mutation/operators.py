@@ -39,6 +39,8 @@ BINARY: dict[type[ast.operator], type[ast.operator]] = {
 }
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOGGERS = ("log", "logger", "_log", "LOG")
+# zip's says what is so already, astype's only saves a copy, a thread's is for a stuck end.
+MATTERLESS = ("strict=True", "copy=False", "daemon=True")
 SPARED = ("_proof", "__repr__")  # read by mypy and by people, run by nobody
 
 
@@ -84,7 +86,7 @@ def changes(node: ast.AST) -> Iterator[Change]:
         case ast.If() | ast.IfExp() | ast.While():
             if not isinstance(node.test, ast.Compare | ast.UnaryOp | ast.Constant):
                 yield "negated", lambda n: _with(n, test=ast.UnaryOp(ast.Not(), n.test))
-        case ast.Return(value=ast.expr()) if not _is_constant(node.value, None):
+        case ast.Return(value=ast.expr()) if not _says_nothing(node.value):
             yield "None returned", lambda n: _with(n, value=ast.Constant(None))
         case ast.Expr(value=ast.Call() | ast.Await()) if not _logs(node.value):
             yield "call gone", lambda n: None
@@ -112,8 +114,12 @@ def _texts(node: ast.BinOp) -> bool:
     return is_text(node.left) or is_text(node.right)
 
 
-def _is_constant(node: ast.expr | None, value: object) -> bool:
-    return isinstance(node, ast.Constant) and node.value is value
+def _says_nothing(node: ast.expr) -> bool:
+    """None instead would say the same to all who only look whether it is true.
+
+    What is True or a number has a fault of its own.
+    """
+    return isinstance(node, ast.Constant) and (not node.value or node.value is True)
 
 
 def _logs(node: ast.expr) -> bool:
@@ -140,11 +146,9 @@ class _Visitor(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST | None:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             return node if node.name in SPARED else self._scoped(node)
-        if isinstance(node, ast.stmt):
+        if isinstance(node, ast.stmt | ast.match_case):
             self.span = _span(node)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
-            # strict=True only says what is so already
-            node.args = [self.visit(each) for each in node.args]
+        if isinstance(node, ast.keyword) and ast.unparse(node) in MATTERLESS:
             return node
         if isinstance(node, ast.AnnAssign):  # what a type says is not run
             node.value = node.value and self.visit(node.value)
@@ -182,15 +186,12 @@ class _Visitor(ast.NodeTransformer):
         return node
 
 
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _span(node: ast.stmt) -> tuple[int, int]:
+def _span(node: ast.stmt | ast.match_case) -> tuple[int, int]:
     """The lines that run when the statement does: of a compound one, its head."""
+    first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
     body = getattr(node, "body", None)
-    last = body[0].lineno - 1 if body else node.end_lineno
-    return node.lineno, max(node.lineno, last or node.lineno)
+    last = body[0].lineno - 1 if body else getattr(node, "end_lineno", None)
+    return first, max(first, last or first)
 
 
 def _located(made: ast.AST | None, node: ast.AST) -> ast.AST:

@@ -6,8 +6,8 @@ quickest first, until one fails. Children are forks made before any test ran, so
 alike. Only tests that passed in the first child are asked. Where one takes too long, that test is
 run without the mutant: only if it then needs a small part of the time is the mutant at fault.
 
-What was learnt and found is written as it comes. A plan with a `deadline` ends there; one with
-`continues` goes on where another ended.
+What was learnt and found is written as it comes. A plan with a `deadline` ends there; one that may
+`keep` what was learnt looks only at tests that are new.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIMIT_CPU = 6.0  # seconds that a test may compute beyond what it needs
 LIMIT = 12.0  # seconds that a test may take at all, waiting for a processor not counted
 FAR = 4  # what is late takes as many times of what its test takes without it
 UNKNOWN = 5.0  # seconds of a test that was not timed
-BUDGET = 8.0  # seconds of tests for one mutant
+BUDGET = 60.0  # seconds of tests for one mutant: hardly ever are some left out
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,11 +70,10 @@ class _Run:
         self.far = [name for name in self.items if name.startswith(tuple(plan["far"]))]
 
     def all(self) -> None:
-        if not (self.plan.get("keep") and self.learnt.exists()):
-            self.learnt.unlink(missing_ok=True)
-            _child(self._learn, wall=3600)
-            if not self.learnt.exists():
-                return  # the next run goes on with it
+        self.learnt.unlink(missing_ok=True)
+        _child(self._learn, wall=3600)
+        if not self.learnt.exists():
+            return  # the next run goes on with it
         took = json.loads(self.learnt.read_text("utf-8"))
         data = coverage.CoverageData(str(self.data))
         data.read()
@@ -98,7 +97,7 @@ class _Run:
         sources = [str(ROOT / place) for place in self.plan["sources"]]
         cov = coverage.Coverage(data_file=str(self.data), include=sources, config_file=False)
         took: dict[str, float | None] = {}  # None: it does not pass
-        if self.plan.get("continues") and self.part.exists():
+        if self.plan["keep"] and self.part.exists():
             took = json.loads(self.part.read_text("utf-8"))
             cov.load()
         else:
@@ -116,7 +115,9 @@ class _Run:
         cov.stop()
         cov.save()
         whole = left <= set(took)
-        found = {name: spent for name, spent in took.items() if spent is not None}
+        found = {
+            name: spent for name, spent in took.items() if spent is not None and name in self.items
+        }
         self.part.write_text(json.dumps(took), "utf-8")
         if whole:
             self.learnt.write_text(json.dumps(found), "utf-8")

@@ -59,10 +59,30 @@ def test_every_fault_changes_one_thing_inside_a_function(file):
     assert all("LIMIT = 3" in text and "Text stays 1." in text for text in found.values())
 
 
-def test_what_zip_is_told_is_left_alone(file):
-    file.write_text("def pairs(a, b):\n    return list(zip(a, b[1:], strict=True))\n", "utf-8")
+def faults(file, text):
+    file.write_text(text, "utf-8")
+    return [m.fault for m in mutants(file, file.parent)]
 
-    assert ["None returned", "one more"] == [m.fault for m in mutants(file, file.parent)]
+
+def test_what_zip_is_told_is_left_alone(file):
+    text = "def pairs(a, b):\n    return list(zip(a, b[1:], strict=True))\n"
+
+    assert ["None returned", "one more"] == faults(file, text)
+
+
+@pytest.mark.parametrize("value", ["False", "True", '""', "0", "None"])
+def test_none_is_not_returned_for_what_says_as_much(file, value):
+    """Who only looks whether the answer is true sees no difference, and True has its own fault."""
+    assert "None returned" not in faults(file, f"def answer():\n    return {value}\n")
+
+
+def test_a_case_runs_where_its_head_stands(file):
+    """Tests of a guard are those that come to it, not those of the case before."""
+    text = "def f(a):\n    match a:\n        case 1:\n            g()\n        case b if b > 2:\n"
+    file.write_text(text + "            h()\n", "utf-8")
+    found = {m.fault: (m.first, m.last) for m in mutants(file, file.parent)}
+
+    assert (5, 5) == found["Gt to GtE"]
 
 
 def test_what_nobody_runs_is_left_alone(file):
@@ -201,6 +221,7 @@ def test_a_run_that_ended_early_goes_on_where_it_was(file, tmp_path):
     )
     chosen = [m for m in mutants(file, tmp_path) if m.fault in ("Lt to LtE", "no Not")]
     plan = {
+        "keep": False,
         "sources": [str(file)],
         "results": str(tmp_path / "results"),
         "learnt": str(tmp_path / "all"),
@@ -213,10 +234,29 @@ def test_a_run_that_ended_early_goes_on_where_it_was(file, tmp_path):
 
     assert [] == outcomes(plan, tmp_path, deadline=0.0)
     assert {} == json.loads((tmp_path / "all.part").read_text("utf-8"))
-    found = outcomes(plan, tmp_path, continues=True)
+    found = outcomes(plan, tmp_path, keep=True)
     assert {"Lt to LtE": "killed", "no Not": "survived"} == dict(found)
     learnt = json.loads((tmp_path / "all.part").read_text("utf-8"))
     assert [False, True] == [spent is None for spent in learnt.values()]
+
+
+def test_a_test_that_is_new_is_asked_though_others_were_learnt(file, tmp_path):
+    tests = tmp_path / "test_subject.py"
+    tests.write_text("from subject import allowed\n\ndef test_one():\n    assert allowed(1)\n")
+    (chosen,) = (m for m in mutants(file, tmp_path) if m.fault == "Lt to LtE")
+    plan = {
+        "keep": True,
+        "sources": [str(file)],
+        "results": str(tmp_path / "results"),
+        "learnt": str(tmp_path / "all"),
+        "far": [],
+        "mutants": [vars(chosen) | {"key": "the bound", "path": str(file)}],
+    }
+    text = tests.read_text() + "def test_three():\n    assert allowed(3) == 'nothing'\n"
+
+    assert [("the bound", "survived")] == outcomes(plan, tmp_path)
+    tests.write_text(text)
+    assert ("the bound", "killed") == outcomes(plan, tmp_path)[-1]
 
 
 def outcomes(plan, folder, **more):
