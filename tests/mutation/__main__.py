@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 SCORES = HERE / "scores.json"
 EQUIVALENT = HERE / "equivalent.json"
 SOURCE = Path("src/bayplan")
-ENGINE_TESTS = ["tests/engine", "tests/plugins", "tests/framework"]
+ENGINE_TESTS = ["tests/engine", "tests/plugins", "tests/framework", "tests/reference"]
 DECISIONS = ["tests/conformance/test_decisions.py"]
 RECORDED = ["tests/conformance/test_api.py", "tests/conformance/test_validation.py"]
 

@@ -141,6 +141,7 @@ class _Visitor(ast.NodeTransformer):
         self.found: list[Mutant] = []
         self.scope: list[str] = []
         self.inside = 0
+        self.silent = False  # in a function that returns None anyway
         self.span = (0, 0)
 
     def visit(self, node: ast.AST) -> ast.AST | None:
@@ -162,6 +163,7 @@ class _Visitor(ast.NodeTransformer):
         self.scope.append(node.name)
         is_function = isinstance(node, FUNCTIONS)
         self.inside += is_function
+        outer, self.silent = self.silent, is_function and _returns_none(node)
         body = []
         for number, statement in enumerate(node.body):
             documents = isinstance(statement, ast.Expr) and isinstance(
@@ -170,12 +172,15 @@ class _Visitor(ast.NodeTransformer):
             kept = statement if number == 0 and documents else self.visit(statement)
             body.append(kept)
         node.body = body
+        self.silent = outer
         self.inside -= is_function
         self.scope.pop()
         return node
 
     def _change(self, node: ast.AST) -> ast.AST | None:
         for name, make in changes(node):
+            if self.silent and isinstance(node, ast.Return):
+                continue
             first, last = self.span
             text = self.lines[node.lineno - 1].strip()
             index = len(self.found)
@@ -184,6 +189,10 @@ class _Visitor(ast.NodeTransformer):
             if index == self.chosen:
                 return make(node)
         return node
+
+
+def _returns_none(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return isinstance(node.returns, ast.Constant) and node.returns.value is None
 
 
 def _span(node: ast.stmt | ast.match_case) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from pathlib import Path
 import coverage
 import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis import Phase, settings
 
 from tests.mutation.planting import ROOT, plant
 
@@ -37,6 +38,10 @@ LIMIT = 12.0  # seconds that a test may take at all, waiting for a processor not
 FAR = 4  # what is late takes as many times of what its test takes without it
 UNKNOWN = 5.0  # seconds of a test that was not timed
 BUDGET = 60.0  # seconds of tests for one mutant: hardly ever are some left out
+
+# A mutant is noticed by the first example; a smaller one would take minutes to find.
+settings.register_profile("mutants", phases=(Phase.explicit, Phase.generate), database=None)
+settings.load_profile("mutants")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -76,6 +76,11 @@ def test_none_is_not_returned_for_what_says_as_much(file, value):
     assert "None returned" not in faults(file, f"def answer():\n    return {value}\n")
 
 
+def test_none_is_not_returned_where_nothing_else_is(file):
+    assert [] == faults(file, "async def tell(a) -> None:\n    return await a\n")
+    assert ["None returned"] == faults(file, "async def ask(a) -> int:\n    return await a\n")
+
+
 def test_a_case_runs_where_its_head_stands(file):
     """Tests of a guard are those that come to it, not those of the case before."""
     text = "def f(a):\n    match a:\n        case 1:\n            g()\n        case b if b > 2:\n"

@@ -74,8 +74,16 @@ def flat_reference(status):
 
 @pytest.mark.parametrize("name", sorted(FILTERS))
 @RELAXED
-@given(cluster=clusters(), pod=pods(), data=st.data())
-def test_filters_agree(name, cluster, pod, data):
+@given(data=st.data())
+def test_filters_agree(name, data):
+    cluster, pod = data.draw(clusters(about=name)), data.draw(pods(about=name))
+    rows = st.lists(st.integers(0, len(cluster.nodes) - 1), unique=True, min_size=1)
+
+    assert_filters_agree(name, cluster, pod, data.draw(rows))
+
+
+def assert_filters_agree(name, cluster, pod, rows):
+    """All forms of a filter say what the reference says; `rows` are those of the selection."""
     handle, world = handle_for(cluster), world_for(cluster)
     plugin, profile = make(name, handle)
     scalar = FILTERS[name](world, pod, {})
@@ -99,7 +107,6 @@ def test_filters_agree(name, cluster, pod, data):
     for row, node in enumerate(table.names()):
         one = call_filter_node(profile, plugin, state, pod, table.info(row))
         assert wanted[node] == flat(one)
-    rows = data.draw(st.lists(st.integers(0, table.count - 1), unique=True, min_size=1))
     view = table.select(np.array(rows, dtype=np.int64))
     part = call_filter(profile, plugin, state, pod, view)
     assert [wanted[n] for n in view.names()] == [flat(part.status_of(i)) for i in range(len(rows))]
@@ -107,16 +114,22 @@ def test_filters_agree(name, cluster, pod, data):
 
 @pytest.mark.parametrize("name", sorted(SCORES))
 @RELAXED
-@given(cluster=clusters(), pod=pods(), data=st.data())
-def test_scores_agree(name, cluster, pod, data):
+@given(data=st.data())
+def test_scores_agree(name, data):
+    cluster, pod = data.draw(clusters(about=name)), data.draw(pods(about=name))
+    size = len(cluster.nodes)
+    feasible = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    if not feasible.any():
+        feasible[0] = True
+
+    assert_scores_agree(name, cluster, pod, feasible)
+
+
+def assert_scores_agree(name, cluster, pod, feasible):
+    """All forms of a score, of nodes that fit, are those of the reference."""
     handle, world = handle_for(cluster), world_for(cluster)
     plugin, profile = make(name, handle)
     table = handle.table
-    feasible = np.array(
-        data.draw(st.lists(st.booleans(), min_size=table.count, max_size=table.count))
-    )
-    if not feasible.any():
-        feasible[0] = True
     names = table.names()
     fitting = [node for node in world.nodes if feasible[names.index(node.name)]]
     scalar = SCORES[name](world, pod, {})

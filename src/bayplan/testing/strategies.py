@@ -109,14 +109,21 @@ def _images(draw: DrawFn, builder: NodeBuilder) -> None:
 
 
 @composite
-def pods(draw: DrawFn, name: str = "pod", node: str = "", namespace: str | None = None) -> Pod:
-    """One pod; with a node it is bound there."""
+def pods(
+    draw: DrawFn,
+    name: str = "pod",
+    node: str = "",
+    namespace: str | None = None,
+    about: str = "",
+) -> Pod:
+    """One pod; with a node it is bound there. With a plugin's name it has what that looks at."""
     builder = make_pod(name, namespace or draw(st.sampled_from(NAMESPACES)))
     builder.label(draw(label_sets())).image(draw(st.sampled_from(IMAGES)))
     _requests(draw, builder)
     if draw(st.booleans()):
         builder.priority(draw(st.sampled_from((-5, 0, 10, 100))))
-    for feature in draw(st.lists(st.sampled_from(_FEATURES), max_size=3, unique=True)):
+    chosen = st.sampled_from(_ABOUT.get(about, _FEATURES))
+    for feature in draw(st.lists(chosen, min_size=bool(about), max_size=3, unique=True)):
         feature(draw, builder)
     if node:
         builder.node(node).started(f"2026-01-01T00:00:{draw(st.integers(0, 59)):02}Z")
@@ -214,13 +221,24 @@ _FEATURES = (
 )
 
 
+_ABOUT = {
+    "TaintToleration": (_tolerations,),
+    "NodeAffinity": (_node_selector, _required_nodes, _preferred_nodes),
+    "NodePorts": (_ports,),
+    "InterPodAffinity": (_pod_affinity,),
+    "PodTopologySpread": (_spread, _spread, _tolerations, _required_nodes),
+}
+
+
 @composite
-def clusters(draw: DrawFn, *, max_nodes: int = 6, max_pods: int = 10) -> DrawnCluster:
-    """Nodes with pods bound to them, services, namespaces and budgets."""
+def clusters(
+    draw: DrawFn, *, max_nodes: int = 6, max_pods: int = 10, about: str = ""
+) -> DrawnCluster:
+    """Nodes with pods bound to them, services, namespaces and budgets; `about` as for `pods`."""
     found = [draw(nodes(f"n{i}")) for i in range(draw(st.integers(1, max_nodes)))]
     names = [node.name for node in found]
     placed = [
-        draw(pods(f"p{i}", draw(st.sampled_from(names))))
+        draw(pods(f"p{i}", draw(st.sampled_from(names)), about=about))
         for i in range(draw(st.integers(0, max_pods)))
     ]
     services = [
