@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import tracemalloc
 
 import pytest
@@ -89,3 +90,30 @@ def test_a_line_that_is_a_bomb_costs_no_more_than_its_bound():
 
     assert tracemalloc.get_traced_memory()[1] < 8 << 20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("between", [b"", b"\0", b"\0" * 3000], ids=["bare", "zero", "zeros"])
+def test_many_small_parts_cost_their_length_and_not_its_square(between, monkeypatch):
+    fed, unpack = [], packed._decompress
+    monkeypatch.setattr(
+        packed,
+        "_decompress",
+        lambda stream, data, limit: fed.append(len(data)) or unpack(stream, data, limit),
+    )
+    data = (gzip.compress(b"") + between) * 4096
+
+    assert b"" == packed.unpack(data, 1000)
+    assert sum(fed) <= 4096 * 512
+
+
+def test_a_body_of_too_many_parts_is_refused():
+    with pytest.raises(packed.PackedError, match="more than 4096 parts"):
+        packed.unpack(gzip.compress(b"") * 4097, 1000)
+
+
+@pytest.mark.parametrize("size", [511, 512, 513, 100_000])
+def test_parts_end_anywhere(size):
+    text = random.Random(size).randbytes(size)
+    data = gzip.compress(text) + gzip.compress(b"") + b"\0" * 600 + gzip.compress(text[::-1])
+
+    assert text + text[::-1] == packed.unpack(data, 2 * size)
