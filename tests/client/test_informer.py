@@ -357,3 +357,30 @@ def test_a_line_in_many_pieces_is_put_together_once():
     run_virtual(heard_all([line[at : at + 500] for at in range(0, len(line), 500)], 1))
 
     assert time.thread_time() - before < 1.0
+
+
+class Deep(Burst):
+    """Its first list is nested deeper than can be read."""
+
+    asked = 0
+
+    async def request(self, method, target, headers, body, timeout):
+        self.asked += 1
+        if self.asked == 1:
+            return Response(200, {}, b'{"a":' * 100_000)
+        return await super().request(method, target, headers, body, timeout)
+
+
+def test_a_list_too_deep_to_be_read_is_asked_for_again():
+    async def main():
+        transport = Deep([])
+        task = asyncio.create_task((informer := Informer(Client(transport), NODES, Object)).run())
+        await asyncio.wait(
+            {task, asyncio.create_task(informer.wait_synced())}, return_when="FIRST_COMPLETED"
+        )
+        ended = task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return ended, transport.asked
+
+    assert (False, 2) == run_virtual(main())

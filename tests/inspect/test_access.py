@@ -126,3 +126,38 @@ def test_the_role_in_deploy_is_what_is_read():
     assert {"get", "list"} == {verb for rule in rules for verb in rule["verbs"]}
     named = {(rule["apiGroups"][0], name) for rule in rules for name in rule["resources"]}
     assert {(kind.resource.group, kind.resource.plural) for kind in KINDS} == named
+
+
+ODD = {
+    "a list": b"[]",
+    "null": b"null",
+    "nothing": b"",
+    "deep": b'{"a":' * 100_000,
+    "lists of lists": b'{"kind":"List","items":[' * 2000 + b"]}" * 2000,
+    "items are a number": b'{"items":5}',
+    "the next page is a number": b'{"metadata":{"continue":5},"items":[]}',
+    "the metadata is a number": b'{"metadata":5,"items":[]}',
+}
+
+
+class Odd(Server):
+    def __init__(self, answer):
+        super().__init__()
+        self._answer = answer
+
+    async def request(self, method, target, headers, body, timeout):
+        if target == "/version":
+            return await super().request(method, target, headers, body, timeout)
+        return Response(200, {}, self._answer)
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_an_answer_that_is_no_list_is_told_in_one_line(name):
+    with pytest.raises(SourceError, match="https://cluster does not answer as a Kubernetes API"):
+        await read(Odd(ODD[name]))
+
+
+async def test_a_list_may_say_null_where_it_says_nothing():
+    objects, _ = await read(Odd(b'{"metadata":{"continue":null},"items":null}'))
+
+    assert {} == objects

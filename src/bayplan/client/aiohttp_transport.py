@@ -21,7 +21,7 @@ from yarl import URL
 
 from bayplan.client.auth import Credential, Credentials
 from bayplan.client.errors import AnswerTooLong, KubeconfigError, RequestTimeout, TransportError
-from bayplan.client.http1_connection import MAX_ANSWER
+from bayplan.client.http1_connection import most
 from bayplan.client.kubeconfig import Connection
 from bayplan.client.tls import client_context
 from bayplan.client.transport import (
@@ -76,7 +76,8 @@ class AiohttpTransport:
                 allow_redirects=False,
                 server_hostname=self._connection.tls_server_name or None,
             ) as answer:
-                return Response(answer.status, _lower(answer.headers), await _read(answer))
+                read = await _read(answer, most(method, target))
+                return Response(answer.status, _lower(answer.headers), read)
         except TimeoutError as cause:
             raise RequestTimeout(f"{method} {target}: no answer within {timeout} s") from cause
         except (aiohttp.ClientError, OSError) as cause:
@@ -175,13 +176,13 @@ class AiohttpTransport:
         return TransportError(f"talking to {server}: {cause or type(cause).__name__}")
 
 
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    parts, size = [], 0
+async def _read(answer: aiohttp.ClientResponse, limit: int) -> bytes:
+    body = bytearray()
     async for part in answer.content.iter_any():
-        parts.append(part)
-        if (size := size + len(part)) > MAX_ANSWER:
-            raise AnswerTooLong("the body", MAX_ANSWER)
-    return b"".join(parts)
+        body += part
+        if len(body) > limit:
+            raise AnswerTooLong("the body", limit)
+    return bytes(body)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

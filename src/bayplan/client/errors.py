@@ -47,9 +47,9 @@ class RequestTimeout(TransportError):
 class AnswerTooLong(TransportError):
     """No API server says so much; asking again would bring no less."""
 
-    def __init__(self, part: str, limit: int) -> None:
+    def __init__(self, part: str, limit: int, unit: str = "bytes") -> None:
         super().__init__(
-            f"{part} of the answer is longer than {limit} bytes, so this is no API server; "
+            f"{part} of the answer is longer than {limit} {unit}, so this is no API server; "
             "check its address in the kubeconfig"
         )
 

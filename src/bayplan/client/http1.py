@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from bayplan import packed
 from bayplan.client.errors import RequestTimeout, TransportError
-from bayplan.client.http1_connection import MAX_ANSWER, HttpConnection
+from bayplan.client.http1_connection import HttpConnection, most
 from bayplan.client.http1_stream import Streaming
 from bayplan.client.transport import Response, StreamResponse
 from bayplan.errors import reason
@@ -39,11 +39,11 @@ class _Exchange(HttpConnection):
         self.answer: asyncio.Future[Response] | None = None
         self.reusable = True
         self._headers: dict[str, str] = {}
-        self._parts: list[bytes] = []
+        self._body: bytes | bytearray = b""
 
     def on_message_begin(self) -> None:
         self._headers = {}
-        self._parts = []
+        self._body = b""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(name) in KEPT_LENGTHS and (lower := name.lower()) in KEPT_HEADERS:
@@ -51,7 +51,12 @@ class _Exchange(HttpConnection):
 
     def on_body(self, body: bytes) -> None:
         self.in_body = True
-        self._parts.append(body)
+        if not self._body:
+            self._body = body
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += body  # kept as one: chunks of few bytes would take many times their length
 
     def on_message_complete(self) -> None:
         status = self.parser.get_status_code()
@@ -61,11 +66,10 @@ class _Exchange(HttpConnection):
         self.received = 0
         if not self.parser.should_keep_alive():
             self.reusable = False
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts = []
+        body, self._body = bytes(self._body), b""
         if self._headers.get("content-encoding") == "gzip":
             try:
-                body = packed.unpack(body, MAX_ANSWER)
+                body = packed.unpack(body, self.limit)
             except packed.PackedError as problem:
                 self.fail(TransportError(f"answer cannot be unpacked: {problem}"))
                 return
@@ -123,7 +127,7 @@ class Http1Pool:
             exchange = self._take() or await self._open(_Exchange)
             loop = asyncio.get_running_loop()
             answer: asyncio.Future[Response] = loop.create_future()
-            exchange.answer = answer
+            exchange.answer, exchange.limit = answer, most(method, target)
             timer = None
             if timeout is not None:
                 late = RequestTimeout(f"{method} {target}: no answer within {timeout} s")

@@ -1,7 +1,8 @@
 """What every HTTP/1.1 connection of the client does: feeds the parser, tells of the end.
 
 A server may be anything that an address in a kubeconfig names: what it may say before its body
-begins is bounded, interim answers included; so is what comes in all, where it is kept.
+begins is bounded, interim answers included; so is what comes in all, where it is kept, by what was
+asked for: a list may be long, one object not.
 """
 
 from __future__ import annotations
@@ -16,6 +17,18 @@ from bayplan.client.errors import AnswerTooLong, TransportError
 WRITE_LIMIT = 1 << 20
 MAX_HEAD = 1 << 20
 MAX_ANSWER = 1 << 30  # also unpacked; a list of 100,000 pods is a fifth of it
+MAX_OBJECT = 64 << 20  # one object, or what is said of a write; objects have a few megabytes
+
+
+def most(method: str, target: str) -> int:
+    """Return how many bytes the answer to a request may have."""
+    if method not in ("GET", "DELETE"):
+        return MAX_OBJECT
+    parts = target.partition("?")[0].strip("/").split("/")
+    parts = parts[2 if parts[0] == "api" else 3 :]  # /api/VERSION/… or /apis/GROUP/VERSION/…
+    if len(parts) > 2 and parts[0] == "namespaces":
+        parts = parts[2:]
+    return MAX_OBJECT if len(parts) == 2 else MAX_ANSWER
 
 
 class HttpConnection(asyncio.Protocol):
@@ -27,6 +40,7 @@ class HttpConnection(asyncio.Protocol):
         self.in_body = False
         self.received = 0
         """Bytes of the answer that is under way."""
+        self.limit = MAX_ANSWER
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -45,8 +59,8 @@ class HttpConnection(asyncio.Protocol):
     def _bound(self) -> None:
         if not self.in_body:
             self.fail(AnswerTooLong("the head", MAX_HEAD))
-        elif self.received > MAX_ANSWER:
-            self.fail(AnswerTooLong("the body", MAX_ANSWER))
+        elif self.received > self.limit:
+            self.fail(AnswerTooLong("the body", self.limit))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(TransportError(f"connection closed by the server: {exc or 'end of stream'}"))

@@ -29,7 +29,7 @@ from bayplan.api import strip_nulls
 from bayplan.client.errors import ApiError, ClientError, Gone, TransportError, error_from
 from bayplan.client.outage import Outage
 from bayplan.client.resources import Resource
-from bayplan.client.rest import Client
+from bayplan.client.rest import UNREADABLE, Client, Paging
 
 log = structlog.get_logger(__name__)
 
@@ -218,11 +218,11 @@ class Informer(Generic[T]):
                 # A second 410 in a row waits: the list itself may be too old for a watch.
                 backoff = BACKOFF_FIRST if self.relists == expired else 0.0
                 self.last_version, self._fresh_list, expired = "", True, self.relists + 1
-            except (ClientError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+            except (ClientError, *UNREADABLE) as problem:
                 if self._absent(problem):
                     self.mark_synced()
                     self._watching.set()
-                if isinstance(problem, msgspec.DecodeError) or TOO_NEW in str(problem):
+                if isinstance(problem, UNREADABLE) or TOO_NEW in str(problem):
                     # What was lost, or the past of a restored server, is found by a list.
                     self.last_version, self._fresh_list = "", True
                 self._tell(problem, again=backoff > 0)
@@ -248,6 +248,7 @@ class Informer(Generic[T]):
         """List all objects and turn the difference to the copy into changes."""
         fresh: dict[str, T] = {}
         version = token = ""
+        paging = Paging()
         while True:
             raw = await self._client.list(
                 self.resource,
@@ -261,6 +262,7 @@ class Informer(Generic[T]):
                 continue_=token,
             )
             self._outage.over()
+            paging.check(raw)
             meta, items = self._read_list(raw)
             for item in items:
                 fresh[_key(item)] = item if self._transform is None else self._transform(item)

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from bayplan import __version__
+from bayplan.client import http1_connection
 from bayplan.client.errors import (
     AnswerTooLong,
     ServerFault,
@@ -32,6 +33,7 @@ from bayplan.client.errors import (
 from bayplan.client.limiter import RateLimiter
 from bayplan.client.resources import PODS, Resource
 from bayplan.client.transport import Response, Transport
+from bayplan.errors import DecodeError
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
 Body = bytes | Mapping[str, object] | list[object] | msgspec.Struct
@@ -49,7 +51,9 @@ JSON = "application/json"
 MAX_RETRIES = 10
 MAX_EVENT = 64 << 20  # bytes of a line of a watch; objects have a few megabytes
 MAX_REFUSAL = 1 << 20
+MAX_PAGES = 10_000  # five million objects
 BROKEN_READ_RETRIES = 3
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what is no JSON of ours
 
 _encode = msgspec.json.Encoder().encode
 
@@ -233,7 +237,7 @@ class Client:
         limit: int = 500,
     ) -> AsyncIterator[bytes]:
         """Yield the pages of a consistent list, each a list object."""
-        token = ""
+        token, paging = "", Paging()
         while True:
             page = await self.list(
                 resource,
@@ -243,8 +247,9 @@ class Client:
                 limit=limit,
                 continue_=token,
             )
+            paging.check(page)
             yield page
-            token = _page_decoder.decode(page).metadata.continue_
+            token = _token(page)
             if not token:
                 return
 
@@ -433,15 +438,39 @@ class Client:
         await self.transport.close()
 
 
+class Paging:
+    """Ends a list that a server continues for ever."""
+
+    def __init__(self) -> None:
+        self._pages = self._size = 0
+
+    def check(self, page: bytes) -> None:
+        """Count a page. Raises AnswerTooLong."""
+        self._pages += 1
+        self._size += len(page)
+        if self._pages > MAX_PAGES:
+            raise AnswerTooLong("the list", MAX_PAGES, "pages")
+        if self._size > http1_connection.MAX_ANSWER:
+            raise AnswerTooLong("the list", http1_connection.MAX_ANSWER)
+
+
 class _PageMeta(msgspec.Struct, frozen=True):
-    continue_: str = msgspec.field(default="", name="continue")
+    continue_: str | None = msgspec.field(default=None, name="continue")
 
 
 class _Page(msgspec.Struct, frozen=True):
-    metadata: _PageMeta = _PageMeta()
+    metadata: _PageMeta | None = None
 
 
 _page_decoder = msgspec.json.Decoder(_Page)
+
+
+def _token(page: bytes) -> str:
+    try:
+        metadata = _page_decoder.decode(page).metadata
+    except UNREADABLE as problem:
+        raise DecodeError(f"decoding a page of a list: {problem}") from problem
+    return metadata.continue_ or "" if metadata is not None else ""
 
 
 def is_retriable(failure: Exception) -> bool:

@@ -119,7 +119,7 @@ class Gathering:
         """Keep an object or list of JSON bytes; `kind` is for those that do not say theirs."""
         try:
             head = _envelope.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise DecodeError(f"decoding JSON: {problem}") from problem
         kind, version = head.kind or kind, head.api_version or version
         self._server(head.server_version)

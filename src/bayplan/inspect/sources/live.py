@@ -26,6 +26,8 @@ from bayplan.client import (
     connect,
 )
 from bayplan.client.resources import CORE_EVENTS, PODS
+from bayplan.client.rest import UNREADABLE
+from bayplan.errors import DecodeError
 from bayplan.inspect.cluster import Objects, Origin, Unread
 from bayplan.inspect.errors import AccessError, SourceError
 from bayplan.inspect.kinds import EVENT_REASONS, KINDS, Kind
@@ -109,10 +111,8 @@ async def _version(client: Client, name: str) -> str:
         return ""
     try:
         return str(msgspec.json.decode(body).get("gitVersion", ""))
-    except (msgspec.DecodeError, AttributeError) as problem:
-        raise SourceError(
-            f"{name} does not answer as a Kubernetes API server; check the server's address"
-        ) from problem
+    except (*UNREADABLE, AttributeError) as problem:
+        raise _no_api_server(name) from problem
 
 
 async def _list(
@@ -130,6 +130,8 @@ async def _list(
                 gathering.add_json(page, resource.kind)
     except NotFound:
         return Unread(resource.plural, "" if kind.served_since else "not served", kind.without)
+    except DecodeError as problem:
+        raise _no_api_server(name) from problem
     except Unauthorized as problem:
         raise _refused(name, problem) from problem
     except Forbidden as problem:
@@ -140,6 +142,12 @@ async def _list(
             ) from problem
         return Unread(resource.plural, "forbidden", kind.without)
     return None
+
+
+def _no_api_server(name: str) -> SourceError:
+    return SourceError(
+        f"{name} does not answer as a Kubernetes API server; check the server's address"
+    )
 
 
 def _refused(name: str, problem: Unauthorized) -> AccessError:
