@@ -7,10 +7,10 @@ for the first time; filled in, it is tied. Its cells behind the titles show FILE
 its order. `tests/docs/test_figures.py` compares them.
 """
 
+import argparse
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -63,5 +63,9 @@ def _row(row: str, figures: Iterator[str]) -> str:
 
 
 if __name__ == "__main__":
-    for each in map(Path, sys.argv[1:]):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pages", nargs="+", type=Path, metavar="PAGE", help="a page to fill in")
+    for each in parser.parse_args().pages:
         each.write_text(filled(each.read_text("utf-8")), "utf-8")

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from bayplan.cli.nodes import SHAPES, add_nodes, make_node
 from bayplan.client import Resource
 from bayplan.client.errors import ServerFault
 from bayplan.client.resources import LEASES, NODES, PODS, REPLICA_SETS
@@ -140,6 +141,17 @@ async def test_simulated_nodes_are_ready_and_renew_their_leases(attached: bool) 
         await made.delete(NODES, "node-0")
         await made.settle(5)
         assert not await made.exists(LEASES, "node-0", "kube-node-lease")
+
+
+@virtual
+async def test_a_node_that_was_made_ready_says_since_when() -> None:
+    async with cluster(nodes=0, options={"kubelet": {"lease-seconds": 10}}) as made:
+        await add_nodes(made.client, [make_node("made", SHAPES["small"])])
+        await made.settle(5)
+
+        said = (await made.get(NODES, "made"))["status"]["conditions"]
+        assert "Ready" in {each["type"] for each in said}
+        assert all(each["lastTransitionTime"] for each in said)
 
 
 async def lease(made: Cluster, node: str) -> Json:

@@ -17,6 +17,7 @@ WALKED = (
     "docs/how-to/write-an-extender.md",
     "docs/how-to/place-stacks.md",
     "docs/how-to/etcd.md",
+    "docs/reference/dynamic-resources.md",
 )
 """Pages that are typed into a shell from their first line to their last."""
 FENCE = re.compile(r"^```(.*)$")

@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -219,3 +220,15 @@ def _call_tests(file: Path) -> None:
     for test in tests:
         assert callable(test)
         test()
+
+
+SCRIPTS = sorted(f"bench/{path.name}" for path in (ROOT / "bench").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "-m tests.mutation", "-m tests.mutation.handmade"])
+def test_what_is_run_by_hand_says_how(script):
+    command = [sys.executable, *script.split(), "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout.lower().startswith("usage:")

@@ -517,3 +517,19 @@ def test_the_three_nearest_lack_different_things():
     near = Cluster.from_objects([*nodes, waits(nodeSelector=there)]).why("waits").nearest
 
     assert {"a", "y", "z"} == {one.node for one in near[:3]}
+
+
+def test_a_device_class_that_is_missing_is_told_in_a_sentence():
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpus", "count": 2}}
+    asked = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "two", "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    known = {**asked, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+    pod = waits(resourceClaims=[{"name": "g", "resourceClaimName": "two"}])
+    told = render(Cluster.from_objects([node("a").body(), asked, known, pod]).why("waits"))
+
+    said = " ".join(" ".join(told).split())
+    assert "asks 2 of class gpus, which is not in this cluster; did you mean gpu?" in said

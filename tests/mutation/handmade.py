@@ -1,6 +1,6 @@
 """Faults that once survived all tests, with the tests that must notice each of them now.
 
-    python -m tests.mutation.handmade [PART OF A NAME]
+    python -m tests.mutation.handmade [PART]    (all, or those whose name has PART)
 
 Each is put into a copy of the source, and the named tests are run on it; one that survives, or
 that can no longer be planted because the source has changed, fails the command.
@@ -8,6 +8,7 @@ that can no longer be planted because the source has changed, fails the command.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -170,7 +171,15 @@ def noticed(fault: Fault, work: Path) -> str:
 
 
 def main() -> int:
-    wanted = " ".join(sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutation.handmade",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", nargs="*", help="words that stand in the name of a fault")
+    wanted = " ".join(parser.parse_args().part)
+    if not any(wanted in fault.name for fault in FAULTS):
+        parser.error(f"no fault has {wanted!r} in its name")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="bayplan-faults-") as folder:
         work = Path(folder)

@@ -154,7 +154,7 @@ def with_condition(
     old = condition(status, type_)
     new: Json = {"type": type_, "status": value, "reason": reason, "message": message}
     same = old.get("status") == value
-    new["lastTransitionTime"] = old.get("lastTransitionTime", now) if same else now
+    new["lastTransitionTime"] = (old.get("lastTransitionTime") if same else None) or now
     for name in ("lastUpdateTime", "lastProbeTime", "lastHeartbeatTime", "observedGeneration"):
         if name in old:
             new[name] = old[name]

@@ -121,3 +121,16 @@ def test_a_group_that_does_not_fit_backs_off_without_an_error():
 
     assert ("backoff", 1) == (told.place, told.attempts)
     assert "failed, now backoff" == told.history[-1].what
+
+
+def test_a_pod_whose_group_failed_has_no_node_in_its_last_attempt():
+    group, pods = make_pod_group("g", 2), [make_pod("p").group("g").req(cpu="1")]
+    pods.append(make_pod("q").group("g").req(cpu="9"))
+    world = World(node("a"), group, *pods, gates=GATES, config=from_data(HEAD, GATES))
+    world.run()
+
+    attempt = world.scheduler.explain("default/p", world.now).attempt
+
+    assert "" == attempt.node
+    assert "minCount (2) cannot be satisfied: 1 scheduled" in attempt.message
+    assert attempt.verdicts[0].result == "fits"

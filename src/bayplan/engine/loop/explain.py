@@ -20,6 +20,7 @@ from bayplan.framework.contract.status import Status
 
 if TYPE_CHECKING:
     from bayplan.engine.loop.core import Scheduler
+    from bayplan.engine.loop.story import Note
 
 FITS = "fits"
 NOT_LOOKED_AT = "not looked at"
@@ -102,7 +103,7 @@ def explain(scheduler: Scheduler, key: str, now: float, best: int = 10) -> Expla
     uid = pod.metadata.uid if pod is not None else history[-1].uid
     records = scheduler.records.of(uid)
     item = scheduler.queue.get(key)
-    attempt = _attempt(_last(records, pod), best) if records else None
+    attempt = _ended(_attempt(_last(records, pod), best), history) if records else None
     waiting = pod is not None and not pod.spec.node_name and bool(records)
     return Explanation(
         pod=key,
@@ -124,6 +125,14 @@ def _last(records: Sequence[AttemptRecord], pod: Pod | None) -> AttemptRecord:
     node = pod.spec.node_name if pod is not None else ""
     tries = [each for each in records if each.now == last.now]
     return next((each for each in tries if node and each.node_name == node), last)
+
+
+def _ended(attempt: Attempt, history: Sequence[Note]) -> Attempt:
+    """An attempt that found a node and failed all the same, as for its group, has no node."""
+    last = history[-1] if history else None
+    if last is None or last.time < attempt.time or not last.what.startswith("failed, "):
+        return attempt
+    return msgspec.structs.replace(attempt, node="", message=last.detail)
 
 
 def _place(scheduler: Scheduler, key: str, pod: Pod | None) -> str:

@@ -12,7 +12,7 @@ from bayplan.inspect.amounts import listed
 from bayplan.inspect.errors import unknown
 from bayplan.inspect.step import Step, set_to
 from bayplan.inspect.why.case import Case
-from bayplan.words import plural
+from bayplan.words import did_you_mean, plural
 
 
 def claim_names(case: Case) -> list[tuple[str, str]]:
@@ -56,9 +56,10 @@ def _request(case: Case, request: object) -> str:
     name = getattr(exactly, "device_class_name", "") or ""
     count = getattr(exactly, "count", 1) or 1
     known = case.cluster.of(DeviceClass)
-    if name and name not in known:
-        return f"asks {count} of {unknown('device class', name, known)}"
-    return f"asks {count} of class {name}" if name else f"request {getattr(request, 'name', '')}"
+    if not name:
+        return f"request {getattr(request, 'name', '')}"
+    hint = "" if name in known else f", which is not in this cluster{did_you_mean(name, known)}"
+    return f"asks {count} of class {name}{hint}"
 
 
 def devices_by_driver(case: Case) -> Counter[str]:
