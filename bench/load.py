@@ -3,25 +3,64 @@
     python bench/load.py --watchers 1000 --writers 64 --seconds 60
     python bench/load.py --idle 5000
 
-Prints p50 and p99 of writes without and with the watchers, and the server's memory and CPU. Load
-is offered at a fixed rate, so that a slow answer delays nothing but itself.
+A second server without watchers is written to at the same time: p99 of writes is compared with its,
+so that a busy machine harms both. Load is offered at a fixed rate, so that a slow answer delays
+nothing but itself, and watchers are read by another process. Exits with 1 if a write fails, a
+watcher misses an event, or p99 or memory grows beyond what is allowed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import resource
 import socket
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
+from typing import NamedTuple
 
 import aiohttp
 
 from bayplan.testing.servers import EmbeddedCluster
 
 PATH = "/api/v1/namespaces/default/configmaps"
+EVENT = b'"type":"'
+SAMPLES = 10  # of memory
+SLOWER = 3.0  # times p99 without watchers
+GROWTH = 1.1  # times the memory at half time
+IDLE_MB = 100.0
+CATCH_UP = 60.0  # seconds
+
+
+class Found(NamedTuple):
+    """What a run has shown."""
+
+    quiet: list[float]
+    loaded: list[float]
+    failed: int
+    missed: int
+    """Watchers that have not seen every event in time."""
+    memory: list[float]
+
+    def problems(self) -> list[str]:
+        ratio = p99(self.loaded) / p99(self.quiet)
+        middle, end = self.memory[len(self.memory) // 2], self.memory[-1]
+        judged = {
+            f"{self.failed} writes failed": self.failed > 0,
+            f"{self.missed} watchers missed events": self.missed > 0,
+            f"p99 is {ratio:.1f} times that without watchers": ratio > SLOWER,
+            f"memory grew from {middle:.0f} to {end:.0f} MB": end > GROWTH * middle,
+        }
+        return [text for text, broken in judged.items() if broken]
+
+
+def p99(took: Sequence[float]) -> float:
+    return sorted(took)[int(len(took) * 0.99)]
 
 
 def memory(pid: int) -> float:
@@ -35,20 +74,56 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-async def watch(session: aiohttp.ClientSession, seen: list[int]) -> None:
-    timeout = aiohttp.ClientTimeout(None)
-    async with session.get(f"{PATH}?watch=1&resourceVersion=0", timeout=timeout) as answer:
-        async for _ in answer.content.iter_any():
-            seen[0] += 1
+class Follower(asyncio.Protocol):
+    """One watch; counts its events."""
+
+    def __init__(self, number: int, seen: SynchronizedArray[int]) -> None:
+        self._number, self._seen = number, seen
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        text = self._rest + data
+        self._seen[self._number] += text.count(EVENT)
+        self._rest = text[-len(EVENT) + 1 :]
+
+
+def follow(port: int, token: str, seen: SynchronizedArray[int]) -> None:
+    """Hold as many watches as `seen` counts, in a process of their own."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        head = (
+            f"GET {PATH}?watch=1&resourceVersion=0&timeoutSeconds=36000 HTTP/1.1\r\n"
+            f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\r\n"
+        ).encode()
+        for number in range(len(seen)):
+            transport, _ = await loop.create_connection(
+                lambda n=number: Follower(n, seen), "127.0.0.1", port
+            )
+            transport.write(head)
+        await loop.create_future()
+
+    more_files()
+    asyncio.run(run())
+
+
+def connected(cluster: EmbeddedCluster) -> aiohttp.ClientSession:
+    headers = {"Authorization": f"Bearer {cluster.token}"}
+    connector = aiohttp.TCPConnector(limit=0, ssl=False)
+    return aiohttp.ClientSession(cluster.server, headers=headers, connector=connector)
 
 
 async def write(
-    session: aiohttp.ClientSession, name: str, rate: float, until: float, took: list[float]
-) -> None:
-    """Change one object `rate` times a second."""
+    session: aiohttp.ClientSession,
+    name: str,
+    due: float,
+    pause: float,
+    until: float,
+    took: list[float],
+) -> int:
+    """Change one object from `due` on, once in `pause`; return how many writes failed."""
     loop = asyncio.get_running_loop()
-    await session.post(PATH, json={"metadata": {"name": name}, "data": {}})
-    due, number = loop.time(), 0
+    number = failed = 0
     headers = {"Content-Type": "application/merge-patch+json"}
     while due < until:
         await asyncio.sleep(max(0.0, due - loop.time()))
@@ -58,41 +133,77 @@ async def write(
             await answer.read()
             if answer.status == 200:
                 took.append(loop.time() - due)
-        due += 1 / rate
+            else:
+                failed += 1
+        due += pause
+    return failed
 
 
-def shown(took: list[float]) -> str:
-    took.sort()
-    p50, p99 = (took[int(len(took) * part)] * 1000 for part in (0.5, 0.99))
-    return f"{len(took)} writes, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+async def write_all(
+    cluster: EmbeddedCluster, options: argparse.Namespace, took: list[float]
+) -> int:
+    """Let all writers write to a server; return how many writes failed."""
+    names = [f"w{n}" for n in range(options.writers)]
+    pause = len(names) / options.rate
+    async with connected(cluster) as one:
+        for name in names:
+            await one.post(PATH, json={"metadata": {"name": name}, "data": {}})
+        begin = asyncio.get_running_loop().time()
+        until = begin + options.seconds
+        writing = (
+            write(one, name, begin + n / options.rate, pause, until, took)
+            for n, name in enumerate(names)
+        )
+        return sum(await asyncio.gather(*writing))
 
 
-async def storm(cluster: EmbeddedCluster, options: argparse.Namespace) -> None:
-    pid = cluster.apiserver.popen.pid
-    headers = {"Authorization": f"Bearer {cluster.token}"}
-    connector = aiohttp.TCPConnector(limit=0, ssl=False)
-    async with aiohttp.ClientSession(cluster.server, headers=headers, connector=connector) as one:
-        loop = asyncio.get_running_loop()
-        for label, watchers in (("without watchers", 0), ("with watchers", options.watchers)):
-            seen = [0]
-            following = [asyncio.create_task(watch(one, seen)) for _ in range(watchers)]
-            await asyncio.sleep(2 if watchers else 0)
-            before, used, took = memory(pid), cpu(pid), list[float]()
-            until = loop.time() + options.seconds
-            names = [f"{watchers}-{n}" for n in range(options.writers)]
-            await asyncio.gather(
-                *(write(one, name, options.rate / len(names), until, took) for name in names)
-            )
-            print(
-                f"{label}: {shown(took)}; {seen[0]} pieces read; memory {before:.0f} to "
-                f"{memory(pid):.0f} MB; {(cpu(pid) - used) / options.seconds:.0%} CPU"
-            )
-            for task in following:
-                task.cancel()
-            await asyncio.gather(*following, return_exceptions=True)
+async def sample(pid: int, seconds: float, found: list[float]) -> None:
+    for _ in range(SAMPLES):
+        await asyncio.sleep(seconds / SAMPLES)
+        found.append(memory(pid))
+        print(f"memory {found[-1]:.0f} MB", flush=True)
 
 
-def idle(cluster: EmbeddedCluster, count: int) -> None:
+async def behind(seen: SynchronizedArray[int], events: int) -> int:
+    """Wait until every watcher has seen so many events; return how many have not."""
+    end = time.monotonic() + CATCH_UP
+    while time.monotonic() < end and min(seen, default=events) < events:
+        await asyncio.sleep(0.2)
+    return sum(count < events for count in seen)
+
+
+async def storm(busy: EmbeddedCluster, calm: EmbeddedCluster, options: argparse.Namespace) -> Found:
+    pid, held = busy.apiserver.popen.pid, list[float]()
+    quiet, loaded = list[float](), list[float]()
+    context = multiprocessing.get_context("spawn")
+    seen: SynchronizedArray[int] = context.Array("L", options.watchers, lock=False)
+    reader = context.Process(target=follow, args=(busy.port, busy.token, seen), daemon=True)
+    async with connected(busy) as one:
+        await one.post(PATH, json={"metadata": {"name": "first"}})
+    reader.start()
+    late = await behind(seen, 1)
+    used = [cpu(each.apiserver.popen.pid) for each in (busy, calm)]
+    failed, more, _ = await asyncio.gather(
+        write_all(busy, options, loaded),
+        write_all(calm, options, quiet),
+        sample(pid, options.seconds, held),
+    )
+    missed = await behind(seen, 1 + options.writers + len(loaded))
+    reader.terminate()
+    for label, took, cluster, before in zip(
+        ("with watchers", "without"), (loaded, quiet), (busy, calm), used, strict=True
+    ):
+        share = (cpu(cluster.apiserver.popen.pid) - before) / options.seconds
+        p50 = sorted(took)[len(took) // 2]
+        print(
+            f"{label}: {len(took)} writes, p50 {p50 * 1000:.1f} ms, p99 {p99(took) * 1000:.1f} ms; "
+            f"{share:.0%} CPU"
+        )
+    print(f"{sum(seen)} events read; memory {' '.join(f'{each:.0f}' for each in held)} MB")
+    return Found(quiet, loaded, failed + more, max(late, missed), held)
+
+
+def idle(cluster: EmbeddedCluster, count: int) -> list[str]:
     pid, port = cluster.apiserver.popen.pid, cluster.port
     before = memory(pid)
     request = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
@@ -105,6 +216,16 @@ def idle(cluster: EmbeddedCluster, count: int) -> None:
     print(f"{answered} of {count} idle connections: {grown:+.0f} MB, {grown * 1024 / count:.1f} KB")
     for each in held:
         each.close()
+    judged = {
+        f"{count - answered} were not answered": answered < count,
+        f"they cost {grown:.0f} MB": grown > IDLE_MB * count / 5000,
+    }
+    return [text for text, broken in judged.items() if broken]
+
+
+def more_files() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 def main() -> None:
@@ -115,13 +236,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--idle", type=int, default=0, help="only hold so many connections")
     options = parser.parse_args()
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    with tempfile.TemporaryDirectory() as folder, EmbeddedCluster(Path(folder)) as cluster:
+    more_files()
+    with ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
+        busy = stack.enter_context(EmbeddedCluster(folders[0]))
         if options.idle:
-            idle(cluster, options.idle)
+            problems = idle(busy, options.idle)
         else:
-            asyncio.run(storm(cluster, options))
+            calm = stack.enter_context(EmbeddedCluster(folders[1]))
+            problems = asyncio.run(storm(busy, calm, options)).problems()
+    print("; ".join(problems) or "held")
+    raise SystemExit(bool(problems))
 
 
 if __name__ == "__main__":
