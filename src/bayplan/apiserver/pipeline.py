@@ -64,7 +64,7 @@ def attributes(
 async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
     """Run the mutating half of admission: the built-in plugins, then policies and webhooks."""
     if request.verb != "patch":  # what a patch makes is looked at once
-        _dedup_owners(request, attrs.obj, "")
+        await aside(request, _dedup_owners, request, attrs.obj, "")
     _built_in(backend.admission.admit, backend, attrs)
     if attrs.group == GROUP:
         await beside(load)
@@ -75,7 +75,7 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
             lambda obj: default(request.kind, obj),
             lambda attrs: _built_in(backend.admission.admit, backend, attrs),
         )
-    _dedup_owners(request, attrs.obj, " after mutating admission happens")
+    await aside(request, _dedup_owners, request, attrs.obj, " after mutating admission happens")
 
 
 def _dedup_owners(request: Request, obj: Object, when: str) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 from bayplan.api.patch import clone
 from bayplan.apiserver import ownership, pipeline
 from bayplan.apiserver.admission import CREATE, Attributes
-from bayplan.apiserver.aside import aside
+from bayplan.apiserver.aside import aside, freed
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
@@ -47,13 +47,16 @@ async def create_object(
         attrs.name = obj["metadata"]["name"]
         await pipeline.admit_valid(backend, request, attrs)
         try:
-            return await _settled(backend, codec, request, attrs)
+            answer = await _settled(backend, codec, request, attrs)
         except Conflict:
             name = obj["metadata"]["name"]
             if not generated or attempt == GENERATED_NAME_ATTEMPTS - 1:
                 taken = not_unique if obj["metadata"].get("generateName") else already_exists
                 raise taken(request.kind.group, request.kind.resource, name) from None
             obj["metadata"].pop("name")
+            continue
+        await freed(request, obj, attrs.obj)
+        return answer
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -83,6 +86,6 @@ async def _store(
         return await object_answer(request, obj, 201)
     if obj["metadata"].get("resourceVersion"):  # the last to be looked at, as upstream's store does
         raise bad_request("resourceVersion should not be set on objects to be created")
-    # Encoded at once: nobody else may settle before this is stored.
-    kv: KeyValue = await backend.versions.put(codec, key, codec.encode(obj), expect=0, also=also)
+    value = await aside(request, codec.encode, obj)
+    kv: KeyValue = await backend.versions.put(codec, key, value, expect=0, also=also)
     return await value_answer(backend, request, kv, 201)
