@@ -1,10 +1,13 @@
 """Writes of the fast lane leave what the API server would leave."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.patch import apply_strategic_merge
 from bayplan.api.schema import type_for
+from bayplan.client import Resource
 from bayplan.sim import ScenarioClient, run_scenario
 from bayplan.sim.fast.cluster import with_report
 from bayplan.sim.fast.world import FastWorld
@@ -76,3 +79,36 @@ def test_a_shape_that_comes_in_a_group_is_asked_for_once():
     assert asked == [2, 3]
     assert list(result.tracker.nodes) == [f"node{i}" for i in range(40)]
     assert list(result.tracker.pods) == [f"default/pod{i}" for i in range(40)]
+
+
+def test_a_scheduler_follows_a_kind_from_its_first_object_on():
+    listed: list[set[str]] = []
+    known = []
+
+    async def scenario(client: ScenarioClient) -> None:
+        world = client.faults
+        assert isinstance(world, FastWorld)
+        ask = world.fast.list
+
+        async def noted(resource: Resource, namespace: str = "", **query: Any) -> bytes:
+            listed[-1].add(resource.plural)
+            return await ask(resource, namespace, **query)
+
+        world.fast.list = noted  # type: ignore[method-assign]
+        for _ in range(2):
+            listed.append(set())
+            await world.restart_scheduler()
+            storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
+            name = f"class{len(listed)}"
+            await client.create({**storage, "metadata": {"name": name}, "provisioner": "p"})
+            scheduler = world.scheduler
+            assert scheduler is not None
+            classes = scheduler.core.cache.objects.of_kind("StorageClass")
+            known.append({item.metadata.name for item in classes or ()})
+
+    result = run_scenario(scenario, faithful=False)
+
+    assert result.ok, result.problems()
+    assert known == [{"class1"}, {"class1", "class2"}]
+    assert all("storageclasses" in some for some in listed)
+    assert not any("resourceslices" in some for some in listed)

@@ -90,8 +90,7 @@ class Codec:
         self.list_head = (
             f'{{"kind":"{kind.kind}List","apiVersion":"{kind.api_version}","metadata":'
         ).encode()
-        group, resource = kind.storage
-        self.prefix = f"{group or 'core'}/{resource}/"
+        self.prefix = kind.prefix
         views = event_views.VIEWS.get((kind.group, kind.resource))
         self.to_view: Callable[[Object], Object] | None = views[0] if views else kind.view
         self.to_stored: Callable[[Object], Object] | None = views[1] if views else kind.unview

@@ -73,6 +73,11 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         """`apps/v1/Deployment`, `v1/Pod`."""
         return f"{self.api_version}/{self.kind}"
 
+    @property
+    def prefix(self) -> str:
+        """What the keys of stored objects begin with: `core/pods/`."""
+        return f"{self.storage[0] or 'core'}/{self.storage[1]}/"
+
 
 SUBRESOURCES = {
     sub.name: sub

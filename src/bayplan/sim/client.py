@@ -25,6 +25,7 @@ from bayplan.sim import objects
 from bayplan.sim.documents import parse_objects
 from bayplan.sim.errors import ScenarioError
 from bayplan.sim.expect import Expect
+from bayplan.sim.fast.client import FastClient
 from bayplan.sim.faults import Faults
 from bayplan.sim.objects import Object
 from bayplan.sim.tracker import Tracker
@@ -200,10 +201,12 @@ class ScenarioClient:
     ) -> Names:
         """Create `node0`, `node1` …; zones in turn."""
         names = [f"{prefix}{i}" for i in range(first, first + count)]
-        await self._many(
-            self.node(name, zone=zones[i % len(zones)] if zones else "", **shape)
-            for i, name in enumerate(names)
+        zone_of = [zones[i % len(zones)] if zones else "" for i in range(count)]
+        bodies = (
+            objects.node(name, zone=zone, **shape)  # type: ignore[arg-type]
+            for name, zone in zip(names, zone_of, strict=True)
         )
+        await self._many(self._make(NODES, body) for body in bodies)
         return names
 
     async def pods(
@@ -211,8 +214,17 @@ class ScenarioClient:
     ) -> Names:
         """Create `pod0`, `pod1` …"""
         names = [f"{prefix}{i}" for i in range(first, first + count)]
-        await self._many(self.pod(name, **shape) for name in names)
+        namespace = str(shape.get("namespace", NAMESPACE))
+        bodies = (objects.pod(name, **shape) for name in names)  # type: ignore[arg-type]
+        await self._many(self._make(PODS, body, namespace) for body in bodies)
         return names
+
+    async def _make(self, resource: Resource, body: Object, namespace: str = "") -> None:
+        """Create an object without reading the answer."""
+        if isinstance(self.client, FastClient):
+            await self.client.add(resource, body, namespace)
+        else:
+            await self.client.create(resource, body, namespace)
 
     async def _many(self, works: Iterable[object]) -> None:
         """Await works a few at a time, in order, as a client with several connections does."""

@@ -259,7 +259,8 @@ class Tracker:
     def see_pod(self, time: float, action: str, pod: Pod) -> None:
         """Take over one write of a pod that is at hand as a struct."""
         self._see_pod(time, action, pod)
-        self._changed(time)
+        if self.keep or self._waiting:
+            self._changed(time)
 
     def see_node(self, time: float, action: str, node: Node) -> None:
         """Take over one write of a node that is at hand as a struct."""
@@ -329,7 +330,8 @@ class Tracker:
         self.pods[key] = life
         self.names.add(key)
         self.created += 1
-        self.note(time, f"pod {key} created", "created", key)
+        if self.keep:
+            self.note(time, f"pod {key} created", "created", key)
         return life
 
     def _update(self, time: float, life: PodLife, seen: _Pod | Pod) -> None:
@@ -339,7 +341,8 @@ class Tracker:
         if not life.node and seen.spec.node_name:
             life.node, life.bound = seen.spec.node_name, time
             self.bound += 1
-            self.note(time, f"pod {key} bound to {life.node}", "bound", key)
+            if self.keep:
+                self.note(time, f"pod {key} bound to {life.node}", "bound", key)
         for item in status.conditions or ():
             if item.type in TOLD:
                 self._condition(time, life, item)
@@ -352,9 +355,10 @@ class Tracker:
             self._phase(time, life, status.phase)
         if seen.metadata.deletion_timestamp and life.deleting is None:
             life.deleting = time
-            why = f": {life.disruption}" if life.disruption else ""
-            what = "evicted" if life.disruption else "deleting"
-            self.note(time, f"pod {key} is being deleted{why}", what, key)
+            if self.keep:
+                why = f": {life.disruption}" if life.disruption else ""
+                what = "evicted" if life.disruption else "deleting"
+                self.note(time, f"pod {key} is being deleted{why}", what, key)
 
     def _condition(self, time: float, life: PodLife, item: _Condition | Condition) -> None:
         if item.type == "DisruptionTarget" and item.status == "True":
@@ -372,7 +376,7 @@ class Tracker:
             life.running = time
         if phase in ("Succeeded", "Failed"):
             life.finished = time
-        if phase not in ("Pending", ""):
+        if self.keep and phase not in ("Pending", ""):
             self.note(time, f"pod {life.key} {phase.lower()}", phase.lower(), life.key)
 
     def _pod_gone(self, time: float, life: PodLife) -> None:
@@ -381,8 +385,8 @@ class Tracker:
         self.ended += 1
         if self.keep:
             self.past.append(life)
-        why = f" ({life.disruption})" if life.disruption else ""
-        self.note(time, f"pod {life.key} gone{why}", "gone", life.key)
+            why = f" ({life.disruption})" if life.disruption else ""
+            self.note(time, f"pod {life.key} gone{why}", "gone", life.key)
         for listener in self._listeners:
             listener(life)
 

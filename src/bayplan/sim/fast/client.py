@@ -192,7 +192,7 @@ class FastClient(Client):
     ) -> None:
         key = f"{namespace}/{name}"
         await allow_eviction(self._inner, self._cluster, key)
-        body = self._cluster.get(PODS, key).body
+        entry = self._cluster.get(PODS, key)
         target = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -200,8 +200,9 @@ class FastClient(Client):
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
         }
-        conditions = with_condition(body["status"], target, self._cluster.stamp())
-        self._cluster.put_status(key, {**body["status"], "conditions": conditions})
+        status = entry.body["status"]
+        conditions = with_condition(status, target, self._cluster.stamp())
+        self._cluster.put_status(entry, {**status, "conditions": conditions})
         self._cluster.delete(PODS, key, uid=uid, grace=grace_period)
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:

@@ -124,16 +124,11 @@ class FastCluster:
         for listener in self._listeners[resource]:
             listener(action, resource, entry, old)
 
-    def put(self, resource: Resource, key: str, body: Json, typed: Object | None = None) -> Entry:
-        """Replace an object; `typed` may be given where little changed."""
+    def put(self, resource: Resource, key: str, body: Json) -> Entry:
+        """Replace an object."""
         old = self.shelves[resource][key]
-        version = self._next()
-        body["metadata"] = {**body["metadata"], "resourceVersion": version}
-        if typed is None:
-            typed = msgspec.convert(body, TYPES[resource])
-        else:
-            typed = replace(typed, metadata=replace(typed.metadata, resource_version=version))
-        return self._store(resource, Entry(key, body, typed), old)
+        body["metadata"] = {**body["metadata"], "resourceVersion": self._next()}
+        return self._store(resource, Entry(key, body, msgspec.convert(body, TYPES[resource])), old)
 
     def _store(self, resource: Resource, entry: Entry, old: Entry) -> Entry:
         """Keep an object that changed; one that nothing holds any more goes at once."""
@@ -148,23 +143,28 @@ class FastCluster:
             self._tell("MODIFIED", resource, entry, old)
         return entry
 
-    def put_status(self, key: str, status: Json) -> Entry:
+    def put_status(self, old: Entry, status: Json) -> Entry:
         """Replace a pod's status."""
-        old = self.get(PODS, key)
-        typed = replace(old.typed, status=msgspec.convert(status, PodStatus))
-        return self.put(PODS, key, {**old.body, "status": status}, typed)
+        known = msgspec.convert(status, PodStatus)
+        version = self._next()
+        meta = {**old.body["metadata"], "resourceVersion": version}
+        before = old.typed.metadata
+        typed = replace(old.typed, metadata=replace(before, resource_version=version), status=known)
+        body = {**old.body, "metadata": meta, "status": status}
+        return self._store(PODS, Entry(old.key, body, typed), old)
 
     def report_status(self, key: str, status: Json) -> None:
         """Merge what a kubelet says into a pod's status, the most frequent of all writes.
 
         It is what a strategic merge patch without nulls and directives would make of it.
         """
-        old = self.get(PODS, key).body.get("status") or {}
-        merged = with_report(old, status)
+        old = self.get(PODS, key)
+        before = old.body.get("status") or {}
+        merged = with_report(before, status)
         if merged is None:
             self.patch(PODS, key, {"status": status}, "strategic", "status")
-        elif merged != old:
-            self.put_status(key, merged)
+        elif merged != before:
+            self.put_status(old, merged)
 
     def _remove(self, resource: Resource, key: str) -> None:
         entry = self.shelves[resource].pop(key, None)
@@ -196,18 +196,19 @@ class FastCluster:
         status.pop("nominatedNodeName", None)
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
         status["conditions"] = with_condition(status, scheduled, self.stamp())
+        version, labels = self._next(), pod.metadata.labels
+        meta = {**body["metadata"], "resourceVersion": version}
+        if where := self._topology(node):
+            labels = meta["labels"] = {**labels, **where}
         typed = replace(
             pod,
+            metadata=replace(pod.metadata, labels=labels, resource_version=version),
             spec=replace(pod.spec, node_name=node),
             status=msgspec.convert(status, PodStatus),
         )
-        spec, meta = {**body["spec"], "nodeName": node}, body["metadata"]
-        if where := self._topology(node):
-            labels = {**pod.metadata.labels, **where}
-            meta = {**meta, "labels": labels}
-            typed = replace(typed, metadata=replace(pod.metadata, labels=labels))
+        spec = {**body["spec"], "nodeName": node}
         new = {**body, "metadata": meta, "spec": spec, "status": status}
-        self.put(PODS, key, new, typed)
+        self._store(PODS, Entry(key, new, typed), old)
 
     def _topology(self, node: str) -> dict[str, str]:
         """The labels of a node that its pods get, by the admission of the API server."""
@@ -241,10 +242,9 @@ class FastCluster:
         if new == body:
             return old
         try:
-            typed = None
             if subresource == "status" and resource is PODS:
-                typed = replace(old.typed, status=msgspec.convert(new["status"], PodStatus))
-            return self.put(resource, key, new, typed)
+                return self.put_status(old, new["status"])
+            return self.put(resource, key, new)
         except msgspec.ValidationError as problem:
             raise Invalid(422, "Invalid", f"{resource.plural} {key}: {problem}") from problem
 

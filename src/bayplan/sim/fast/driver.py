@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol
 
 import structlog
 
@@ -32,6 +33,16 @@ log = structlog.get_logger(__name__)
 Told = Callable[[RecordEvent], None]
 
 
+class Kinds(Protocol):
+    """Which kinds the API server knows, and of which there has been an object."""
+
+    stored: set[str]
+    """What keys of stored objects began with; whoever adds to it tells `FastScheduler.came`."""
+
+    def prefix_of(self, resource: Resource) -> str:
+        """What the keys of a kind's objects begin with; "" if there is no such kind."""
+
+
 class FastScheduler:
     """One scheduler, which can be stopped and started; nothing but the cluster outlives that."""
 
@@ -44,15 +55,16 @@ class FastScheduler:
         client: Client,
         wall: Callable[[], float],
         told: Told | None,
-        serves: Callable[[Resource], bool],
+        kinds: Kinds,
     ) -> None:
-        """`serves` says which kinds there are: others would be asked for again and again."""
         self._make = make
         self._cluster = cluster
         self._client = client
         self._wall = wall
         self._told = told
-        self._serves = serves
+        self._kinds = kinds
+        self._absent: dict[str, tuple[Resource, type[Object]]] = {}
+        """Kinds without an object so far, by what its key would begin with."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf
@@ -72,14 +84,13 @@ class FastScheduler:
         if self._begun:
             self.core = self._make()
         self._begun = self._runs = True
-        informers = [
-            Informer(self._client, resource, kind, jitter=lambda: 0.0, optional=True)
-            for resource, kind in kinds_of(self.core.gates)
-            if resource not in (PODS, NODES) and self._serves(resource)
-        ]
-        for informer in informers:
-            informer.add_handler(self._changed)
-            self._spawn(informer.run())
+        informers = []
+        for resource, kind in kinds_of(self.core.gates):
+            prefix = "" if resource in (PODS, NODES) else self._kinds.prefix_of(resource)
+            if prefix in self._kinds.stored:
+                informers.append(self._follow(resource, kind))
+            elif prefix:  # others would be asked for again and again
+                self._absent[prefix] = resource, kind
         for resource in (NODES, PODS):
             for entry in self._cluster.all(resource):
                 self._written("ADDED", resource, entry, None)
@@ -88,9 +99,21 @@ class FastScheduler:
             await informer.wait_synced()
         self._wake()
 
+    def _follow(self, resource: Resource, kind: type[Object]) -> Informer[Object]:
+        informer = Informer(self._client, resource, kind, jitter=lambda: 0.0, optional=True)
+        informer.add_handler(self._changed)
+        self._spawn(informer.run())
+        return informer
+
+    def came(self, prefix: str) -> None:
+        """The first object of a kind was stored; kinds without objects need no following."""
+        if (found := self._absent.pop(prefix, None)) is not None:
+            self._follow(*found)
+
     async def stop(self, *, drain: bool = False) -> None:
         """End at once."""
         self._runs = False
+        self._absent.clear()
         for resource in (NODES, PODS):
             self._cluster.unlisten(resource, self._written)
         if self._timer is not None:
@@ -151,14 +174,11 @@ class FastScheduler:
             return
         if self.core.ready or self.core.bindings.polls:
             self._wake()  # who polls is asked again after every change
-        else:
-            self._plan()
+        elif (due := self.core.next_wake()) < self._due:
+            self._plan(due)
 
-    def _plan(self) -> None:
+    def _plan(self, due: float) -> None:
         """Wake at the core's next deadline; a turn that comes too early does nothing."""
-        due = self.core.next_wake()
-        if due >= self._due:
-            return
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
@@ -211,8 +231,8 @@ class FastScheduler:
         self._awake = waiting
         if core.ready:
             self._wake()
-        else:
-            self._plan()
+        elif (due := core.next_wake()) < self._due:
+            self._plan(due)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Bind):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from bayplan.api import Node, Pod
 from bayplan.client import Resource
@@ -18,6 +19,7 @@ from bayplan.sim.fast.cluster import Entry, FastCluster
 from bayplan.sim.fast.driver import FastScheduler
 from bayplan.sim.fast.kit import FastKit
 from bayplan.sim.fast.kubelet import FastKubelet
+from bayplan.sim.log import Entry as Written
 from bayplan.sim.world import Settings, World
 
 ALWAYS = ("namespace", "serviceaccount", "kubelet")
@@ -58,19 +60,28 @@ class FastWorld(World):
         self.cluster.listen(NODES, self._node_written)
         self.fast = FastClient(super().new_client(), self.cluster, self._suffix, self._wrote)
         self.client = self.fast
+        self.stored: set[str] = set()
         self._manager: ControllerManager | None = None
         self._chosen = select(settings.controllers)
 
     def _processes(self) -> list[FastScheduler]:  # type: ignore[override]
         told = self._told if self.settings.keep else None
         return [
-            FastScheduler(self._make_core, self.cluster, self.fast, self.now, told, self._serves)
+            FastScheduler(self._make_core, self.cluster, self.fast, self.now, told, self)
             for _ in range(self.settings.schedulers)
         ]
 
-    def _serves(self, resource: Resource) -> bool:
+    def prefix_of(self, resource: Resource) -> str:
         kind = self.api.backend.registry.by_resource(resource.group, resource.plural)
-        return kind is not None
+        return "" if kind is None else kind.prefix
+
+    def _track(self, entry: Written) -> None:
+        super()._track(entry)
+        prefix = "/".join([*entry.key.split("/", 2)[:2], ""])
+        if prefix not in self.stored:
+            self.stored.add(prefix)
+            for process in cast("list[FastScheduler]", self.processes):
+                process.came(prefix)
 
     def _make_core(self) -> Scheduler:
         settings = self.settings
