@@ -6,22 +6,12 @@ import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
+from bayplan.api.duration import parse_nanoseconds
 from bayplan.cel.errors import EvaluationError
 from bayplan.cel.values import Duration, Timestamp
+from bayplan.errors import DecodeError
 
 SECOND = 1_000_000_000
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "μs": 1_000,
-    "ms": 1_000_000,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
-}
-_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
-_MOST_DIGITS = 19  # of 64 bits; Go refuses longer numbers and ignores further decimals
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -31,26 +21,10 @@ MIN_SECONDS, MAX_SECONDS = -62135596800, 253402300799
 
 def parse_duration(text: str) -> Duration:
     """Read `1h30m`; raises EvaluationError."""
-    body = text[1:] if text[:1] in "+-" and text else text
-    if body == "0":
-        return Duration(0)
-    total, at = 0, 0
-    while at < len(body):
-        match = _PART.match(body, at)
-        if match is None or not (match[1] or match[2]):
-            at = -1
-            break
-        unit, whole = _UNITS[match[3]], match[1].lstrip("0")
-        if len(whole) > _MOST_DIGITS:
-            at = -1
-            break
-        total += int(whole or 0) * unit
-        if decimals := (match[2] or "")[:_MOST_DIGITS]:
-            total += int(decimals) * unit // 10 ** len(decimals)
-        at = match.end()
-    if at <= 0 or total > 2**63:
-        raise EvaluationError(f'time: invalid duration "{text}"')
-    return checked(-total if text[:1] == "-" else total)
+    try:
+        return Duration(parse_nanoseconds(text))
+    except DecodeError as problem:
+        raise EvaluationError(str(problem)) from None
 
 
 def checked(nanos: int) -> Duration:

@@ -12,7 +12,7 @@ from bayplan.config.args import (
     RawArgs,
     VolumeBindingArgs,
 )
-from bayplan.config.duration import Duration, format_duration, parse_duration
+from bayplan.config.duration import Duration, parse_duration
 from bayplan.config.encode import to_data
 from bayplan.config.expansion import ExpandedPlugins, expand
 from bayplan.config.fields import InvalidConfig
@@ -78,7 +78,6 @@ __all__ = [
     "complete",
     "default_config",
     "expand",
-    "format_duration",
     "from_data",
     "load",
     "load_file",

@@ -1,27 +1,8 @@
-"""Durations as Go writes them: `1h30m`, `15s`, `1.5ms`.
-
-A duration is a whole number of nanoseconds, as in Go, so that reading and writing one loses
-nothing.
-"""
-
-import re
+"""Durations in a configuration: whole nanoseconds, written as Go writes them."""
 
 import msgspec
 
-from bayplan.errors import DecodeError
-
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,  # U+00B5, the micro sign
-    "μs": 1_000,  # U+03BC, the Greek letter
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_LIMIT = 1 << 63
+from bayplan.api.duration import format_duration, parse_nanoseconds
 
 
 class Duration(msgspec.Struct, frozen=True, order=True):
@@ -47,56 +28,4 @@ def seconds(number: float) -> Duration:
 
 def parse_duration(text: str) -> Duration:
     """Read Go's duration syntax; raise DecodeError in Go's words."""
-    body = text[1:] if text[:1] in ("+", "-") else text
-    if body == "0":
-        return Duration(0)
-    if not body:
-        raise DecodeError(f'time: invalid duration "{text}"')
-    total, at = 0, 0
-    while at < len(body):
-        part = _PART.match(body, at)
-        if part is None:
-            raise DecodeError(_complaint(text, body[at:]))
-        whole, _, fraction = part[1].partition(".")
-        unit = _UNITS[part[2]]
-        total += int(whole or 0) * unit
-        total += int(fraction or 0) * unit // 10 ** len(fraction)
-        at = part.end()
-    if total >= _LIMIT:
-        raise DecodeError(f'time: invalid duration "{text}"')
-    return Duration(-total if text[0] == "-" else total)
-
-
-def _complaint(text: str, rest: str) -> str:
-    number = re.match(r"\d+\.?\d*|\.\d+", rest)
-    if number is None:
-        return f'time: invalid duration "{text}"'
-    unit = re.match(r"[^\d.]*", rest[number.end() :])
-    if unit is None or not unit[0]:
-        return f'time: missing unit in duration "{text}"'
-    return f'time: unknown unit "{unit[0]}" in duration "{text}"'
-
-
-def format_duration(nanoseconds: int) -> str:
-    """Write a number of nanoseconds as Go does: `15m0s`, `1.5s`, `0s`."""
-    sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    if left == 0:
-        return "0s"
-    if left < 1_000_000_000:
-        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
-            if left >= size:
-                return f"{sign}{_decimal(left, size)}{unit}"
-    hours, left = divmod(left, _UNITS["h"])
-    minutes, left = divmod(left, _UNITS["m"])
-    text = f"{_decimal(left, _UNITS['s'])}s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    if hours:
-        text = f"{hours}h{text}"
-    return sign + text
-
-
-def _decimal(number: int, size: int) -> str:
-    whole, rest = divmod(number, size)
-    digits = f"{rest:0{len(str(size)) - 1}d}".rstrip("0") if rest else ""
-    return f"{whole}.{digits}" if digits else str(whole)
+    return Duration(parse_nanoseconds(text))

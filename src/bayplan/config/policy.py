@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bayplan.api import yaml
-from bayplan.config.duration import format_duration
+from bayplan.api.duration import format_duration
 from bayplan.config.fields import show
 from bayplan.config.policy_tables import (
     ALIASES,

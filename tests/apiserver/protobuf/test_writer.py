@@ -14,7 +14,6 @@ from bayplan.api.schema import decode as canonical
 from bayplan.apiserver.codec import encode_value
 from bayplan.apiserver.protobuf import decode, encode, enveloped, fields
 from bayplan.apiserver.protobuf.stored import MEMORY, Memory, StoredWriter
-from bayplan.apiserver.protobuf.writer import nanoseconds
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 from tests.apiserver.objects import objects
 
@@ -100,14 +99,6 @@ def test_rules_in_rules_keep_their_lists_apart():
     }
 
     assert [rule] == decode(encode(policy))["spec"]["matchConstraints"]["resourceRules"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("0s", 0), ("1h2m3.5s", 3723_500_000_000), ("-90s", -90 * 10**9), ("1.5ms", 1_500_000)],
-)
-def test_durations_are_read_as_go_writes_them(text, expected):
-    assert expected == nanoseconds(text)
 
 
 @given(st.text(max_size=20))

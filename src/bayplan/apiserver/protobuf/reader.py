@@ -17,6 +17,7 @@ from math import isfinite
 from typing import Any
 
 from bayplan.api import json
+from bayplan.api.duration import format_duration
 from bayplan.api.schema import Field, Type, type_for
 from bayplan.api.schema import decode as canonical
 from bayplan.errors import DecodeError
@@ -252,14 +253,7 @@ def _raw(value: Message) -> Any:
 
 
 def _duration(value: Message) -> str:
-    nanos = next((_signed(item) for number, item in fields(value) if number == 1), 0)
-    sign, rest = ("-" if nanos < 0 else ""), abs(nanos)
-    hours, rest = divmod(rest, 3600 * 10**9)
-    minutes, rest = divmod(rest, 60 * 10**9)
-    seconds = f"{rest / 10**9:.9f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{sign}{hours}h{minutes}m{seconds}"
-    return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
+    return format_duration(next((_signed(item) for n, item in fields(value) if n == 1), 0))
 
 
 def _number(value: Any) -> float:

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.duration import parse_nanoseconds
 from bayplan.api.remembered import remembered
 from bayplan.api.schema import Field, Type, struct, type_for
 from bayplan.apiserver.protobuf.reader import MAGIC, paths
@@ -31,8 +32,6 @@ _json = msgspec.json.Encoder()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSIGNED = (1 << 64) - 1
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9,
-          "m": 60 * 10**9, "h": 3600 * 10**9}  # fmt: skip
 
 
 def _varint(value: int) -> bytes:
@@ -83,22 +82,7 @@ def _moment(value: str) -> bytes:
 
 
 def _duration(value: str) -> bytes:
-    return _NUMBER_ONE + varint(nanoseconds(value))
-
-
-def nanoseconds(text: str) -> int:
-    """Read a duration as Go writes it, such as `1h2m3.5s`."""
-    sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text)
-    total, digits, unit = 0.0, "", ""
-    for char in rest + "0":
-        if char.isdigit() or char == ".":
-            if unit:
-                total += float(digits) * _UNITS[unit]
-                digits = unit = ""
-            digits += char
-        else:
-            unit += char
-    return sign * round(total)
+    return _NUMBER_ONE + varint(parse_nanoseconds(value))
 
 
 def _quantity(value: str) -> bytes:
