@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,8 +14,8 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 READABLE = values.ReadFile(path=True)
 
 
-def _words(given: object) -> list[str]:
-    return [word for word in str(given).split(",") if word]
+def _words(given: str) -> list[str]:
+    return [word for word in given.split(",") if word]
 
 
 @click.command()
@@ -47,8 +48,10 @@ def _words(given: object) -> list[str]:
 @click.option("--etcd-certfile", type=READABLE, help="Certificate to show to etcd.")
 @click.option("--etcd-keyfile", type=READABLE, help="The key of --etcd-certfile.")
 @click.option("--token-file", type=READABLE, help='More users: a CSV of token,user,uid,"groups".')
-@click.option("--tls-cert-file", type=READABLE, help="Serve HTTPS with this certificate.")
-@click.option("--tls-private-key-file", type=READABLE, help="The certificate's key.")
+@click.option(
+    "--tls-cert-file", "tls_certificate", type=READABLE, help="Serve HTTPS with this certificate."
+)
+@click.option("--tls-private-key-file", "tls_key", type=READABLE, help="The certificate's key.")
 @click.option(
     "--tls-generate/--no-tls",
     default=True,
@@ -56,6 +59,7 @@ def _words(given: object) -> list[str]:
 )
 @click.option(
     "--client-ca-file",
+    "client_ca",
     type=READABLE,
     help="Clients may show certificates of this authority; the generated one by default.",
 )
@@ -79,6 +83,7 @@ def _words(given: object) -> list[str]:
 )
 @click.option(
     "--check-bind-capacity",
+    "check_capacity",
     is_flag=True,
     help="Refuse a binding that the node has no room for.",
 )
@@ -116,6 +121,7 @@ def _words(given: object) -> list[str]:
 )
 @click.option(
     "--service-account-signing-key-file",
+    "service_account_key",
     type=READABLE,
     help="EC P-256 key of service account tokens; made in --data by default.",
 )
@@ -146,43 +152,34 @@ def _words(given: object) -> list[str]:
     show_default=True,
     help="Larger bodies are answered with 413.",
 )
-def command(bind: str, controllers: str, etcd_servers: str, **options: object) -> None:
+def command(
+    bind: str,
+    controllers: str,
+    etcd_servers: str,
+    authorization_mode: str | None,
+    enable_admission_plugins: str,
+    disable_admission_plugins: str,
+    emulated_version: str,
+    feature_gates: str,
+    **others: Any,
+) -> None:
     """Serve the Kubernetes API on this machine, without etcd or Docker."""
     from bayplan.apiserver.serving import Settings
     from bayplan.cli.serve import run
     from bayplan.config import parse_gates, parse_version
     from bayplan.listening import parse_address
 
-    if options["store"] == "etcd" and not etcd_servers:
+    if others["store"] == "etcd" and not etcd_servers:
         raise click.UsageError(NO_ETCD)
     host, port = parse_address(bind)
-    version = parse_version(str(options["emulated_version"]))
     settings = Settings(
         host=host,
         port=port,
-        etcd_servers=[url for url in etcd_servers.split(",") if url],
-        etcd_cafile=options["etcd_cafile"],  # type: ignore[arg-type]
-        etcd_certfile=options["etcd_certfile"],  # type: ignore[arg-type]
-        etcd_keyfile=options["etcd_keyfile"],  # type: ignore[arg-type]
-        data=options["data"],  # type: ignore[arg-type]
-        store=str(options["store"]),
-        kubeconfig_out=options["kubeconfig_out"],  # type: ignore[arg-type]
-        token_file=options["token_file"],  # type: ignore[arg-type]
-        tls_certificate=options["tls_cert_file"],  # type: ignore[arg-type]
-        tls_key=options["tls_private_key_file"],  # type: ignore[arg-type]
-        client_ca=options["client_ca_file"],  # type: ignore[arg-type]
-        tls_generate=bool(options["tls_generate"]),
-        authorization_mode=str(options["authorization_mode"] or ""),
-        anonymous_auth=bool(options["anonymous_auth"]),
-        check_capacity=bool(options["check_bind_capacity"]),
-        max_requests_inflight=int(str(options["max_requests_inflight"])),
-        max_mutating_requests_inflight=int(str(options["max_mutating_requests_inflight"])),
-        max_request_bytes=int(str(options["max_request_bytes"])),
-        service_account_key=options["service_account_signing_key_file"],  # type: ignore[arg-type]
-        service_account_issuer=str(options["service_account_issuer"]),
-        event_ttl=float(str(options["event_ttl"])),
-        enable_admission_plugins=_words(options["enable_admission_plugins"]),
-        disable_admission_plugins=_words(options["disable_admission_plugins"]),
-        gates=parse_gates(str(options["feature_gates"]), version),
+        etcd_servers=_words(etcd_servers),
+        authorization_mode=authorization_mode or "",
+        enable_admission_plugins=_words(enable_admission_plugins),
+        disable_admission_plugins=_words(disable_admission_plugins),
+        gates=parse_gates(feature_gates, parse_version(emulated_version)),
+        **others,  # are named as the settings
     )
     run(settings, controllers, click.echo)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bayplan.cli import values
-from bayplan.words import plural
+from bayplan.words import plural, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def command(
             click.echo(task.title)
         return
     found, outcomes = sweep(chosen, lambda: workers_of(jobs, dask), target, Progress())
-    for line in table(found):
+    for line in summary(found):
         click.echo(line)
     if ablate is not None:
         for line in ablation.lines(found, ablate):
@@ -98,18 +98,17 @@ def workers_of(jobs: int, dask: str | None) -> Workers:
     return Dask(dask) if dask else Local(jobs)
 
 
-def table(found: Sequence[Row]) -> list[str]:
+def summary(found: Sequence[Row]) -> list[str]:
     """Means over seeds, with half of their 95 % confidence intervals."""
     from bayplan.sim.study.results import by_point, estimate, values
 
     head = ["config", "workload", "load", "version", "runs", *SHOWN]
-    lines = [head]
+    lines = []
     for point, runs in by_point(found).items():
         good = [row for row in runs if not row["error"]]
         cells = [str(estimate(values(good, name))) if good else "-" for name in SHOWN]
         lines.append([point[0], point[1], f"{point[2]:g}", point[3], str(len(good)), *cells])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
+    return list(table(head, lines, indent="", gap=2))
 
 
 class Progress:

@@ -35,6 +35,7 @@ from bayplan.framework import (
     unresolvable,
 )
 from bayplan.framework.contract.status import Code
+from bayplan.plugins.hints import hint
 
 NAME = "GangScheduling"
 PERMIT_SECONDS = 300.0
@@ -151,11 +152,11 @@ class GangScheduling:
     def _member_added(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
         key = group_key(new) if isinstance(new, Pod) else ""
         same = bool(key) and self._together(pod, key, self._objects.pod_groups.get(key))
-        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+        return hint(same)
 
     def _group_added(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
         same = isinstance(new, PodGroup | CompositePodGroup) and self._together(pod, new.key, new)
-        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+        return hint(same)
 
     def _group_changed(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
         """Whether the pod's group needs fewer pods than before, which only 1.37 allows."""
@@ -164,7 +165,7 @@ class GangScheduling:
         before, after = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
         fewer = before is not None and after is not None and after.min_count < before.min_count
         same = fewer and self._together(pod, new.key, new)
-        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+        return hint(same)
 
 
 def _waits_for(root: CompositePodGroup) -> str:

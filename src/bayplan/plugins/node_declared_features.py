@@ -28,6 +28,7 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
+from bayplan.plugins.hints import hint
 
 NAME = "NodeDeclaredFeatures"
 REASON = "node(s) didn't match Pod's required features"
@@ -97,7 +98,7 @@ class NodeDeclaredFeatures:
 def _node_changed(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
     if isinstance(old, Node) and isinstance(new, Node):
         same = old.status.declared_features == new.status.declared_features
-        return QueueingHint.SKIP if same else QueueingHint.QUEUE
+        return hint(not same)
     return QueueingHint.QUEUE
 
 
@@ -105,7 +106,7 @@ def _pod_changed(pod: Pod, old: Object | None, new: Object | None) -> QueueingHi
     if not isinstance(old, Pod) or not isinstance(new, Pod) or new.uid != pod.uid:
         return QueueingHint.SKIP
     changed = required_features(old) != required_features(new)
-    return QueueingHint.QUEUE if changed else QueueingHint.SKIP
+    return hint(changed)
 
 
 def new(args: None, handle: Handle) -> NodeDeclaredFeatures:

@@ -30,6 +30,7 @@ from bayplan.framework import (
     on,
     unschedulable,
 )
+from bayplan.plugins.hints import hint
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -100,7 +101,7 @@ def _frees_port(pod: Pod, old: Object | None, new: Object | None) -> QueueingHin
         return QueueingHint.SKIP
     freed, wanted = host_ports(old), host_ports(pod)
     conflict = any(ports_conflict(mine, port) for mine in wanted for port in freed)
-    return QueueingHint.QUEUE if conflict else QueueingHint.SKIP
+    return hint(conflict)
 
 
 def new(args: None, handle: Handle) -> NodePorts:

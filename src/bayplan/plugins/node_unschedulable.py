@@ -25,6 +25,7 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
+from bayplan.plugins.hints import hint
 
 NAME = "NodeUnschedulable"
 REASON = "node(s) were unschedulable"
@@ -70,14 +71,10 @@ class NodeUnschedulable:
     def _node_opened(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
         assert isinstance(new, Node)
         was_closed = not isinstance(old, Node) or old.spec.unschedulable
-        return _hint(was_closed and not new.spec.unschedulable)
+        return hint(was_closed and not new.spec.unschedulable)
 
     def _pod_tolerates(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
-        return _hint(isinstance(new, Pod) and new.uid == pod.uid and self._tolerates(new))
-
-
-def _hint(worth_it: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP
+        return hint(isinstance(new, Pod) and new.uid == pod.uid and self._tolerates(new))
 
 
 def new(args: None, handle: Handle) -> NodeUnschedulable:

@@ -33,7 +33,8 @@ from bayplan.framework import (
 )
 from bayplan.plugins.attached_volumes import AttachedVolumes, VolumeNames, limits_of
 from bayplan.plugins.csi_migration import DRIVERS, inline_plugin
-from bayplan.plugins.volume_claims import has_claims, hint, names_claim
+from bayplan.plugins.hints import hint
+from bayplan.plugins.volume_claims import has_claims, names_claim
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"

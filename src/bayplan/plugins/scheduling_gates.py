@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api import Object, Pod
+from bayplan.api import Pod
 from bayplan.framework import (
     ActionType,
     ClusterEventWithHint,
     Handle,
-    QueueingHint,
     Resource,
     Status,
     on,
     unresolvable,
 )
+from bayplan.plugins.hints import is_this_pod
 
 NAME = "SchedulingGates"
 
@@ -32,12 +32,7 @@ class SchedulingGates:
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         gone = ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
-        return (on(Resource.POD, gone, _is_this_pod),)
-
-
-def _is_this_pod(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
-    same = new is not None and new.uid == pod.uid
-    return QueueingHint.QUEUE if same else QueueingHint.SKIP
+        return (on(Resource.POD, gone, is_this_pod),)
 
 
 def new(args: None, handle: Handle) -> SchedulingGates:

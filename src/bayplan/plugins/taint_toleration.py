@@ -32,6 +32,7 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
+from bayplan.plugins.hints import hint, is_this_pod
 
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"
@@ -86,7 +87,7 @@ class TaintToleration:
         changed = ActionType.ADD | ActionType.UPDATE_NODE_TAINT
         return (
             on(Resource.NODE, changed, self._node_lets_in),
-            on(Resource.POD, ActionType.UPDATE_POD_TOLERATION, _is_this_pod),
+            on(Resource.POD, ActionType.UPDATE_POD_TOLERATION, is_this_pod),
         )
 
     def _count(self, taints: Sequence[Taint], kept: tuple[Toleration, ...]) -> int:
@@ -107,16 +108,11 @@ class TaintToleration:
         assert isinstance(new, Node)
         was_closed = not isinstance(old, Node) or self._repels(old, pod)
         opened = was_closed and not self._repels(new, pod)
-        return QueueingHint.QUEUE if opened else QueueingHint.SKIP
+        return hint(opened)
 
 
 def _soft(pod: Pod) -> tuple[Toleration, ...]:
     return tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
-
-
-def _is_this_pod(pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
-    same = new is not None and new.uid == pod.uid
-    return QueueingHint.QUEUE if same else QueueingHint.SKIP
 
 
 def new(args: None, handle: Handle) -> TaintToleration:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bayplan.api import Object, PersistentVolume, PersistentVolumeClaim, Pod, Volume
-from bayplan.framework import QueueingHint
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -76,7 +75,3 @@ def names_claim(pod: Pod, claim: Object | None, *, ephemeral: bool = True) -> bo
     return any(
         found.name == claim.name and (ephemeral or not found.ephemeral) for found in pod_claims(pod)
     )
-
-
-def hint(worth_a_try: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if worth_a_try else QueueingHint.SKIP

@@ -31,8 +31,9 @@ from bayplan.framework import (
     unresolvable,
     unschedulable,
 )
+from bayplan.plugins.hints import hint
 from bayplan.plugins.row_keys import RowKeys
-from bayplan.plugins.volume_claims import READ_WRITE_ONCE_POD, hint, names_claim, not_found
+from bayplan.plugins.volume_claims import READ_WRITE_ONCE_POD, names_claim, not_found
 
 NAME = "VolumeRestrictions"
 REASON_DISK = "node(s) had no available disk"

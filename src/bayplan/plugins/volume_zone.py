@@ -29,10 +29,10 @@ from bayplan.framework import (
     on,
     unresolvable,
 )
+from bayplan.plugins.hints import hint
 from bayplan.plugins.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     class_of_claim,
-    hint,
     names_claim,
     not_found,
 )

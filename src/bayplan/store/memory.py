@@ -31,7 +31,7 @@ class MemoryStore:
         )
         self._table = Table(self._history)
         self._closed = False
-        self.get_now = self._table.get
+        self.get_now, self.range_now = self._table.get, self._table.range
         self.failures = self._history.failures
 
     @property
@@ -41,11 +41,6 @@ class MemoryStore:
     @property
     def compacted(self) -> int:
         return self._history.compacted
-
-    def range_now(
-        self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
-    ) -> RangeResult:
-        return self._table.range(prefix, start_after, limit, revision)
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         return self._table.get_at(key, revision) if revision else self._table.get(key)

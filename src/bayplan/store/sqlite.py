@@ -53,7 +53,7 @@ class SqliteStore:
         self._closing: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._writer = writer(file, self._loop, self._finish)
-        self.get_now = self._table.get
+        self.get_now, self.range_now = self._table.get, self._table.range
         self.failures = history.failures
 
     @classmethod
@@ -87,11 +87,6 @@ class SqliteStore:
     @property
     def compacted(self) -> int:
         return self._history.compacted
-
-    def range_now(
-        self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
-    ) -> RangeResult:
-        return self._table.range(prefix, start_after, limit, revision)
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         return self._table.get_at(key, revision) if revision else self._table.get(key)

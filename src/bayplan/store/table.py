@@ -75,7 +75,9 @@ class Table:
                 return event.prev
         return self._values.get(key)
 
-    def range(self, prefix: str, start_after: str, limit: int, revision: int) -> RangeResult:
+    def range(
+        self, prefix: str, start_after: str = "", limit: int = 0, revision: int = 0
+    ) -> RangeResult:
         at = revision or self.history.revision
         low, high = prefix, prefix_end(prefix)
         if start_after >= low:

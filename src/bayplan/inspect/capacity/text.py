@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bayplan.inspect.amounts import decided_as, show
 from bayplan.inspect.capacity.answer import Capacity
 from bayplan.inspect.capacity.ask import zones_text
-from bayplan.inspect.whatif.text import table
+from bayplan.words import table
 
 REASONS = 5
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bayplan.inspect.diff.answer import PENDING, Changed, Diff
-from bayplan.inspect.whatif.text import table
+from bayplan.words import table
 
 ROWS = 20
 
@@ -19,7 +19,7 @@ def render(found: Diff) -> list[str]:
         lines += ["", "Responsible for direct differences:"]
         lines += [f"  {count:6}  {plugin}" for plugin, count in found.plugins.items()]
     if found.changed:
-        lines += ["", *table(("OWNER", "PODS", "A", "B", "WHY"), list(_rows(found)), indent="")]
+        lines += ["", *table(("OWNER", "PODS", "A", "B", "WHY"), _rows(found), indent="")]
     return lines + [f"Note: {note}" for note in found.notes]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bayplan.inspect.amounts import decided_as, show
 from bayplan.inspect.whatif.answer import Move, Side, Stuck, WhatIf
 from bayplan.inspect.whatif.each import Each, EachAnswer
+from bayplan.words import table
 
 TARGETS = 4
 ROWS = 15
@@ -235,14 +236,6 @@ def _reasons(bad: Sequence[Each]) -> Iterator[str]:
 
 
 # -- words --------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> Iterator[str]:
-    """Columns as kubectl prints them."""
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"{indent}{'   '.join(cells)}".rstrip()
 
 
 def _counted(names: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
 from bayplan.inspect.why.owner import OwnerAnswer
 from bayplan.inspect.why.pod import span
-from bayplan.words import plural
+from bayplan.words import plural, table
 
 WIDTH = 100
 
@@ -127,18 +127,11 @@ def _scores(answer: Answer, wide: bool) -> Iterator[str]:
         ]
         for row in rows
     ]
-    yield from table([head, *body])
+    yield from table(head, body)
 
 
 def _differs(rows: tuple[Score, ...], name: str) -> bool:
     return len({row.plugins.get(name, 0) for row in rows}) > 1
-
-
-def table(rows: list[list[str]]) -> Iterator[str]:
-    """Columns aligned."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        yield "  " + "   ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
 def render_pending(found: Pending, *, wide: bool = False) -> list[str]:

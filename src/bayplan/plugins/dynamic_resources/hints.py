@@ -12,7 +12,7 @@ from bayplan.framework import (
     on,
 )
 from bayplan.plugins.dynamic_resources.claims import ClaimProblem, pod_resource_claims
-from bayplan.plugins.volume_claims import hint
+from bayplan.plugins.hints import hint
 
 _CHANGED = ActionType.ADD | ActionType.UPDATE
 

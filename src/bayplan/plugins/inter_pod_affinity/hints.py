@@ -14,6 +14,7 @@ from bayplan.framework import (
     Resource,
     on,
 )
+from bayplan.plugins.hints import hint
 from bayplan.plugins.inter_pod_affinity.terms import Matcher
 
 
@@ -47,12 +48,12 @@ class AffinityHints:
         if before is not None and after is not None:
             comes = not self._all(near, before) and self._all(near, after)
             goes = self._breaks(far, before) and not self._breaks(far, after)
-            return _hint(comes or goes)
+            return hint(comes or goes)
         if after is not None:
-            return _hint(self._all(near, after))
+            return hint(self._all(near, after))
         assert before is not None
         theirs = self._handle.info(before).traits.required_anti_affinity
-        return _hint(self._breaks(far, before) or self._breaks(theirs, pod))
+        return hint(self._breaks(far, before) or self._breaks(theirs, pod))
 
     def _all(self, terms: Sequence[AffinityTerm], pod: Pod) -> bool:
         return bool(terms) and all(self._matcher.means(term, pod) for term in terms)
@@ -75,7 +76,3 @@ class AffinityHints:
             if not isinstance(old, Node) or (had and before.get(key) != after.get(key)):
                 return QueueingHint.QUEUE
         return QueueingHint.SKIP
-
-
-def _hint(worth_it: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP

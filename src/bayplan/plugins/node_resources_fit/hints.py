@@ -15,6 +15,7 @@ from bayplan.framework import (
     Resource,
     on,
 )
+from bayplan.plugins.hints import hint
 
 IMPLICIT_DEVICES = "deviceclass.resource.kubernetes.io/"
 
@@ -40,7 +41,7 @@ class FitHints:
     def _pod_frees(self, pod: Pod, old: Object | None, new: Object | None) -> QueueingHint:
         assert isinstance(old, Pod)
         if new is None:
-            return _hint(bool(old.spec.node_name or old.status.nominated_node_name))
+            return hint(bool(old.spec.node_name or old.status.nominated_node_name))
         assert isinstance(new, Pod)
         if new.uid == pod.uid:
             return QueueingHint.QUEUE
@@ -48,7 +49,7 @@ class FitHints:
             return QueueingHint.SKIP
         before, after = pod_resources(old).used, pod_resources(new).used
         wanted = pod_resources(pod).fit
-        return _hint(
+        return hint(
             any(amount and after.get(n, 0) < before.get(n, 0) for n, amount in wanted.items())
         )
 
@@ -66,7 +67,7 @@ class FitHints:
             return QueueingHint.QUEUE
         before = node_allocatable(old.status.allocatable)
         grew = (*wanted, "pods")
-        return _hint(
+        return hint(
             any(offered.get(name, 0) > before.get(name, 0) for name in grew)
             or any(self._delegated(name, offered) for name in wanted)
         )
@@ -88,8 +89,4 @@ class FitHints:
         if old is None:
             names.add(IMPLICIT_DEVICES + new.name)
         asked = (resource_name(number) for number, _ in self._handle.info(pod).traits.fit)
-        return _hint(any(name in names for name in asked))
-
-
-def _hint(worth_it: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP
+        return hint(any(name in names for name in asked))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bayplan.api import Node, Object, Pod
 from bayplan.framework import ActionType, ClusterEventWithHint, QueueingHint, Resource, on
+from bayplan.plugins.hints import hint
 from bayplan.plugins.pod_topology_spread.constraints import Constraint, Constraints
 
 
@@ -41,9 +42,9 @@ class SpreadHints:
             return QueueingHint.SKIP
         hard = self._constraints(pod).hard
         if before is not None and after is not None:
-            return _hint(_update_matters(pod, before, after, hard))
+            return hint(_update_matters(pod, before, after, hard))
         labels = seen[0].metadata.labels
-        return _hint(any(item.selector.matches(labels) for item in hard))
+        return hint(any(item.selector.matches(labels) for item in hard))
 
     @staticmethod
     def _concerns(pod: Pod, other: Pod) -> bool:
@@ -57,13 +58,13 @@ class SpreadHints:
         before = isinstance(old, Node) and _has_keys(old, hard)
         after = isinstance(new, Node) and _has_keys(new, hard)
         if not (isinstance(old, Node) and isinstance(new, Node)):
-            return _hint(before or after)
+            return hint(before or after)
         if before != after:
             return QueueingHint.QUEUE
         moved = any(
             old.metadata.labels.get(item.key) != new.metadata.labels.get(item.key) for item in hard
         )
-        return _hint(after and (moved or old.spec.taints != new.spec.taints))
+        return hint(after and (moved or old.spec.taints != new.spec.taints))
 
 
 def _update_matters(pod: Pod, before: Pod, after: Pod, hard: Sequence[Constraint]) -> bool:
@@ -78,7 +79,3 @@ def _update_matters(pod: Pod, before: Pod, after: Pod, hard: Sequence[Constraint
 
 def _has_keys(node: Node, hard: Sequence[Constraint]) -> bool:
     return all(item.key in node.metadata.labels for item in hard)
-
-
-def _hint(worth_it: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if worth_it else QueueingHint.SKIP

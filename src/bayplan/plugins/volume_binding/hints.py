@@ -5,7 +5,8 @@ from __future__ import annotations
 from bayplan.api import CSIDriver, CSINode, CSIStorageCapacity, Object, Pod, StorageClass, quantity
 from bayplan.framework import ActionType, QueueingHint, Resource, on
 from bayplan.plugins.csi_migration import MIGRATED_PLUGINS
-from bayplan.plugins.volume_claims import hint, names_claim
+from bayplan.plugins.hints import hint
+from bayplan.plugins.volume_claims import names_claim
 
 _CHANGED = ActionType.ADD | ActionType.UPDATE
 
