@@ -19,6 +19,7 @@ from typing import Any
 from bayplan.apiserver.kinds import Kind, built_in
 from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import Api
+from tests.definitions import definition
 
 SECONDS = 60.0
 SEEDED = "seeded"  # an object of this name exists of every kind that can be made
@@ -129,24 +130,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     },
     "CustomResourceDefinition": {
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "boats", "kind": "Boat"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "properties": {"spec": {"type": "object"}},
-                        }
-                    },
-                }
-            ],
-        }
+        "spec": definition("boats", properties={"spec": {"type": "object"}})["spec"]
     },
 }
 

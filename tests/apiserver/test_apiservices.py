@@ -6,9 +6,9 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.store import MemoryStore
 from tests.apiserver.api import Api
 from tests.apiserver.crd.test_objects import definition
+from tests.definitions import DEFINITIONS
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 async def names(api):

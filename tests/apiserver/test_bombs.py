@@ -12,13 +12,14 @@ import pytest
 from bayplan.api import yaml
 from bayplan.apiserver.crd.rules import Rules
 from bayplan.errors import DecodeError
+from tests import definitions
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 
 JSON_PATCH = {"content-type": "application/json-patch+json"}
 STRATEGIC = {"content-type": "application/strategic-merge-patch+json"}
 APPLY = {"content-type": "application/apply-patch+yaml"}
 YAML = {"content-type": "application/yaml"}
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = definitions.DEFINITIONS
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 SECONDS = 1.5  # minutes before; the bound of 50 ms is kept by test_steps.py
 
@@ -31,17 +32,8 @@ def quick():
 
 
 def definition(spec, plural="things", group="example.com", **metadata):
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
-    version = {"name": "v1", "served": True, "storage": True}
-    return {
-        "metadata": {"name": f"{plural}.{group}", **metadata},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "kind": plural.title().removesuffix("s")},
-            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
+    properties = {"spec": {"type": "object", "properties": spec}}
+    return definitions.definition(plural, group, properties=properties, metadata=metadata)
 
 
 def thing(**spec):

@@ -241,14 +241,6 @@ async def test_a_pod_that_was_stored_with_a_negative_grace_has_a_second(clocked)
     assert 1 == found["deletionGracePeriodSeconds"]
 
 
-async def test_a_running_pod_that_wants_no_time_goes_at_once(clocked):
-    await running(clocked, grace=0)
-
-    await delete(clocked)
-
-    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
-
-
 @pytest.mark.parametrize("insists", [False, True])
 async def test_a_deletion_that_another_was_faster_than_is_tried_again(insists):
     """Unless it means one version: then it is told that there is another."""

@@ -16,6 +16,7 @@ from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
 from bayplan.testing.servers import start_embedded
+from tests.definitions import definition
 
 NAMESPACE = "default"
 # What other people's libraries leave open or think of this Kubernetes version is not our business.
@@ -176,37 +177,18 @@ OPERATOR = """
     def scrap(name, **_):
         print(f"scrapped {name}", flush=True)
 """
-DEFINITION = {
-    "metadata": {"name": "boats.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "boats", "kind": "Boat", "singular": "boat"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {"masts": {"type": "integer", "default": 3}},
-                            },
-                            "status": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                            },
-                        },
-                    }
-                },
-            }
-        ],
+DEFINITION = definition(
+    "boats",
+    properties={
+        "spec": {
+            "type": "object",
+            "properties": {"masts": {"type": "integer", "default": 3}},
+        },
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
-}
+    names={"singular": "boat"},
+    subresources={"status": {}},
+)
 BOATS = {"group": "example.com", "version": "v1", "plural": "boats", "namespace": NAMESPACE}
 
 

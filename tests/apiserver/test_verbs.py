@@ -9,6 +9,7 @@ import pytest
 
 from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
+from tests.definitions import DEFINITIONS, definition
 
 BINDING = {"target": {"kind": "Node", "name": "n1"}}
 
@@ -175,32 +176,15 @@ async def test_forged_continue_tokens_are_refused(api, text, why):
 
 
 async def test_a_deleted_definition_takes_its_objects_along(api):
-    definition = {
-        "metadata": {"name": "boats.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "boats", "kind": "Boat"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }
-            ],
-        },
-    }
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     boats = "/apis/example.com/v1/namespaces/default/boats"
     boat = {"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "b"}}
-    await api.ok("POST", definitions, definition)
+    await api.ok("POST", DEFINITIONS, definition("boats"))
     await api.ok("POST", boats, boat)
 
-    await api.ok("DELETE", f"{definitions}/boats.example.com")
+    await api.ok("DELETE", f"{DEFINITIONS}/boats.example.com")
 
     assert 404 == (await api.call("GET", boats)).status
-    await api.ok("POST", definitions, definition)
+    await api.ok("POST", DEFINITIONS, definition("boats"))
     assert [] == (await api.ok("GET", boats))["items"]
 
 

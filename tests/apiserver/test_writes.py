@@ -6,6 +6,7 @@ import pytest
 
 from bayplan.apiserver.verbs.update import is_version, ready_to_go
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
+from tests.definitions import DEFINITIONS, definition
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 NAMESPACES = "/api/v1/namespaces"
@@ -273,36 +274,17 @@ async def test_fields_that_nobody_knows_in_a_patch(api, mode, status, warned):
     assert "odd" not in await api.ok("GET", f"{CONFIGMAPS}/a")
 
 
-BOATS = {
-    "metadata": {"name": "boats.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "boats", "kind": "Boat"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "properties": {"n": {"type": "integer"}}}
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+BOATS = definition(
+    "boats",
+    properties={"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+)
 
 
 @pytest.mark.parametrize(
     ("mode", "status", "warned"), [("Strict", 422, False), ("Warn", 200, True), ("Ignore", 200, 0)]
 )
 async def test_fields_that_a_definition_does_not_know_in_a_patch(api, mode, status, warned):
-    await api.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", BOATS)
+    await api.ok("POST", DEFINITIONS, BOATS)
     boats = "/apis/example.com/v1/namespaces/default/boats"
     boat = {"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "b"}}
     await api.ok("POST", boats, boat)

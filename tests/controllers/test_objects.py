@@ -23,6 +23,7 @@ from bayplan.client.resources import (
 from bayplan.controllers.ephemeral import TEMPLATES
 from bayplan.controllers.protection import ATTRIBUTE_CLASSES
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual, workload
+from tests.definitions import definition
 
 CUSTOM = Resource("example.com", "v1", "widgets", "Widget")
 
@@ -138,23 +139,7 @@ async def test_foreground_deletion_removes_the_owner_last() -> None:
 @virtual
 async def test_custom_objects_are_collected_too() -> None:
     async with cluster("garbagecollector", nodes=0) as made:
-        definition = {
-            "metadata": {"name": "widgets.example.com"},
-            "spec": {
-                "group": "example.com",
-                "scope": "Namespaced",
-                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-                "versions": [
-                    {
-                        "name": "v1",
-                        "served": True,
-                        "storage": True,
-                        "schema": {"openAPIV3Schema": {"type": "object"}},
-                    }
-                ],
-            },
-        }
-        await made.create(CUSTOM_KINDS, definition)
+        await made.create(CUSTOM_KINDS, definition("widgets"))
         await made.settle(1)
         owner = await config_map(made, "owner")
         metadata = {"name": "w", **owned_by(CONFIG_MAPS, owner)}

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from bayplan.testing.servers import start_embedded, start_kube
-from tests.apiserver.crd.converted import DEFINITIONS, convert, definition, gate, path
+from tests.apiserver.crd.converted import convert, definition, gate, path
 from tests.apiserver.dynamic.hooks import Hooks
+from tests.definitions import DEFINITIONS
 from tests.kube.twins import Connection, normal, without_managers
 
 pytestmark = pytest.mark.kube

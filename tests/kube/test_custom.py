@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from bayplan.testing.servers import start_embedded, start_kube
+from tests.definitions import DEFINITIONS, definition
 from tests.kube.twins import Connection, managers, without_managers
 
 pytestmark = pytest.mark.kube
@@ -61,26 +62,8 @@ SPEC = {
         },
     },
 }
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/fuzz.example/v1/namespaces/default/widgets"
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.fuzz.example"},
-    "spec": {
-        "group": "fuzz.example",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "kind": "Widget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC}}},
-            }
-        ],
-    },
-}
+DEFINITION = definition("widgets", "fuzz.example", properties={"spec": SPEC})
 
 
 @pytest.fixture(scope="module")

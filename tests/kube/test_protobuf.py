@@ -14,6 +14,7 @@ from bayplan.apiserver.protobuf import decode, encode
 from bayplan.testing.servers import start_embedded, start_kube
 from tests.conformance.api.replay import load
 from tests.conformance.test_api import HERE
+from tests.definitions import DEFINITIONS, definition
 from tests.kube.twins import Connection, normal
 
 pytestmark = pytest.mark.kube
@@ -31,22 +32,9 @@ ACCEPTS = [
     "application/cbor",
     "text/html",
 ]
-CRD = {
-    "metadata": {"name": "ships.ships.example"},
-    "spec": {
-        "group": "ships.example",
-        "scope": "Cluster",
-        "names": {"plural": "ships", "kind": "Ship", "singular": "ship", "listKind": "ShipList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object"}},
-            }
-        ],
-    },
-}
+CRD = definition(
+    "ships", "ships.example", scope="Cluster", names={"singular": "ship", "listKind": "ShipList"}
+)
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CHANGED = re.compile(r'"lastTransitionTime": "[^"]+"')
 SHIPS = "/apis/ships.example/v1/ships"
@@ -142,8 +130,7 @@ def unnamed(obj):
 def test_both_servers_choose_the_same_form(real, ours):
     for cluster in (real, ours):
         connection = Connection(cluster)
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        status, made = connection.ask("POST", path, CRD)
+        status, made = connection.ask("POST", DEFINITIONS, CRD)
         assert 201 == status, made
         while connection.ask("GET", SHIPS, plain=True)[0] != 200:
             pass

@@ -11,13 +11,14 @@ import time
 
 import pytest
 
+from tests import definitions
 from tests.kube.twins import MEDIA, guarded_twins
 
 pytestmark = pytest.mark.kube
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
 DEFAULT = "/api/v1/namespaces/default"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = definitions.DEFINITIONS
 BOB = {"Impersonate-User": "bob"}
 
 
@@ -62,23 +63,8 @@ def definition(plural, group, pattern="", rules=(), **metadata):
     field = {"type": "string", **({"pattern": pattern} if pattern else {})}
     if rules:
         field["x-kubernetes-validations"] = [{"rule": text} for text in rules]
-    schema = {
-        "type": "object",
-        "properties": {"spec": {"type": "object", "properties": {"a": field}}},
-    }
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    kind = plural.title().removesuffix("s")
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}", **metadata},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "kind": kind},
-            "versions": [version],
-        },
-    }
+    properties = {"spec": {"type": "object", "properties": {"a": field}}}
+    return definitions.definition(plural, group, properties=properties, metadata=metadata)
 
 
 AGGREGATION = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.apiserver.dynamic.hooks import Hooks
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "conv.example.com"
 TEXT = {"type": "string"}
 SCHEMAS = {

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.apiserver.api import Api
-from tests.apiserver.crd.converted import DEFINITIONS, convert, definition, gate, path
+from tests.apiserver.crd.converted import convert, definition, gate, path
 from tests.apiserver.dynamic.hooks import Hooks
+from tests.definitions import DEFINITIONS
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from bayplan.apiserver import crd
 from bayplan.apiserver.crd.formats import matches_format
 from bayplan.apiserver.crd.rules import Rules
 from bayplan.apiserver.crd.values import validate_value
+from tests import definitions
 
 SPEC = {
     "type": "object",
@@ -42,31 +43,13 @@ STATUS = {"type": "object", "properties": {"crew": {"type": "integer"}}}
 
 
 def definition(**version):
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "ships.sea.example"},
-        "spec": {
-            "group": "sea.example",
-            "scope": "Namespaced",
-            "names": {"plural": "ships", "kind": "Ship", "shortNames": ["sh"]},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "properties": {"spec": SPEC, "status": STATUS},
-                        }
-                    },
-                    **version,
-                }
-            ],
-        },
-    }
+    return definitions.definition(
+        "ships",
+        "sea.example",
+        properties={"spec": SPEC, "status": STATUS},
+        names={"shortNames": ["sh"]},
+        **{"subresources": {"status": {}}, **version},
+    )
 
 
 KIND = crd.kinds_of(definition())[0]
@@ -316,7 +299,7 @@ def test_a_stored_rule_that_does_not_compile_refuses_every_object():
 
 
 async def test_a_default_that_is_newer_than_an_object_is_shown(api):
-    where = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    where = definitions.DEFINITIONS
     made = await api.ok("POST", where, definition())
     names, group = made["spec"]["names"], made["spec"]["group"]
     objects = f"/apis/{group}/v1/namespaces/default/{names['plural']}"

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.apiserver.crd.converted import DEFINITIONS, GROUP, convert, definition, gate, path
+from tests.apiserver.crd.converted import GROUP, convert, definition, gate, path
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, allow, patching
 from tests.apiserver.dynamic.test_webhooks import MUTATING, VALIDATING, configure
+from tests.definitions import DEFINITIONS
 
 SCALERS = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
 

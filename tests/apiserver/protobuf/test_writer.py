@@ -16,6 +16,7 @@ from bayplan.apiserver.protobuf import decode, encode, enveloped, fields
 from bayplan.apiserver.protobuf.stored import MEMORY, Memory, StoredWriter
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 from tests.apiserver.objects import objects
+from tests.definitions import DEFINITIONS, definition
 
 SAMPLES = json.loads((Path(__file__).parent / "samples.json").read_text())
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -233,15 +234,5 @@ async def test_custom_kinds_fall_back_to_json(api, crd):
 
 @pytest.fixture
 async def crd(api):
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    spec = {
-        "group": "ships.example",
-        "scope": "Namespaced",
-        "names": {"plural": "ships", "kind": "Ship"},
-        "versions": [version],
-    }
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    body = {"metadata": {"name": "ships.ships.example"}, "spec": spec}
-    await api.ok("POST", path, body)
+    await api.ok("POST", DEFINITIONS, definition("ships", "ships.example"))
     return "/apis/ships.example/v1/namespaces/default/ships"
