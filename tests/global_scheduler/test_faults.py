@@ -293,6 +293,28 @@ async def test_what_was_decided_ahead_is_decided_again_when_the_write_before_fai
     await service.stop()
 
 
+async def test_what_was_decided_ahead_is_decided_again_when_another_wrote_meanwhile():
+    store = Flaky()
+    service = service_on(store)
+    await service.start()
+    before = snapshot(service.table)
+    store.gate = asyncio.Event()
+    first = asyncio.create_task(service.create(with_id(ask(1, count=1))))
+    await store.entered.wait()
+    second = asyncio.create_task(service.create(with_id(ask(1, count=1))))
+    await until(lambda: len(service.ledger.records) == 2)
+    service.ledger.others += 1
+    store.gate.set()
+    placed = [await first, await second]
+
+    assert {record.id for record in placed} == set(service.ledger.records)
+    assert 0 == service.writer.waiting
+    for record in placed:
+        await service.release(record.id)
+    assert before == snapshot(service.table)
+    await service.stop()
+
+
 def all_of(service, site):
     """A request for the largest number of machines that a site has room for."""
     low, high = 1, 100_000

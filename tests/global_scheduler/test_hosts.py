@@ -85,6 +85,30 @@ def test_the_answer_names_hosts_and_charges_them():
     )
 
 
+def test_a_flavor_may_be_of_another_type_in_another_region():
+    """Where it is `hi`, hosts need no room for `gp`."""
+    sites = (Site("one", "r", "z"), Site("two", "q", "z"))
+    hosts = (host("a", 4), Host("q", "z", "hi", 4, 100, name="b", count=1))
+    flavors = (Flavor("r", "mixed", 2, 2, "gp"), Flavor("q", "mixed", 2, 2, "hi"))
+    table = SiteTable(Inventory(sites, hosts, flavors))
+
+    placed = PLACER.decide(table, ask(("mixed", 1, 0), replicas=4))
+
+    assert {"one": 2, "two": 2} == Counter(table.sites[each.row].id for each in placed)
+    assert isinstance(PLACER.decide(table, ask(("mixed", 1, 0), replicas=5)), NoSite)
+
+
+def test_all_hosts_of_a_site_count_also_where_another_site_has_none():
+    """There are as many hosts as sites, but not one on each."""
+    sites = (Site("one", "r", "z"), Site("two", "r", "y"))
+    table = SiteTable(inventory(host("a", 4), host("b", 4), sites=sites))
+    wanted = [Machines("gp", 4, 8, 2)]
+
+    found = packs(table, wanted, SiteView(table), np.ones(2, np.int64))
+
+    assert [site.id == "one" for site in table.sites] == found.tolist()
+
+
 def test_small_machines_leave_empty_hosts_for_large_ones():
     table = SiteTable(inventory(host("a", 4), host("b", 5, used_vcpus=3)))
     [placement] = PLACER.decide(table, ask(("small", 2, 0)))

@@ -2,6 +2,7 @@ import asyncio
 import re
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import msgspec
@@ -10,8 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bayplan.global_scheduler.files import must_load
 from bayplan.global_scheduler.http import Api
-from bayplan.global_scheduler.inventory import Inventory, Site
+from bayplan.global_scheduler.inventory import Inventory, Quota, Site
 from bayplan.global_scheduler.listing import Feed, Page, TooManyReadersError, sites
+from bayplan.global_scheduler.metrics import _Tenants
 from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.service import Allocations
@@ -318,6 +320,26 @@ async def test_metrics_tell_of_sites_and_tenants(client):
     free = {s.labels["resource"]: s.value for s in families["global_scheduler_site_free"].samples}
     assert totals.keys() == free.keys() >= {"vcpus", "memory", "eips"}
     assert 'global_scheduler_domain_used{domain="a\\"b",resource="replicas"} 2.0' in metrics
+
+
+def test_metrics_tell_what_each_domain_may_take():
+    """One without a quota of its own has that of anybody, as soon as it takes something."""
+    quotas = {"a": Quota("a", {"vcpus": 4}), "*": Quota("*", {"eips": 2, "vcpus": 1})}
+    service = SimpleNamespace(
+        table=SimpleNamespace(quotas=quotas),
+        ledger=SimpleNamespace(used={"b": {"vcpus": 3}, "a": {"vcpus": 2}}),
+    )
+
+    used, quota = (
+        [(*sample.labels.values(), sample.value) for sample in family.samples]
+        for family in _Tenants(service).collect()
+    )
+    assert [("a", "vcpus", 2), ("b", "vcpus", 3)] == used
+    assert [("*", "eips", 2), ("*", "vcpus", 1), ("a", "vcpus", 4)] == quota[:3]
+    assert [("b", "eips", 2), ("b", "vcpus", 1)] == quota[3:]
+    del quotas["*"]
+    _, quota = _Tenants(service).collect()
+    assert [("a", "vcpus")] == [tuple(sample.labels.values()) for sample in quota.samples]
 
 
 async def lines_of(feed, count):

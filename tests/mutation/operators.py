@@ -157,6 +157,8 @@ class _Visitor(ast.NodeTransformer):
         made = self._change(node) if self.inside else node
         if made is not node:
             return _located(made, node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+            return node  # -1 says "none", and so does -2
         return super().generic_visit(node)
 
     def _scoped(self, node: ast.AST) -> ast.AST:

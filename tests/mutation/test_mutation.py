@@ -81,6 +81,10 @@ def test_none_is_not_returned_where_nothing_else_is(file):
     assert ["None returned"] == faults(file, "async def ask(a) -> int:\n    return await a\n")
 
 
+def test_none_is_told_by_any_negative_number(file):
+    assert ["no USub"] == faults(file, "def row():\n    return -1\n")[1:]
+
+
 def test_a_case_runs_where_its_head_stands(file):
     """Tests of a guard are those that come to it, not those of the case before."""
     text = "def f(a):\n    match a:\n        case 1:\n            g()\n        case b if b > 2:\n"

@@ -119,10 +119,12 @@ class _Field:
             self.real: BoolArray = np.zeros(view.count, np.bool_)
             self.row: IntArray = np.arange(view.count)
             self.first = self.row
+            self.alone = True
             return
         number = view.take(pool.hosts.of_row)
         starts = pool.hosts.starts[number]
         length = pool.hosts.starts[number + 1] - starts
+        self.alone = bool((length <= 1).all())  # no row has a choice of hosts
         self.row = np.repeat(np.arange(view.count), length)
         self.first = np.cumsum(length) - length
         index = (starts - self.first)[self.row] + np.arange(len(self.row))
@@ -134,11 +136,8 @@ class _Field:
         if isinstance(vcpus, np.ndarray) and isinstance(memory, np.ndarray):
             vcpus, memory = vcpus[self.row], memory[self.row]
         room = machines_in(self.free, self.real, vcpus, memory, most)
-        if len(room) > len(left):
-            order = np.lexsort((room, self.row))
-            inside = room[order]
-        else:
-            order, inside = self.row, room
+        order = np.arange(len(room)) if self.alone else np.lexsort((room, self.row))
+        inside = room[order]
         before = np.cumsum(inside) - inside
         begin = np.concatenate((before, [0]))[self.first]
         row = self.row[order]
