@@ -5,7 +5,8 @@ do actions with their results. Each turn of the loop lets the core decide a boun
 and starts what it wants done. When there is nothing to do it sleeps until something arrives or
 the core's next deadline (backoff, a permit's time limit). Deciding pauses while many bindings are
 on their way, so that a pod of higher priority that comes late does not stand behind thousands of
-decisions that nobody can carry out yet.
+decisions that nobody can carry out yet. Where extenders or plugins make the core wait, it decides
+in a thread (`wariness`), and what arrives meanwhile is held back.
 
 Clock and jitter are arguments: on a virtual-time loop with an in-process API server the same
 driver runs deterministically. It does not elect, serve or reload by itself; `process` does.
@@ -39,6 +40,7 @@ from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.feed import Feed
 from bayplan.scheduler.performer import Performer
+from bayplan.scheduler.wariness import SLOW_TURN, Wariness, has_outsiders
 from bayplan.supervised import to_its_end
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ PODS_PER_TURN = 64
 SECONDS_PER_TURN = 0.010
 """After so long a turn begins no further pod; the lease and the network want their turn too."""
 LONG_TURN = 1.0
-"""One attempt is never cut, so a plugin that waits makes all wait; longer than this is told."""
+"""One attempt is never cut, so the first that a plugin delays makes all wait; it is told."""
+SECONDS_PER_CHANGE = 0.001
 PODS_PER_TURN_ASIDE = 8
 LONGEST_SLEEP = 30.0
 GRACE = 2.0
@@ -111,8 +114,11 @@ class LiveScheduler:
         )
         self._run_aside = aside
         self._rest = rest
-        self._aside = False
+        self._aside = self._running = False
+        self._aside_ended = asyncio.Event()
         self._held: list[Callable[[], None]] = []
+        self._wary = Wariness()
+        self._suspect(registry)
         self._feed = Feed(
             client, self._changed, gates=gates, jitter=jitter, keep_texts=bool(config.extenders)
         )
@@ -123,7 +129,7 @@ class LiveScheduler:
     def explain(self, key: str) -> bytes | None:
         """Return why a pod (`namespace/name`) is where it is, as JSON; None if it is not known."""
         if self._aside:
-            raise ConfigError("a scheduling attempt waits for an extender; ask again")
+            raise ConfigError("a scheduling attempt waits for an extender or plugin; ask again")
         found = self.core.explain(key, self._wall())
         return None if found is None else msgspec.json.encode(found)
 
@@ -138,7 +144,7 @@ class LiveScheduler:
 
     @property
     def waits_aside(self) -> bool:
-        """Tell whether an attempt waits for an extender; the core must be left alone then."""
+        """Tell whether attempts are made in a thread; the core must be left alone then."""
         return self._aside
 
     @property
@@ -155,9 +161,9 @@ class LiveScheduler:
         await self._feed.wait_synced()
 
     async def quiet(self) -> None:
-        """Return when no attempt is under way in a thread."""
-        while self._aside:  # noqa: ASYNC110 - rare, and an attempt ends within its time limits
-            await asyncio.sleep(0.005)
+        """Return when no attempt is under way in a thread, before the next one begins."""
+        while self._aside:
+            await self._aside_ended.wait()
 
     def reconfigure(
         self,
@@ -167,8 +173,10 @@ class LiveScheduler:
     ) -> None:
         """Use another configuration from now on; raises and changes nothing if it is bad."""
         if self._aside:
-            raise ConfigError("a scheduling attempt waits for an extender; try again")
+            raise ConfigError("a scheduling attempt waits for an extender or plugin; try again")
+        self._take_held()
         self.core.reconfigure(config, self._wall(), registry=registry, extenders=extenders)
+        self._suspect(registry)
         self._wake.set()
 
     def pod(self, key: str) -> Pod | None:
@@ -222,50 +230,93 @@ class LiveScheduler:
     async def run(self) -> None:
         """Schedule until cancelled; what has begun is then finished within a moment."""
         performing = asyncio.create_task(self._performer.run())
+        self._running = True
         try:
             while not performing.done():
                 if self._rest is not None:
                     await self._rest()
-                if any(extender.blocking for extender in self.core.engine.extenders):
+                if self._wary or any(each.blocking for each in self.core.engine.extenders):
                     await self._turn_aside()
                 else:
                     self._turn()
                 await self._pause()
             performing.result()
         finally:
+            self._running = False
+            self._take_held()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._performer.finish(GRACE)
             performing.cancel()
             await asyncio.gather(performing, return_exceptions=True)
 
+    @property
+    def _real(self) -> bool:
+        """Whether time is; in virtual time turns must not depend on how fast the machine is."""
+        return self._wall is time.time
+
+    def _suspect(self, registry: Registry) -> None:
+        """Begin in a thread where plugins are not ours: nobody knows yet if they wait."""
+        profiles = list(self.core.engine.profiles.values())
+        if self._real and has_outsiders(profiles, registry):
+            self._wary.begin()
+
     def _turn(self) -> None:
-        # In virtual time turns must not depend on how fast the machine is.
-        begun, real = time.perf_counter(), self._wall is time.time
-        until = begun + SECONDS_PER_TURN if real else None
+        self._take_held()
+        begun = time.perf_counter()
+        until = begun + SECONDS_PER_TURN if self._real else None
         limit = PODS_PER_TURN if self._has_room else 0
         actions = self.core.step(self._wall(), limit=limit, until=until)
-        if real and (took := time.perf_counter() - begun) > LONG_TURN:
+        self._took(took := time.perf_counter() - begun)
+        if self._real and took > LONG_TURN:
             log.warning(
-                "deciding held the event loop; plugins must not wait, see write-a-plugin.md",
+                "deciding held the event loop and goes on in a thread; "
+                "plugins must not wait, see write-a-plugin.md",
                 seconds=round(took, 3),
                 metric="scheduler_plugin_execution_duration_seconds",
             )
         if actions:
             self._performer.perform(actions)
 
+    def _took(self, seconds: float, allowed: float = SLOW_TURN) -> None:
+        if self._real:
+            self._wary.took(seconds, allowed)
+
     async def _turn_aside(self) -> None:
-        """Decide in a thread, because extenders make the core wait; what arrives is held back."""
-        self._aside = True
+        """Decide in a thread, because the core may wait; what arrives is held back.
+
+        Plugins are also asked about what arrives, so where they may wait the thread takes it over.
+        """
+        self._aside, tries, begun = True, self.core.ready, time.perf_counter()
         limit = PODS_PER_TURN_ASIDE if self._has_room else 0
+        step = self._take_and_step(self._held) if self._wary else self.core.step
+        if self._wary:
+            self._held = []
         try:
-            actions = await self._run_aside(self.core.step, self._wall(), limit=limit)
+            actions = await self._run_aside(step, self._wall(), limit=limit)
         finally:
             self._aside = False
-            held, self._held = self._held, []
-            for apply in held:
-                apply()
+            self._aside_ended.set()
+            self._aside_ended = asyncio.Event()
+            if not self._wary:
+                self._take_held()
+        if tries:
+            self._took(time.perf_counter() - begun)
         if actions:
             self._performer.perform(actions)
+
+    def _take_and_step(self, held: Sequence[Callable[[], None]]) -> Callable[..., list[Action]]:
+        def step(now: float, *, limit: int) -> list[Action]:
+            for take in held:
+                take()
+            return self.core.step(now, limit=limit)
+
+        return step
+
+    def _take_held(self) -> None:
+        """Take over what came while a thread used the core."""
+        held, self._held = self._held, []
+        for take in held:
+            take()
 
     @property
     def _has_room(self) -> bool:
@@ -273,7 +324,7 @@ class LiveScheduler:
 
     async def _pause(self) -> None:
         """Let the network work; sleep when there is nothing to decide."""
-        if self.core.ready and self._has_room:
+        if self._held or (self.core.ready and self._has_room):
             await asyncio.sleep(0)
             return
         self._wake.clear()
@@ -286,9 +337,19 @@ class LiveScheduler:
             alarm.cancel()
 
     def _changed(self, changes: Sequence[Change[Object]]) -> None:
-        if self._aside:
-            self._held.append(lambda: self._changed(changes))
+        if self._hold(partial(self._take, changes)):
             return
+        begun = time.perf_counter()
+        self._take(changes)
+        allowed = SLOW_TURN + SECONDS_PER_CHANGE * len(changes)
+        if (took := time.perf_counter() - begun) > allowed:
+            self._took(took, allowed)
+        core = self.core
+        # Most changes, such as a pod that runs now, leave nothing to decide; who polls is asked.
+        if core.ready or core.bindings.polls or core.next_wake() < self._sleeps_until:
+            self._wake.set()
+
+    def _take(self, changes: Sequence[Change[Object]]) -> None:
         core, now = self.core, self._wall()
         for kind, new, _ in changes:
             try:
@@ -299,13 +360,23 @@ class LiveScheduler:
             except Exception:  # one odd object must not hide the changes that come with it
                 self.metrics.handling_errors.inc()
                 log.exception("change not taken over", kind=new.KIND, object=new.key)
-        # Most changes, such as a pod that runs now, leave nothing to decide; who polls is asked.
-        if core.ready or core.bindings.polls or core.next_wake() < self._sleeps_until:
-            self._wake.set()
 
     def _report(self, result: Input) -> None:
-        if self._aside:
-            self._held.append(lambda: self._report(result))
+        if self._hold(partial(self._handle, result)):
             return
-        self.core.handle(result, self._wall())
+        begun = time.perf_counter()
+        self._handle(result)
+        if (took := time.perf_counter() - begun) > SLOW_TURN:
+            self._took(took)
         self._wake.set()
+
+    def _handle(self, result: Input) -> None:
+        self.core.handle(result, self._wall())
+
+    def _hold(self, take: Callable[[], None]) -> bool:
+        """Keep something for later, if a thread uses the core or takes it over; in order."""
+        if not (self._aside or self._held or (self._running and self._wary)):
+            return False
+        self._held.append(take)
+        self._wake.set()
+        return True

@@ -1,0 +1,137 @@
+"""Plugins that wait hold up pods, and nothing else: they are asked in a thread."""
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from bayplan.apiserver.server import ApiServer
+from bayplan.client import AsgiTransport, Client
+from bayplan.client.resources import PODS
+from bayplan.config import DEFAULT_GATES, default_config, from_data
+from bayplan.plugins import in_tree_registry
+from bayplan.scheduler import live, wariness
+from bayplan.scheduler.event_recorder import EventRecorder
+from bayplan.store.memory import MemoryStore
+from tests.engine.clusters import plugin_config
+from tests.scheduler.test_aside import add_node
+
+
+class Waiting:
+    """Waits at one of its points until the event loop has had a turn."""
+
+    name = "Waiting"
+
+    def __init__(self, point):
+        self._point = point
+        self.asked, self.go = threading.Event(), threading.Event()
+        self.freed = []
+
+    def _wait(self, point):
+        if point == self._point:
+            self.asked.set()
+            self.freed.append(self.go.wait(3))
+            self.go.clear()
+
+    def pre_enqueue(self, pod):
+        self._wait("pre_enqueue")
+
+    def filter_node(self, state, pod, node):
+        self._wait("filter_node")
+
+    def post_bind(self, state, pod, node_name):
+        self._wait("post_bind")
+
+    async def free(self):
+        """Let it go on, from the event loop, as often as it waits."""
+        while True:
+            if self.asked.is_set():
+                self.asked.clear()
+                self.go.set()
+            await asyncio.sleep(0)
+
+
+def scheduler(client, config, registry, **more):
+    recorder = EventRecorder(client, hostname="h")
+    return live.LiveScheduler(
+        config=config,
+        gates=DEFAULT_GATES,
+        registry=registry,
+        client=client,
+        recorder=recorder,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("point", ["pre_enqueue", "filter_node", "post_bind"])
+async def test_while_a_plugin_waits_the_loop_goes_on(point):
+    server = ApiServer(MemoryStore(), admin_token="t")
+    await server.start()
+    client, plugin = Client(AsgiTransport(server, token="t")), Waiting(point)
+    registry = {**in_tree_registry(), "Waiting": lambda args, handle: plugin}
+    config = from_data(plugin_config(multiPoint={"enabled": [{"name": "Waiting"}]}))
+    scheduling = scheduler(client, config, registry)
+    informing = asyncio.create_task(scheduling.run_informers())
+    await scheduling.wait_synced()
+    await add_node(client, "n")
+    tasks = [informing, asyncio.create_task(scheduling.run()), asyncio.create_task(plugin.free())]
+    spec = {"containers": [{"name": "c", "image": "x"}]}
+    async with asyncio.timeout(60):
+        for name in "ab":
+            await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
+        while len(plugin.freed) < 2:
+            await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await client.close()
+    await server.close()
+
+    assert [True, True] == plugin.freed
+
+
+@pytest.mark.parametrize(("wall", "wary"), [(time.time, True), (lambda: 0.0, False)])
+def test_a_slow_turn_of_any_plugin_leads_to_the_thread_but_in_virtual_time(monkeypatch, wall, wary):
+    made = scheduler(Client(None), default_config(), in_tree_registry(), wall=wall)
+    seconds = iter([0.0, 0.3])
+    clock = SimpleNamespace(time=time.time, perf_counter=lambda: next(seconds))
+    monkeypatch.setattr(live, "time", clock)
+    assert not made._wary
+
+    made._turn()
+
+    assert wary == bool(made._wary)
+
+
+def test_enough_quick_turns_in_a_row_lead_to_the_loop():
+    wary = wariness.Wariness()
+    wary.took(wariness.SLOW_TURN + 0.1)
+    for _ in range(wariness.QUICK_TURNS - 1):
+        wary.took(0.0)
+    assert wary
+    wary.took(wariness.SLOW_TURN + 0.1)
+    for _ in range(wariness.QUICK_TURNS):
+        assert wary
+        wary.took(0.0)
+
+    assert not wary
+
+
+async def test_what_came_before_is_taken_over_before_what_comes_later():
+    """Also where the thread is left between the two."""
+    made = scheduler(Client(None), default_config(), in_tree_registry())
+    taken = []
+    made._take = taken.append
+    made._wary.begin()
+    made._running = True
+    made._changed("first")
+    made._wary = wariness.Wariness()
+
+    made._changed("second")
+    assert [] == taken
+    made._turn()
+    made._take_held()
+
+    assert ["first", "second"] == taken
