@@ -1,5 +1,8 @@
 """Tests wait for conditions, not for time, and draw from seeds that can be drawn from again.
 
+What something costs is told in counts, or in other work (`effort.py`): seconds and pages of memory
+tell about the machine.
+
 What runs in virtual time may sleep: there it is no luck. What cannot be otherwise stands in
 `REASONS`, and an entry that is no longer needed fails.
 """
@@ -12,22 +15,36 @@ import pytest
 
 TESTS = Path(__file__).parent
 SLEEPS = {"time.sleep", "asyncio.sleep"}
-CLOCKS = {"time.monotonic", "time.time", "time.perf_counter"}
+LOOP_CLOCK = "loop.time"
+LOOP_CLOCKS = {LOOP_CLOCK, "asyncio.get_running_loop().time"}
+CLOCKS = {"time.monotonic", "time.time", LOOP_CLOCK}
+COSTS = {"resource.getrusage", "os.times"} | {
+    f"time.{name}{unit}"
+    for name in ("perf_counter", "process_time", "thread_time")
+    for unit in ("", "_ns")
+}
 PATIENCE = 60  # seconds that a busy machine may take for anything; nobody waits so long for a pass
+MEMORY = re.compile(r"/proc/\w+/statm")
 FREE_DRAW = re.compile(r"random\.[a-z]\w*")  # not of random.Random(seed)
-SIGNS = re.compile(r"sleep|timeout|wait_for|time\.|import random")
+SIGNS = re.compile(r"sleep|timeout|wait_for|time\.|time\(|times\(|rusage|statm|import random")
 REASONS = {
+    "apiserver/steps.py": "tells CPU time in yardsticks",
     "apiserver/fuzz.py": "draws a seed where none is given, and prints it",
     "apiserver/test_service_addresses.py": "a store that lets others go first",
+    "apiserver/test_watchdog.py": "what is tested is a clock; it holds the loop for so long",
+    "attack.py": "prints how long each part took",
     "conftest.py": "draws a seed where none is given, and prints it",
     "conformance/api/replay.py": "events beyond the recorded ones would come within a moment",
     "conformance/kubectl/replay.py": "lines beyond the recorded ones would come within a moment",
+    "effort.py": "tells CPU time in yardsticks",
     "global_scheduler/test_placing.py": "stands in for the pause between two tries",
     "global_scheduler/test_several.py": "stands in for the pause between two tries",
     "global_scheduler/test_wide.py": "stands in for the pause between two tries",
     "kube/test_ha.py": "parts die and are paused for a drawn time",
     "kube/world.py": "kube-scheduler does not say that it has seen a node",
+    "mutation/plugin.py": "a test that takes far longer than without the fault has noticed it",
     "mutation/test_mutation.py": "what is tested is a limit of time",
+    "pack/test_hard.py": "prints how long each case took",
 }
 
 
@@ -45,6 +62,8 @@ def _virtual(tree: ast.Module) -> bool:
 def _called(call: ast.Call) -> str:
     """Return `module.function`, or nothing where something else is called."""
     func = call.func
+    if ast.unparse(func) in LOOP_CLOCKS:
+        return LOOP_CLOCK
     known = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)
     return f"{func.value.id}.{func.attr}" if known else ""
 
@@ -71,6 +90,13 @@ def _deadline(node: ast.BinOp, usual: dict[str, ast.expr]) -> bool:
     return clock and isinstance(node.op, ast.Add) and _few(node.right, usual)
 
 
+def _duration(node: ast.BinOp) -> bool:
+    """Tell whether two moments are subtracted; so many seconds ago is a moment."""
+    sides = (node.left, node.right)
+    clock = any(isinstance(side, ast.Call) and _called(side) in CLOCKS for side in sides)
+    return clock and isinstance(node.op, ast.Sub) and not isinstance(node.right, ast.Constant)
+
+
 def _usual(node: ast.AST) -> dict[str, ast.expr]:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return {}
@@ -91,7 +117,8 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
 def found_in(text: str) -> list[str]:
     """Return what hangs on luck.
 
-    Sleeps outside loops, short limits of time, clocks in asserts, draws without a seed.
+    Sleeps outside loops, short limits of time, clocks in asserts, costs in seconds or memory,
+    draws without a seed.
     """
     if not SIGNS.search(text):
         return []
@@ -107,13 +134,20 @@ def found_in(text: str) -> list[str]:
                 found.append(f"{node.lineno}: {ast.unparse(node)} waits without a condition")
             if not virtual and _short(node, usual):
                 found.append(f"{node.lineno}: {ast.unparse(node)} is short for a busy machine")
-            if called in CLOCKS and checked and not loop:
+            real = called in CLOCKS and not (virtual and called == LOOP_CLOCK)
+            if real and checked and not loop:
                 found.append(f"{node.lineno}: what is asserted hangs on the clock")
+            if called in COSTS:
+                found.append(f"{node.lineno}: {called} tells about the machine")
             if draws and FREE_DRAW.fullmatch(called):
                 found.append(f"{node.lineno}: {called} draws without a seed")
         usual.update(_usual(node))
         if isinstance(node, ast.BinOp) and _deadline(node, usual):
             found.append(f"{node.lineno}: {ast.unparse(node)} is short for a busy machine")
+        if isinstance(node, ast.BinOp) and _duration(node) and not (loop or virtual or checked):
+            found.append(f"{node.lineno}: {ast.unparse(node)} tells about the machine")
+        if isinstance(node, ast.Constant) and MEMORY.fullmatch(str(node.value)):
+            found.append(f"{node.lineno}: pages of memory tell about the machine")
         function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         loop = not function and (loop or isinstance(node, ast.While | ast.For | ast.AsyncFor))
         checked = checked or isinstance(node, ast.Assert)
@@ -149,6 +183,15 @@ def test_no_test_hangs_on_luck():
         ("until = time.monotonic() + 10", 1),
         ("def until(seconds=30):\n    return time.monotonic() + seconds", 1),
         ("def until(seconds=60):\n    return time.monotonic() + seconds", 0),
+        ("took = time.monotonic() - begun", 1),
+        ("created = time.time() - 5", 0),
+        ("while time.monotonic() - begun < 20:\n    look()", 0),
+        ("took = asyncio.get_running_loop().time() - begun", 1),
+        ("took = loop.time() - begun", 1),
+        ("from bayplan.clock import run_virtual\nassert 2 == loop.time() - begun", 0),
+        ("time.thread_time()", 1),
+        ("resource.getrusage(resource.RUSAGE_SELF)", 1),
+        ("open('/proc/self/statm')", 1),
         ("import random\nrandom.choice([1, 2])", 1),
         ("import random\nrandom.Random(7).choice([1, 2])", 0),
     ],
@@ -167,6 +210,15 @@ def test_no_test_hangs_on_luck():
         "deadline",
         "usual",
         "usually patient",
+        "duration",
+        "moment",
+        "duration in a loop",
+        "duration of a loop's clock",
+        "duration of the loop",
+        "virtual duration",
+        "CPU time",
+        "usage",
+        "memory",
         "drawn",
         "seeded",
     ],

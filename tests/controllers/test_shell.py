@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from bayplan.controllers.kubelet.files import Files, Volume
 from bayplan.controllers.kubelet.processes import Log, Process
 from bayplan.controllers.kubelet.shell import Shell
 from bayplan.controllers.kubelet.syntax import NotUnderstoodError
+from tests.effort import at_most
 
 FAIL_ONCE = """
     if [[ -r /data/done-$INDEX ]]
@@ -110,12 +110,9 @@ def test_nothing_is_guessed_about_other_scripts(script: str) -> None:
 
 
 def test_a_script_that_never_sleeps_holds_nobody_up() -> None:
-    began = time.process_time()
-
-    assert (0.0, None, "") == run(["sh", "-c", "while true; do :; done"])
-    assert (0.0, None) == run(["sh", "-c", "f() { f; }; while true; do echo x; done"])[:2]
-
-    assert time.process_time() - began < 20
+    with at_most(1000):
+        assert (0.0, None, "") == run(["sh", "-c", "while true; do :; done"])
+        assert (0.0, None) == run(["sh", "-c", "f() { f; }; while true; do echo x; done"])[:2]
 
 
 def test_a_log_keeps_its_last_lines_only() -> None:
