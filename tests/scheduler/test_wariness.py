@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from bayplan.api import PodGroup, convert
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import PODS
-from bayplan.config import DEFAULT_GATES, default_config, from_data
+from bayplan.config import DEFAULT_GATES, FeatureGates, default_config, from_data
 from bayplan.plugins import in_tree_registry
 from bayplan.scheduler import live, wariness
 from bayplan.scheduler.event_recorder import EventRecorder
@@ -53,11 +54,11 @@ class Waiting:
             await asyncio.sleep(0)
 
 
-def scheduler(client, config, registry, **more):
+def scheduler(client, config, registry, gates=DEFAULT_GATES, **more):
     recorder = EventRecorder(client, hostname="h")
     return live.LiveScheduler(
         config=config,
-        gates=DEFAULT_GATES,
+        gates=gates,
         registry=registry,
         client=client,
         recorder=recorder,
@@ -135,3 +136,16 @@ async def test_what_came_before_is_taken_over_before_what_comes_later():
     made._take_held()
 
     assert ["first", "second"] == taken
+
+
+@pytest.mark.parametrize(("wall", "aside"), [(time.time, True), (lambda: 0.0, False)])
+def test_pod_groups_are_tried_in_the_thread_but_in_virtual_time(wall, aside):
+    """An attempt of hundreds of pods cannot be cut."""
+    gates = FeatureGates({"GenericWorkload": True}, "1.37")
+    made = scheduler(Client(None), default_config(), in_tree_registry(), wall=wall, gates=gates)
+    before = made._goes_aside
+    policy = {"gang": {"minCount": 2}}
+    body = {"metadata": {"name": "g", "namespace": "a"}, "spec": {"schedulingPolicy": policy}}
+    made.core.put(convert(PodGroup, body), 0.0)
+
+    assert (False, aside) == (before, made._goes_aside)

@@ -235,7 +235,7 @@ class LiveScheduler:
             while not performing.done():
                 if self._rest is not None:
                     await self._rest()
-                if self._wary or any(each.blocking for each in self.core.engine.extenders):
+                if self._goes_aside:
                     await self._turn_aside()
                 else:
                     self._turn()
@@ -259,6 +259,13 @@ class LiveScheduler:
         profiles = list(self.core.engine.profiles.values())
         if self._real and has_outsiders(profiles, registry):
             self._wary.begin()
+
+    @property
+    def _goes_aside(self) -> bool:
+        """Whether to decide in a thread: an attempt may wait, or is one of many pods at once."""
+        if any(extender.blocking for extender in self.core.engine.extenders):
+            return True
+        return self._real and (bool(self._wary) or self.core.has_groups)
 
     def _turn(self) -> None:
         self._take_held()

@@ -183,6 +183,11 @@ class Scheduler:
         return bool(self._shared.actions) or self.attempts.ready
 
     @property
+    def has_groups(self) -> bool:
+        """Whether pods may be tried as groups, each in one attempt, which can take long."""
+        return self._gathers and bool(self.cache.objects.pod_groups)
+
+    @property
     def calm(self) -> bool:
         """Whether no pod waits for anything: a change of another would wake nobody."""
         waits = len(self.queue) or self.queue.in_flight_count or self.bindings.polls
