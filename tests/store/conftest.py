@@ -26,6 +26,15 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
         yield server
 
 
+@pytest.fixture
+def own_etcd(tmp_path: Path) -> Iterator[EtcdServer]:
+    """An etcd that the test may kill."""
+    if find_etcd() is None:
+        pytest.skip("no etcd program")
+    with start_etcd(tmp_path / "etcd") as server:
+        yield server
+
+
 def fresh_root() -> str:
     """Return a part of etcd that no other test uses."""
     return f"/test-{next(_numbers)}"

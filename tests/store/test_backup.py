@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.backup import command
-from bayplan.store import Compacted, SqliteStore, StoreError
+from bayplan.store import Compacted, Put, SqliteStore, StoreError, etcd_backup
+from bayplan.store.etcd import EtcdStore
 from bayplan.store.sqlite_backup import backup
 from bayplan.store.sqlite_salvage import _last_row, salvage
 
@@ -150,6 +151,19 @@ async def test_an_object_that_is_damaged_inside_is_not_saved(tmp_path):
     assert (1, 1) == (saved, lost)
 
 
+async def test_objects_that_were_written_together_are_saved(tmp_path):
+    """A service is, with the key that keeps addresses apart; it has an older row."""
+    store = await SqliteStore.open(tmp_path / "data")
+    for number in range(3):
+        key = await store.get("key")
+        await store.transact(
+            [Put(f"a/{number}", b"x"), Put("key", b"y", key.mod_revision if key else 0)]
+        )
+    await store.close()
+
+    assert (4, 0) == salvage(tmp_path / "data", tmp_path / "saved")
+
+
 def test_where_nothing_can_be_read_nothing_is_made(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "bayplan.db").write_bytes(b"\xff" * 20_000)
@@ -168,3 +182,70 @@ def test_where_the_objects_cannot_be_counted_their_index_is():
             return SimpleNamespace(fetchone=lambda: (7,))
 
     assert 7 == _last_row(Damaged())
+
+
+async def with_objects(etcd):
+    """A store in an etcd of its own, with objects that were written together."""
+    store = await EtcdStore.open([etcd.url])
+    for number in range(10):
+        await store.put(f"a/{number:02}", b"%d" % number)
+    await store.transact([Put("b/x", b"1"), Put("c/x", b"2")])
+    return store
+
+
+async def test_a_copy_of_a_busy_etcd_is_a_state_it_once_had(own_etcd, tmp_path, monkeypatch):
+    store = await with_objects(own_etcd)
+    before = (await store.range("")).items
+    range_, loop = EtcdStore.range, asyncio.get_running_loop()
+    monkeypatch.setattr(etcd_backup, "PAGE", 3)
+
+    async def busy(self, prefix, **more):
+        found = await range_(self, prefix, **more)
+        for key in ("a/05", "z/new"):
+            writing = asyncio.run_coroutine_threadsafe(store.put(key, b"later"), loop)
+            await asyncio.wrap_future(writing)
+        return found
+
+    monkeypatch.setattr(EtcdStore, "range", busy)
+    count = await asyncio.to_thread(etcd_backup.backup, [own_etcd.url], tmp_path / "copy")
+    monkeypatch.undo()
+    seen = await store.put("a/05", b"last")
+    await store.close()
+    again = await SqliteStore.open(tmp_path / "copy")
+    found = (await again.range("")).items
+    with pytest.raises(Compacted):
+        again.watch("a/", after=seen.mod_revision)
+    written = await again.put("a/05", b"new")
+    await again.close()
+
+    assert (12, before) == (count, found)
+    assert written.mod_revision > seen.mod_revision
+    assert ["copy", "etcd"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def run(*words):
+    return CliRunner().invoke(command, [str(word) for word in words])
+
+
+async def test_backup_of_etcd_takes_tokens_from_the_data_directory(own_etcd, tmp_path):
+    await (await with_objects(own_etcd)).close()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "admin-token").write_text("t")
+    to, given = tmp_path / "copy", ("--etcd-servers", own_etcd.url)
+
+    said = await asyncio.to_thread(run, tmp_path / "data", to, *given)
+    again = await asyncio.to_thread(run, tmp_path / "data", to, *given)
+
+    assert (0, True) == (said.exit_code, "12 objects copied" in said.output), said.output
+    assert "t" == (to / "admin-token").read_text()
+    assert 0o700 == to.stat().st_mode & 0o777
+    assert "is not empty; choose another directory" in str(again.exception)
+
+
+async def test_an_etcd_without_our_objects_makes_no_backup(own_etcd, tmp_path):
+    said = await asyncio.to_thread(
+        run, tmp_path / "data", tmp_path / "copy", "--etcd-servers", own_etcd.url
+    )
+
+    assert "holds no objects of ours" in str(said.exception)
+    assert ["etcd"] == [path.name for path in tmp_path.iterdir()]

@@ -5,26 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 import structlog
 
 from bayplan.store import Compacted, Conflict, Unavailable
 from bayplan.store.etcd import EtcdStore
-from bayplan.testing.etcd import EtcdServer, find_etcd, start_etcd
+from bayplan.testing.etcd import EtcdServer
 from tests.store.conftest import fresh_root
-
-
-@pytest.fixture
-def own_etcd(tmp_path: Path) -> Iterator[EtcdServer]:
-    """An etcd that the test may kill."""
-    if find_etcd() is None:
-        pytest.skip("no etcd program")
-    with start_etcd(tmp_path / "etcd") as server:
-        yield server
 
 
 async def test_two_stores_on_one_etcd_see_one_truth(etcd: EtcdServer) -> None:

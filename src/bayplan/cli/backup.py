@@ -6,16 +6,35 @@ from pathlib import Path
 
 import click
 
+from bayplan.cli import values
 from bayplan.words import plural
 
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
+READABLE = values.ReadFile(path=True)
 
 
 @click.command()
 @click.argument("data", type=DIRECTORY)
 @click.argument("target", type=DIRECTORY)
 @click.option("--salvage", is_flag=True, help="DATA is damaged: copy what can still be read.")
-def command(data: Path, target: Path, salvage: bool) -> None:
+@click.option(
+    "--etcd-servers",
+    default="",
+    type=values.URLS,
+    help="Comma-separated URLs: copy the objects that servers keep there.",
+)
+@click.option("--etcd-cafile", type=READABLE, help="Authority that signed etcd's certificate.")
+@click.option("--etcd-certfile", type=READABLE, help="Certificate to show to etcd.")
+@click.option("--etcd-keyfile", type=READABLE, help="The key of --etcd-certfile.")
+def command(
+    data: Path,
+    target: Path,
+    salvage: bool,
+    etcd_servers: str,
+    etcd_cafile: Path | None,
+    etcd_certfile: Path | None,
+    etcd_keyfile: Path | None,
+) -> None:
     """Copy the store in DATA into the new directory TARGET, with its tokens, keys and certificates.
 
     To restore, start a server with --data TARGET.
@@ -23,7 +42,16 @@ def command(data: Path, target: Path, salvage: bool) -> None:
     from bayplan import private
     from bayplan.apiserver.serving import KEY_NAME, TOKEN_NAME
 
-    if salvage:
+    if salvage and etcd_servers:
+        raise click.UsageError("--salvage is for a store in DATA, not for --etcd-servers")
+    if etcd_servers:
+        from bayplan.store import etcd_backup
+        from bayplan.store.etcd_client import tls_context
+
+        endpoints = [each.strip() for each in etcd_servers.split(",")]
+        tls = tls_context(etcd_cafile, etcd_certfile, etcd_keyfile)
+        count = etcd_backup.backup(endpoints, target, tls=tls)
+    elif salvage:
         from bayplan.store.sqlite_salvage import salvage as save
 
         count, lost = save(data, target)

@@ -24,7 +24,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -256,20 +256,27 @@ class SqliteFile:
         with contextlib.suppress(sqlite3.OperationalError):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def fill(self, items: Sequence[KeyValue]) -> None:
+        """Write objects of another store, which have no past here."""
+        with self._transaction():
+            self._execute_rows(_PUT, [_object_row(kv) for kv in items])
+
     def _write(self, events: Sequence[Event]) -> None:
         latest = {event.kv.key: event for event in events}
-        execute = self._db.execute
-        execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             # A key created and deleted within the batch was never in the table: no harm.
             deletes = [(event.kv.key,) for event in latest.values() if event.deleted]
-            puts = [
-                (kv.key, kv.mod_revision, kv.create_revision, kv.value)
-                for kv in (event.kv for event in latest.values() if not event.deleted)
-            ]
+            puts = [_object_row(event.kv) for event in latest.values() if not event.deleted]
             self._execute_rows(_DELETE, deletes)
             self._execute_rows(_PUT, puts)
             self._execute_rows(_EVENT, _event_rows(events))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        execute = self._db.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            yield
             execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -284,15 +291,9 @@ class SqliteFile:
     def compact(self, revision: int) -> None:
         """Forget events up to and including `revision`."""
         execute = self._db.execute
-        execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             execute("DELETE FROM events WHERE id < ?", ((revision + 1) << SEQUENCE_BITS,))
             execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (revision,))
-            execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                execute("ROLLBACK")
-            raise
 
     def close(self) -> None:
         """Close the file, then let others have the directory."""
@@ -330,6 +331,10 @@ def _sql(statement: tuple[str, str, str], rows: int) -> str:
     """Return the statement for a number of rows; the same object each time, so SQLite finds it."""
     head, row, tail = statement
     return head + ",".join([row] * rows) + tail
+
+
+def _object_row(kv: KeyValue) -> _Row:
+    return kv.key, kv.mod_revision, kv.create_revision, kv.value
 
 
 def _event_rows(events: Iterable[Event]) -> list[_Row]:

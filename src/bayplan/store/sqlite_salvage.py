@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from bayplan.store.errors import StoreError
-from bayplan.store.protocol import Event, KeyValue
+from bayplan.store.protocol import KeyValue
 from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS, SqliteFile
 
 GAP = 1_000_000  # revisions that may have been used and cannot be read any more
@@ -37,18 +37,17 @@ def salvage(source: Path, target: Path) -> tuple[int, int]:
 
 def _copy(damaged: sqlite3.Connection, rows: int, file: SqliteFile) -> tuple[int, int]:
     saved, lost, newest = 0, 0, _last_event(damaged)
-    batch: list[Event] = []
+    batch: list[KeyValue] = []
     for found in _rows(damaged, 0, rows):
         if found is None:
             lost += 1
             continue
         saved, newest = saved + 1, max(newest, found.mod_revision)
-        batch.append(Event(found, None, False))
+        batch.append(found)
         if len(batch) == BATCH:
-            file.write(batch)
+            file.fill(batch)
             batch = []
-    if batch:
-        file.write(batch)
+    file.fill(batch)
     file.compact(newest + GAP)
     return saved, lost
 
