@@ -16,7 +16,9 @@ from bayplan.sim.traces import fgd
 from bayplan.sim.traces.format import TracePod, read_trace, write_trace
 from bayplan.sim.traces.generate import MODELS, generate
 from bayplan.sim.traces.openb import OpenbNode, OpenbPod, read_pods
+from bayplan.sim.traces.play import play_trace
 from bayplan.sim.traces.table import TraceError
+from bayplan.sim.world import Settings
 
 GPU = Path(__file__).parents[2] / "examples" / "policies" / "gpu.py"
 
@@ -41,6 +43,8 @@ def test_a_trace_survives_writing_and_reading(tmp_path):
         ("time,labels\n0,app\n", 't.csv:2: column labels: "app" is not key=value'),
         ("time,cpu\n0\n", "t.csv:2: column cpu: the line has not 2 columns as the header"),
         ("time\n", "t.csv: the trace holds no pods"),
+        ("time,cpus\n0,1\n", "t.csv:1: column cpus: unknown; did you mean cpu?"),
+        ("time,\n0,1\n", "t.csv:1: column 2: has no name"),
     ],
 )
 def test_mistakes_name_file_line_and_column(tmp_path, text, message):
@@ -72,6 +76,21 @@ def test_scenarios_play_traces_from_files(tmp_path):
     assert result.ok, result.problems()
     assert [1.0, 3.0] == [life.bound for life in result.tracker.past]
     assert [11.0, 13.0] == [life.gone for life in result.tracker.past]
+
+
+def test_pods_that_come_last_and_stay_are_tried_too(tmp_path):
+    write_trace(tmp_path / "t.csv", [TracePod(0, None, "1"), TracePod(5, None, "1")])
+
+    lines = play_trace(tmp_path / "t.csv", 2, {}, Settings(faithful=False))
+
+    assert lines[0] == "2 pods, 2 bound"
+
+
+def test_a_pod_of_a_trace_that_is_refused_is_named(tmp_path):
+    write_trace(tmp_path / "t.csv", [TracePod(0, None, "1"), TracePod(5, priority="high")])
+
+    with pytest.raises(BayplanError, match='pods "pod-1" is forbidden: no PriorityClass'):
+        play_trace(tmp_path / "t.csv", 2, {}, Settings(faithful=False))
 
 
 def test_generated_traces_follow_the_seed():

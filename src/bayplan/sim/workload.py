@@ -24,6 +24,7 @@ import msgspec
 
 from bayplan.client import NotFound
 from bayplan.client.resources import PODS
+from bayplan.clock import rest
 from bayplan.sim import objects
 from bayplan.sim.client import ScenarioClient
 from bayplan.sim.fast.client import FastClient
@@ -90,7 +91,10 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 async def run_workload(client: ScenarioClient, work: Workload) -> None:
-    """Create the pods of a workload and end them; returns when the last one has left."""
+    """Create the pods of a workload and end them; returns when the last one has left.
+
+    Of pods that stay the last one is tried before that.
+    """
     rng = random.Random(f"{client.seed}/{work.name}")
     begin = asyncio.get_running_loop().time()
     leaving = _Leaving(client)
@@ -103,6 +107,7 @@ async def run_workload(client: ScenarioClient, work: Workload) -> None:
             if arrival.lifetime is not None:
                 leaving.add(key, None if work.succeed else arrival.lifetime)
         await leaving.all_left()
+        await rest(last=True)
     finally:
         leaving.close()
 

@@ -83,13 +83,13 @@ def cluster():
 def test_runs_on_dask_joblib_and_in_this_process_agree_to_the_byte(folder, cluster):
     dask = Dask(cluster.scheduler_address)
     texts = {}
-    for name, workers, seeds in (("here", Here(), 2), ("joblib", Local(2), 10), ("dask", dask, 10)):
+    for name, workers, seeds in (("here", Here(), 2), ("joblib", Local(2), 50), ("dask", dask, 50)):
         plan = plan_of(folder, seeds)
         sweep(plan, lambda workers=workers: workers, folder / f"{name}.csv", quiet)
         texts[name] = (folder / f"{name}.csv").read_bytes()
     dask.close()
 
-    assert 41 == len(texts["joblib"].splitlines())
+    assert 201 == len(texts["joblib"].splitlines())
     assert texts["joblib"] == texts["dask"]
     assert set(texts["here"].splitlines()) < set(texts["joblib"].splitlines())
 

@@ -14,11 +14,12 @@ import msgspec
 
 from bayplan.api import Object
 from bayplan.client import Client, Resource
-from bayplan.client.errors import Invalid
+from bayplan.client.errors import ApiError, Invalid
 from bayplan.sim.fast.cluster import TYPES, Json
 
 STAND_IN = "bayplan-stands-in-for-a-name"
 LIMIT = 20_000
+DRY_RUN = {"dryRun": "All"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _encode = msgspec.json.Encoder().encode
 
@@ -67,7 +68,13 @@ class Admission:
             # One after the other, in the order they came: most of a group that comes at once are
             # of one shape, and the first has it asked for.
             async with self._asking:
-                found = self._known.get(key) or await self._ask(resource, namespace, shape, key)
+                found = self._known.get(key)
+                try:
+                    found = found or await self._ask(resource, namespace, shape, key)
+                except ApiError:
+                    # Again by its own name, which is what the refusal is to tell.
+                    await self._client.create(resource, _encode(body), namespace, query=DRY_RUN)
+                    raise
         text, _, _, only_name = found
         if only_name:
             if alike is not None:
@@ -80,8 +87,7 @@ class Admission:
         self, resource: Resource, namespace: str, shape: bytes, key: tuple[str, str, bytes]
     ) -> Answer:
         self.asked += 1
-        query = {"dryRun": "All"}
-        text = await self._client.create(resource, shape, namespace, query=query)
+        text = await self._client.create(resource, shape, namespace, query=DRY_RUN)
         template: Json = msgspec.json.decode(text)
         template["metadata"].pop("managedFields", None)
         text = _encode(template)

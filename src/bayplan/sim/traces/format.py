@@ -54,12 +54,12 @@ class TracePod(msgspec.Struct, frozen=True):
 
 def read_trace(path: Path) -> list[TracePod]:
     """Read a trace, in the order of time; raises TraceError that names file, line and column."""
-    return _in_order(rows(path, ("time",)), str(path))
+    return _in_order(rows(path, ("time",), COLUMNS), str(path))
 
 
 def parse_trace(text: str, name: str) -> list[TracePod]:
     """Read the text of a trace; errors call it `name`."""
-    return _in_order(rows_of(text.splitlines(keepends=True), name, ("time",)), name)
+    return _in_order(rows_of(text.splitlines(keepends=True), name, ("time",), COLUMNS), name)
 
 
 def _in_order(found: Iterable[Row], name: str) -> list[TracePod]:

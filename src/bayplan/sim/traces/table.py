@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bayplan.errors import BayplanError
+from bayplan.words import did_you_mean
 
 
 class TraceError(BayplanError):
@@ -52,23 +53,31 @@ class Row:
         return value
 
 
-def rows(path: Path, required: tuple[str, ...]) -> Iterator[Row]:
-    """Read a file with a header; raises TraceError."""
+def rows(path: Path, required: tuple[str, ...], known: tuple[str, ...] = ()) -> Iterator[Row]:
+    """Read a file with a header; raises TraceError, if `known` are given also at other columns."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            yield from rows_of(file, str(path), required)
+            yield from rows_of(file, str(path), required, known)
     except OSError as problem:
         raise TraceError(f"reading trace {path}: {problem.strerror}") from problem
 
 
-def rows_of(lines: Iterable[str], name: str, required: tuple[str, ...]) -> Iterator[Row]:
-    """Read lines with a header; raises TraceError that calls them `name`."""
+def rows_of(
+    lines: Iterable[str], name: str, required: tuple[str, ...], known: tuple[str, ...] = ()
+) -> Iterator[Row]:
+    """Read lines with a header, as `rows` does; errors call them `name`."""
     try:
         reader = csv.DictReader(lines)
         header = reader.fieldnames or []
         for column in required:
             if column not in header:
                 raise TraceError(f"{name}:1: column {column} is missing")
+        for place, column in enumerate(header if known else ()):
+            if not column:
+                raise TraceError(f"{name}:1: column {place + 1}: has no name")
+            if column not in known:
+                hint = did_you_mean(column, known) or f"; known: {', '.join(known)}"
+                raise TraceError(f"{name}:1: column {column}: unknown{hint}")
         for values in reader:
             if None in values or None in values.values():
                 raise TraceError(
