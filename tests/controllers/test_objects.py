@@ -16,6 +16,7 @@ from bayplan.client.resources import (
     PODS,
     REPLICA_SETS,
     RESOURCE_CLAIMS,
+    SECRETS,
     SERVICE_ACCOUNTS,
     STORAGE_CLASSES,
     Resource,
@@ -94,6 +95,21 @@ async def test_dependents_go_with_their_last_owner() -> None:
         await made.delete(CONFIG_MAPS, "two")
         await made.settle()
         assert [] == await names(made)
+
+
+@virtual
+async def test_only_chosen_resources_are_followed() -> None:
+    options = {"garbagecollector": {"resources": ("secrets",)}}
+    async with cluster("garbagecollector", nodes=0, options=options) as made:
+        owner = await config_map(made, "owner")
+        await config_map(made, "child", owner)
+        secret = {"metadata": {"name": "sealed", **owned_by(CONFIG_MAPS, owner)}}
+        await made.create(SECRETS, secret)
+        await made.delete(CONFIG_MAPS, "owner")
+        await made.settle()
+
+        assert ["child"] == await names(made)
+        assert await count(made, SECRETS, 0)
 
 
 @virtual

@@ -1,7 +1,9 @@
 """Each invariant can fail: a bug is planted, and some seed finds it."""
 
 import asyncio
+import os
 import re
+import signal
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from bayplan.apiserver import capacity
 from bayplan.apiserver.subresources import binding
+from bayplan.cli import dst
 from bayplan.cli.dst import command
 from bayplan.client.leaderelection import LeaderElector
 from bayplan.controllers.replicaset import ReplicaSetController
@@ -30,6 +33,30 @@ def acknowledge_unwritten(patch):
     patch.setattr(
         Commits, "_commit", lambda self, w: "" if next(count) % 50 == 49 else commit(self, w)
     )
+
+
+def delete_in_words_only(patch):
+    delete = sqlite.SqliteStore.delete
+
+    async def idle(self, key, *, expect=None):
+        found = await self.get(key)
+        if found is not None and "apps/deployments" in key:
+            return found
+        return await delete(self, key, expect=expect)
+
+    patch.setattr(sqlite.SqliteStore, "delete", idle)
+
+
+def tell_of_another_write(patch):
+    put, count = sqlite.SqliteStore.put, iter(range(10**9))
+
+    async def mistaken(self, key, value, *, expect=None):
+        made = await put(self, key, value, expect=expect)
+        if next(count) % 50 == 49:
+            return msgspec.structs.replace(made, mod_revision=made.mod_revision - 1)
+        return made
+
+    patch.setattr(sqlite.SqliteStore, "put", mistaken)
 
 
 def use_a_revision_twice(patch):
@@ -101,6 +128,17 @@ def never_answer(patch):
         return await bind(backend, request)
 
     patch.setattr("bayplan.apiserver.dispatch.bind", silent)
+
+
+def never_allocate(patch):
+    create, count = service.Allocations.create, iter(range(10**9))
+
+    async def silent(self, *given, **named):
+        if next(count) % 5 == 4:
+            await asyncio.get_running_loop().create_future()
+        return await create(self, *given, **named)
+
+    patch.setattr(service.Allocations, "create", silent)
 
 
 def make_too_few(patch):
@@ -181,6 +219,8 @@ def read_the_past(patch):
 
 PLANTED = [
     (truth.LOST, acknowledge_unwritten),
+    (truth.LOST, delete_in_words_only),
+    (truth.LOST, tell_of_another_write),
     (truth.LOST, expire_what_is_kept),
     (truth.LOST, commit_nothing),
     (truth.LOST, release_nothing),
@@ -192,6 +232,7 @@ PLANTED = [
     (invariants.SOMEWHERE, forget_a_pod),
     (invariants.LEASE, take_a_lease_that_is_held),
     (invariants.ENDS, never_answer),
+    (invariants.ENDS, never_allocate),
     (invariants.UNSEEN, fail_in_a_controller),
     (invariants.UNSEEN, end_an_election),
     (invariants.UNSEEN, fail_in_a_worker),
@@ -251,3 +292,21 @@ def test_the_command_counts_what_held():
 
     assert 0 == said.exit_code, said.output
     assert "1 seed from 0: nothing broke" in said.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_counts_what_held_when_it_is_stopped(number, monkeypatch):
+    def held(seed):
+        if seed == 42:
+            os.kill(os.getpid(), number)
+        return dst._Outcome(False, 10, "", [])
+
+    monkeypatch.setattr(dst, "_run", held)
+    before = signal.getsignal(number)
+
+    said = CliRunner().invoke(command, ["--seeds", "1000", "--first", "40"])
+
+    assert 0 == said.exit_code, said.output
+    assert "3 seeds from 40: nothing broke; 30 changes" in said.output
+    assert "go on with --first 43" in said.output
+    assert before == signal.getsignal(number)

@@ -9,7 +9,8 @@ so, because caches of different resources are not equally fresh.
     a deleted owner with the finalizer foregroundDeletion    waits for its blocking dependents
     a deleted owner with the finalizer orphan                lets its dependents go first
 
-Option, by key `garbagecollector`: discover-seconds 120 (0: only when a kind is defined).
+Options, by key `garbagecollector`: discover-seconds 120 (0: only when a kind is defined), resources
+(plural names, all of them: what is followed instead of every resource).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class GarbageCollector:
         self._worker = Worker(kit, "garbagecollector", self._sync)
         options: Json = kit.options.get("garbagecollector", {})
         self._rediscover = float(options.get("discover-seconds", REDISCOVER_SECONDS)) or None
+        self._only = frozenset(options.get("resources", ()))
         self._again = asyncio.Event()
         kit.bare(CUSTOM_KINDS).listen(lambda change: self._again.set())
 
@@ -83,7 +85,7 @@ class GarbageCollector:
     async def _discover(self) -> None:
         for resource in await self._resources():
             self._kinds[resource.group, resource.kind] = resource
-            if resource in self._followed or resource.plural in IGNORED:
+            if resource in self._followed or not self._follows(resource.plural):
                 continue
             self._followed.add(resource)
             cache = self._kit.bare(resource)
@@ -92,6 +94,9 @@ class GarbageCollector:
                 self._changed(r, change)
 
             cache.listen(listener)
+
+    def _follows(self, plural: str) -> bool:
+        return plural in self._only if self._only else plural not in IGNORED
 
     def _changed(self, resource: Resource, change: Change[Bare]) -> None:
         meta = change.new.metadata

@@ -46,7 +46,8 @@ CONTROLLERS = (
     "podgc",
     "kubelet",
 )
-QUIET = {"garbagecollector": {"discover-seconds": 0}}
+FOLLOWED = ("configmaps", "deployments", "jobs", "namespaces", "nodes", "pods", "replicasets")
+"""Resources that runs make objects of; the other fifty are watched in thorough runs alone."""
 RESTART_SECONDS = 1.0
 Told = Callable[[str, Response], None]
 
@@ -207,11 +208,16 @@ class ControllersPart(Part):
     """Controllers and kubelets."""
 
     _manager: ControllerManager | None = None
+    thorough = False
 
     async def start(self) -> None:
         self.up = True
+        collecting = {"discover-seconds": 0, "resources": () if self.thorough else FOLLOWED}
         self._manager = ControllerManager(
-            self.client(), CONTROLLERS, clock=self.clock, options=dict(QUIET)
+            self.client(),
+            CONTROLLERS,
+            clock=self.clock,
+            options={"garbagecollector": collecting},
         )
         self._manager.start()
 

@@ -24,6 +24,20 @@ class Broken(AssertionError):
         self.invariant = invariant
 
 
+class Meta(msgspec.Struct, rename="camel"):
+    """What tells which write of which object is meant."""
+
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Written(msgspec.Struct):
+    """An object, as far as it is looked at."""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
 LOST = "no acknowledged write is lost"
 GROW = "revisions only grow"
 WATCH = "a watch sees every change once and in order"
@@ -36,7 +50,8 @@ class Truth:
         self.now: dict[str, KeyValue] = {}
         self.log: list[tuple[int, str]] = []
         self.revision = 0
-        self._revisions: set[int] = set()
+        self._written: dict[int, list[str]] = {}
+        """The keys that were written at each revision."""
         self._watcher: Watcher | None = None
         self._checks: list[Callable[[Event], None]] = []
 
@@ -82,16 +97,29 @@ class Truth:
         else:
             self.now[key] = event.kv
         self.revision = revision
-        self._revisions.add(revision)
+        self._written.setdefault(revision, []).append(key)
         self.log.append((revision, key))
         for see in self._checks:
             see(event)
 
-    def acknowledged(self, revision: int, what: str) -> None:
-        """A client was told that its write is at `revision`."""
+    def acknowledged(self, told: Meta, what: str) -> None:
+        """A client was told that it wrote this object."""
+        if not told.resource_version:
+            return
         self.drain()
-        if revision not in self._revisions:
-            raise Broken(LOST, f"{what} was acknowledged at {revision}, where nothing is")
+        keys = self._written.get(int(told.resource_version), [])
+        if not any(key.rpartition("/")[2] == told.name for key in keys):
+            there = " and ".join(keys) or "nothing"
+            text = f"{what} of {told.name} was acknowledged at {told.resource_version}"
+            raise Broken(LOST, f"{text}, where {there} is")
+
+    def deleted(self, uid: str) -> None:
+        """A client was told that this object is gone."""
+        self.drain()
+        for key, kv in self.now.items():
+            # A cheap look first: the uid also stands in what the object owned.
+            if uid and uid.encode() in kv.value and _object.decode(kv.value).metadata.uid == uid:
+                raise Broken(LOST, f"{key} was deleted and is there")
 
     def has_seen(self, key: str) -> None:
         """A client was told that this key was written."""
@@ -103,21 +131,13 @@ class Truth:
         return len(self.log)
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    name: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
-
-
 class _Line(msgspec.Struct):
     type: str
-    object: _Object
+    object: Written
 
 
 _line = msgspec.json.Decoder(_Line)
+_object = msgspec.json.Decoder(Written)
 
 
 class WatchCheck:

@@ -8,7 +8,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 from bayplan.client.resources import DEPLOYMENTS, JOBS, PODS
-from bayplan.dst.invariants import ROGUE
+from bayplan.dst.invariants import ENDS, ROGUE
+from bayplan.dst.network import LONGEST
+from bayplan.dst.truth import Broken
 from bayplan.errors import BayplanError
 from bayplan.global_scheduler.ledger import RECORDS
 from bayplan.global_scheduler.stack import Allocation, FlavorChoice, Resource, Selector, Stack
@@ -136,12 +138,21 @@ async def _allocate(world: World, service: Allocations, rng: random.Random) -> s
     stack = Stack("s", (Resource("r", flavors=flavors, count=rng.randint(1, 2)),), {})
     wanted = Allocation(identity, stack, Selector(), rng.randint(1, 2))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONGEST):
             await service.create(wanted, ttl=rng.choice((0.0, 5.0, 10.0)))
-    except (BayplanError, TimeoutError) as problem:
+    except BayplanError as problem:
         return f"{type(problem).__name__}"
+    except TimeoutError:
+        return _unanswered(world, service)
     world.noted(lambda: world.sold.has_seen(f"{RECORDS}{identity}"))
     return f"{identity[:8]} placed by {service.name}"
+
+
+def _unanswered(world: World, service: Allocations) -> str:
+    """Only a global scheduler that has crashed meanwhile may leave a question open."""
+    if world.globals.up and service in world.globals.services:
+        world.breaks(Broken(ENDS, f"global scheduler {service.name} does not answer"))
+    return "never answered"
 
 
 async def settle(world: World, rng: random.Random) -> str:
@@ -154,9 +165,11 @@ async def settle(world: World, rng: random.Random) -> str:
     if not keep:
         world.stock.given_back.add(key)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONGEST):
             await (service.commit(key) if keep else service.release(key))
-    except (BayplanError, TimeoutError) as problem:
+    except BayplanError as problem:
         return f"{type(problem).__name__}"
+    except TimeoutError:
+        return _unanswered(world, service)
     world.noted(lambda: world.stock.settled(key, keep=keep))
     return f"{'committed' if keep else 'released'} {key[:8]} by {service.name}"

@@ -44,15 +44,17 @@ from bayplan.dst.processes import (
     SchedulerPart,
 )
 from bayplan.dst.registers import Registers
-from bayplan.dst.truth import Broken, Truth, WatchCheck
+from bayplan.dst.truth import Broken, Meta, Truth, WatchCheck
 from bayplan.global_scheduler.inventory import Flavor, Inventory, Site
 from bayplan.global_scheduler.inventory import Host as Machines
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.sim.extender import SimulatedExtender
 from bayplan.sim.objects import SIMULATED, node
 
-CALM = 120.0
+CALM = 120.0  # seconds until all must be well
+SETTLED = 20.0  # seconds for which it must stay so; longer than a lease
 GOOD_SECONDS = 5.0
+THOROUGH = 8  # every so many seeds, all resources are watched and all of the calm is waited for
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 SITES = Inventory(
     sites=tuple(Site(f"s-{n}", "r", f"az{n}") for n in range(2)),
@@ -61,13 +63,16 @@ SITES = Inventory(
 )
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    name: str = ""
+class _Details(msgspec.Struct):
+    uid: str = ""
 
 
-class _Object(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+class _Answer(msgspec.Struct):
+    """What was written, or the Status of a deletion."""
+
+    kind: str
+    metadata: Meta
+    details: _Details = msgspec.field(default_factory=_Details)
 
 
 class World:
@@ -81,13 +86,17 @@ class World:
         self.network = Network(self._rng("network"), self._tap)
         self.disks = [Disk(root / name, self._rng(name)) for name in ("api", "global")]
         self.api = ApiProcess(self.disks[0], self.truth, self._rng("ids"))
-        self.extender = SimulatedExtender("slow", filter=lambda pod, node: "", ignorable=True)
-        used = (self.extender,) if self._rng("extender").random() < 0.3 else ()
+        self.extender = SimulatedExtender("slow", filter=lambda pod, node: "")
+        rng = self._rng("extender")
+        used = (self.extender,) if rng.random() < 0.3 else ()
+        self.extender.ignorable = rng.random() < 0.5
         self.schedulers = [
             SchedulerPart(f"scheduler-{n}", self.network, self.api, self._told, used)
             for n in range(2)
         ]
         self.controllers = ControllersPart("controllers", self.network, self.api, self._told)
+        self.thorough = seed % THOROUGH == 0
+        self.controllers.thorough = self.thorough
         self.globals = GlobalProcess(self.disks[1], self.sold, SITES, self._rng("stages"))
         self.users = [Part(f"user-{n}", self.network, self.api, self._told) for n in range(3)]
         self.registers = Registers()
@@ -118,7 +127,7 @@ class World:
             act = getattr(work, step.what, None) or getattr(faults, step.what)
             self.spawn(self._act(act, step), step.what)
         await self._recover()
-        await asyncio.sleep(CALM)
+        await self._calm()
         self._check_end()
 
     async def _act(self, act: Act, step: Step) -> None:
@@ -143,6 +152,16 @@ class World:
         await self.add_node(100)
         for key in [key for key in self.truth.now if key.startswith("core/nodes/")]:
             await self._bring_back(key.rpartition("/")[2])
+
+    async def _calm(self) -> None:
+        """Wait until all is well and stays so; what is not well after CALM is broken."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CALM
+        well_until = end if self.thorough else loop.time() + SETTLED
+        while loop.time() < min(well_until, end):
+            await asyncio.sleep(GOOD_SECONDS)
+            if not self.thorough and self._left() is not None:
+                well_until = loop.time() + SETTLED
 
     async def _bring_back(self, name: str) -> None:
         await self._insist(
@@ -197,32 +216,36 @@ class World:
 
     def _check_end(self) -> None:
         self.look()
-        waiting = [what for task, what in self._tasks.items() if not task.done()]
-        if waiting:
-            raise Broken(ENDS, f"still waiting: {', '.join(waiting)}")
-        if forgotten := self.pods.unbound():
-            raise Broken(SOMEWHERE, f"{', '.join(forgotten)}: {self._tell(forgotten[0])}")
-        if left := unfinished(self.truth):
-            raise Broken(CONVERGE, "; ".join(left))
-        self._check_caches()
+        if left := self._left():
+            raise left
         self.registers.check()
 
-    def _check_caches(self) -> None:
-        """In the calm everybody knows the same."""
+    def _left(self) -> Broken | None:
+        """Say what is not well yet: in the calm all requests end, and everybody knows the same."""
+        waiting = [what for task, what in self._tasks.items() if not task.done()]
+        if waiting:
+            return Broken(ENDS, f"still waiting: {', '.join(waiting)}")
+        if forgotten := self.pods.unbound():
+            return Broken(SOMEWHERE, f"{', '.join(forgotten)}: {self._tell(forgotten[0])}")
+        if left := unfinished(self.truth):
+            return Broken(CONVERGE, "; ".join(left))
+        return self._other_caches()
+
+    def _other_caches(self) -> Broken | None:
         stored = self.pods.running()
         for part in self.schedulers:
-            assert part.process.scheduler is not None
-            known = {
-                pod.key: pod.metadata.resource_version for pod in part.process.scheduler.pods()
-            }
+            scheduler = part.process.scheduler
+            pods = () if scheduler is None else scheduler.pods()
+            known = {pod.key: pod.metadata.resource_version for pod in pods}
             if known != stored:
                 odd = sorted(dict(known.items() ^ stored.items()))
-                raise Broken(SOMEWHERE, f"{part.name} does not know the same pods: {odd}")
+                return Broken(SOMEWHERE, f"{part.name} does not know the same pods: {odd}")
         kept = {key for key in self.sold.now if key.startswith("/global/allocations/")}
         for service in self.globals.services:
             known_here = {f"/global/allocations/{name}" for name in service.ledger.records}
             if known_here != kept:
-                raise Broken(CONVERGE, f"global scheduler {service.name} knows other allocations")
+                return Broken(CONVERGE, f"global scheduler {service.name} knows other allocations")
+        return None
 
     def _tell(self, key: str) -> str:
         told = []
@@ -236,11 +259,13 @@ class World:
 
     def _told(self, method: str, answer: Response) -> None:
         """See what a client is told about its write."""
-        if method not in WRITES or answer.status >= 300 or b'"kind":"Status"' in answer.body[:40]:
+        if method not in WRITES or answer.status >= 300:
             return
-        version = msgspec.json.decode(answer.body, type=_Object).metadata.resource_version
-        if version:
-            self.noted(lambda: self.truth.acknowledged(int(version), method))
+        told = msgspec.json.decode(answer.body, type=_Answer)
+        if told.kind != "Status":
+            self.noted(lambda: self.truth.acknowledged(told.metadata, method))
+        elif method == "DELETE":
+            self.noted(lambda: self.truth.deleted(told.details.uid))
 
     def _tap(self, target: str) -> Callable[[bytes], None] | None:
         path, _, text = target.partition("?")
