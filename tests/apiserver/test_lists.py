@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayplan.apiserver.verbs import read, watch
+from bayplan.apiserver.verbs import options, read, watch
 from bayplan.apiserver.verbs.read import cut
 from bayplan.clock import run_virtual
 from bayplan.store import KeyValue
@@ -158,7 +158,7 @@ async def test_a_list_at_a_version_shows_what_was_then(api):
 
 
 async def test_a_version_that_is_gone_and_one_that_has_not_come(api, monkeypatch):
-    monkeypatch.setattr(read, "FUTURE_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(options, "FUTURE_WAIT_SECONDS", 0.01)
     await fill(api, 2)
     revision = api.server.store.revision
     await api.server.store.compact(revision)
@@ -228,7 +228,7 @@ async def test_lists_of_metadata_and_objects_in_the_form_of_the_other(api):
 
 
 async def test_an_object_is_read_as_new_as_was_asked(api, monkeypatch):
-    monkeypatch.setattr(read, "FUTURE_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(options, "FUTURE_WAIT_SECONDS", 0.01)
     await fill(api, 1)
     revision = api.server.store.revision
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from bayplan.apiserver.http import PIECE_COST, Pacing
 from bayplan.clock import run_virtual
-from bayplan.edge import MANY, SECONDS, Released
+from bayplan.released import MANY, SECONDS, Released
 
 
 async def written(streams, pieces, per_turn, gone=()):

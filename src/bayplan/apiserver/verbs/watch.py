@@ -26,17 +26,17 @@ from bayplan.apiserver.negotiate import JSON, PROTOBUF, TABLE, WHOLE, Output
 from bayplan.apiserver.protobuf import event_frame
 from bayplan.apiserver.request import Request, flag, number
 from bayplan.apiserver.responses import JSON_TYPE, Stream, dump, partial, table
-from bayplan.apiserver.verbs.read import (
+from bayplan.apiserver.verbs.options import (
     LABEL,
     OBJECT_COST,
     Selection,
     begins_with_all,
-    candidates,
     check_match,
     parse_version,
     selection,
     wait_for_version,
 )
+from bayplan.apiserver.verbs.read import candidates
 from bayplan.apiserver.versions import Cache, converter_of
 from bayplan.scope import PIECE
 from bayplan.store import Compacted, Event, Interest, KeyValue, Watcher
