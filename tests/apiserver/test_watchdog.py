@@ -12,7 +12,7 @@ from bayplan.api import yaml
 from bayplan.apiserver import bodies
 from bayplan.apiserver.watchdog import Watchdog
 from tests.apiserver.api import CONFIGMAPS, configmap
-from tests.apiserver.test_bombs import DEFINITIONS, THINGS, definition, thing
+from tests.apiserver.test_bombs import APPLY, DEFINITIONS, THINGS, definition, thing
 
 YAML = {"content-type": "application/yaml"}
 
@@ -74,6 +74,31 @@ async def test_work_on_large_objects_is_done_beside_the_loop(api, monkeypatch, w
 
     media = {"content-type": MEDIA.get(work, STRATEGIC)}
     await api.ok("PATCH", f"{CONFIGMAPS}/x{query}", json.dumps(body).encode(), headers=media)
+
+    assert {beside} == {thread != threading.get_ident() for thread in threads}
+
+
+WALKS = {
+    "default": "bayplan.apiserver.pipeline.default",
+    "owners given twice": "bayplan.apiserver.pipeline._dedup_owners",
+    "write": "bayplan.apiserver.codec.Codec.encode",
+}
+
+
+@pytest.mark.parametrize("work", sorted(WALKS))
+@pytest.mark.parametrize("applied", [False, True], ids=["created", "applied"])
+@pytest.mark.parametrize(("keys", "beside"), [(3, False), (4000, True)], ids=["small", "large"])
+async def test_a_large_new_object_is_gone_through_beside_the_loop(
+    api, monkeypatch, work, applied, keys, beside
+):
+    threads = spy(monkeypatch, WALKS[work])
+    body = {"apiVersion": "v1", "kind": "ConfigMap"} | configmap("x")
+    body["data"] = {f"k{n}": "v" * 20 for n in range(keys)}
+
+    if applied:
+        await api.ok("PATCH", f"{CONFIGMAPS}/x?fieldManager=me", body, headers=APPLY)
+    else:
+        await api.ok("POST", CONFIGMAPS, body)
 
     assert {beside} == {thread != threading.get_ident() for thread in threads}
 
