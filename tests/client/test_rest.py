@@ -22,7 +22,7 @@ from bayplan.client import (
 from bayplan.client.errors import RequestTimeout, ServerFault, error_from
 from bayplan.client.http1 import Http1Pool
 from bayplan.client.resources import DEPLOYMENTS, NODES, PODS
-from bayplan.client.rest import BROKEN_READ_RETRIES, is_retriable
+from bayplan.client.rest import BROKEN_READ_RETRIES, _query_text, _retry_after, is_retriable
 from bayplan.client.transport import Response
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
@@ -196,6 +196,46 @@ def test_in_process_timeout():
         return asyncio.get_running_loop().time()
 
     assert run_virtual(main()) == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("3", 3.0), ("0.5", 0.5), ("0", 0.0), ("-2", 0.0), ("", None), ("tomorrow", None)],
+)
+def test_a_header_may_say_when_to_come_back(value, seconds):
+    assert seconds == _retry_after({"retry-after": value})
+    assert _retry_after({}) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"a": None}, ""),
+        ({"a": True, "b": False, "c": None}, "?a=true&b=false"),
+        ({"a": 0, "b": "x y"}, "?a=0&b=x+y"),
+    ],
+)
+def test_a_query_says_what_is_given(query, text):
+    assert text == _query_text(query)
+
+
+@pytest.mark.parametrize(
+    ("failure", "again"),
+    [
+        (TransportError("gone"), True),
+        (error_from(429, b""), True),
+        (error_from(500, b""), True),
+        (error_from(503, b""), True),
+        (error_from(404, b""), False),
+        (error_from(409, b""), False),
+        (error_from(422, b""), False),
+        (ValueError("no"), False),
+    ],
+)
+def test_what_may_succeed_later_is_told_apart(failure, again):
+    assert again is is_retriable(failure)
 
 
 @pytest.mark.parametrize(

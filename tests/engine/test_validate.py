@@ -8,8 +8,10 @@ import pytest
 from bayplan.engine.answers.candidates import Candidates
 from bayplan.engine.answers.domains import DomainLeaders
 from bayplan.engine.answers.kind_answer import KindAnswer
+from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.answers.leaders import Leaders
 from bayplan.engine.answers.part import Part
+from bayplan.engine.answers.row_answer import RowAnswer
 from bayplan.engine.answers.totals import Totals
 from bayplan.engine.cache import Cache
 from tests.engine.clusters import make_engine
@@ -86,3 +88,22 @@ def test_a_fault_in_what_is_kept_is_found(monkeypatch, where, name, fault):
                     except AssertionError:
                         return
     raise AssertionError("nobody saw it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "word"),
+    [(KindAnswer, "fails", "filter"), (KindAnswer, "raw", "score"), (RowAnswer, "raw", "score")],
+)
+def test_values_that_are_kept_wrongly_are_told_by_the_plugin_and_its_point(kind, what, word):
+    *_, engine = life(1, LIMITS[0].values[0], 30)
+    profile = next(iter(engine.profiles.values()))
+    told = set()
+    for item in engine._cycle.answers_of(profile)._answers.values():
+        column = getattr(item, what)
+        values = column.said.array if isinstance(column, KindColumn) else column.values
+        if type(item) is kind and values is not None:
+            values[values >= 0] += 1
+            told |= {(item.name, problem.split(" of rows")[0]) for problem in item.problems()}
+
+    assert told
+    assert all(problem == f"{name}: {word}" for name, problem in told)

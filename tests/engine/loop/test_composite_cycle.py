@@ -158,3 +158,17 @@ def test_the_rest_comes_next_at_the_place_of_the_first_pod_of_all_groups():
 
     assert {"g0", "h0"} == set(bound(first))
     assert ["default/h1"] == list(second["events"])
+
+
+def test_pods_of_all_groups_must_agree():
+    """One group's pods have another priority than the composite group: nobody is placed."""
+    pods = members("g", 1) + members("h", 1, priority=5)
+    groups = [part("g", 1), part("h", 1, priority=5)]
+    step, *_ = run([zoned("a", "x", "4")], [composite(count=2)], groups, pods)
+
+    assert not bound(step)
+    text = (
+        "all pods in a single pod group should have the same priority as the pod group's "
+        "priority, got 5 and 0"
+    )
+    assert {"g": text, "h": text} == messages(step)

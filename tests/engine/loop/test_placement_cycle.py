@@ -310,3 +310,23 @@ def test_a_group_that_fails_in_the_middle_leaves_nothing_assumed(gates):
     assert "not today" in world.condition("p0").message
     assert 0 == world.scheduler.cache.assumed_count
     assert not world.node_of("p0")
+
+
+@pytest.mark.parametrize("gates", BOTH, ids=["1.37", "1.36"])
+def test_the_rest_of_a_placed_group_is_tried_at_once_since_1_37(gates):
+    """Two of three fit, which is enough: the third does not wait for its backoff."""
+    policy = {"gang": {"minCount": 2}}
+    body = {"apiVersion": "scheduling.k8s.io/v1beta1", **group("g", schedulingPolicy=policy)}
+    pods = [make_pod(f"p{number}").group("g").req(cpu="1").build() for number in range(3)]
+    world = World(
+        make_node("a").capacity(cpu="2", pods="9").build(),
+        convert(PodGroup, body),
+        *pods,
+        config=from_data(HEAD, gates),
+        gates=gates,
+    )
+    world.carry_out(world.step())
+    (left,) = (name for name in ("p0", "p1", "p2") if not world.node_of(name))
+
+    at_once = gates.since("1.37")
+    assert at_once is (world.scheduler.place_of(f"default/{left}") == "active")

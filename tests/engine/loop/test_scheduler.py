@@ -506,6 +506,30 @@ def test_object_that_cannot_be_taken_is_left_out():
     assert sum(world.scheduler.problems.values()) == 2
 
 
+def test_a_pod_that_the_engine_cannot_take_fails_and_is_tried_again(monkeypatch):
+    """A bug meets one pod; others go on, and so does it when the bug is gone."""
+    world = World(node("a"), make_pod("p"), make_pod("q"))
+    engine = world.scheduler.engine
+    place = engine.place
+
+    def broken(pod, *given):
+        if pod.metadata.name == "p":
+            raise KeyError("a bug")
+        return place(pod, *given)
+
+    monkeypatch.setattr(engine, "place", broken)
+    world.run()
+    told = world.condition("p")
+
+    assert ("", "a") == (world.node_of("p"), world.node_of("q"))
+    assert ("False", "SchedulerError") == (told.status, told.reason)
+    assert "a bug" in told.message
+    assert {"KeyError": 1} == dict(world.scheduler.problems)
+    monkeypatch.undo()
+    world.wait(3)
+    assert "a" == world.node_of("p")
+
+
 def test_a_muted_scheduler_decides_the_same_and_tells_less():
     objects = [node("a"), *(make_pod(f"p{n}").req(cpu="1") for n in range(6))]
     told, muted = World(*objects), World(*objects)
