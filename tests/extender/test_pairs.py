@@ -238,11 +238,14 @@ def test_sets_are_bounded_and_places_outside_are_refused():
     for wrong in (
         {"runs": ((0, 9),)},
         {"runs": ((1, 0),)},
+        {"runs": ((-1, 0),)},
+        {"runs": ((0, 2),)},
         {"add": [b"x"] * 4},
         {"add": [b"a", b"\xff"]},
     ):
         with pytest.raises(DecodeError):
             call("two", **wrong)
+    assert list("cba") == call("one", add=(b"a", b"b", b"c"), runs=((2, 3), (1, 2), (0, 1))).names
     with pytest.raises(DecodeError):
         pairs.decode_call(b"nonsense")
 
