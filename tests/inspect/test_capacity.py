@@ -46,7 +46,8 @@ def test_templates_grow_together_in_their_shares():
     found = Cluster.from_objects(nodes(1)).capacity("2xcpu=1", "cpu=1,memory=1Gi")
 
     assert found.sets == 1
-    assert [fit.together for fit in found.fits] == [3, 1]
+    assert [fit.together for fit in found.fits] == [2, 1]
+    assert "1 more set of 2 cpu=1 + 1 cpu=1,memory=1Gi fits" in str(found)
     assert [fit.alone for fit in found.fits] == [4, 4]
 
 
@@ -122,4 +123,5 @@ def test_the_command_reads_a_file_and_tells_by_its_exit_code(tmp_path):
     enough = CliRunner().invoke(command, [*arguments, "--need", "4"])
     assert enough.exit_code == 0
     assert msgspec.json.decode(enough.output)["fits"][0]["together"] == 4
-    assert CliRunner().invoke(command, [*arguments, "--need", "5"]).exit_code == 1
+    short = CliRunner().invoke(command, [*arguments, "--need", "5"])
+    assert (1, "not enough: 5 needed, 4 fit\n") == (short.exit_code, short.stderr)

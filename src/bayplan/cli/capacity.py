@@ -42,4 +42,6 @@ def command(
     parsed = [parse_template(cluster, text) for text in templates]
     found = capacity(cluster, parsed, keep_free=keep_free or "", limit=limit)
     show(found, output, lambda: str(found))
-    sys.exit(1 if found.sets < need else 0)
+    if found.sets < need:
+        click.echo(f"not enough: {need} needed, {found.sets} fit", err=True)
+        sys.exit(1)

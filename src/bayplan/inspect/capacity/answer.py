@@ -12,7 +12,7 @@ class Fit(Model, frozen=True, kw_only=True):
     share: int
     """How many of it make up one set, together with the other templates' shares."""
     together: int
-    """In the mix."""
+    """In the whole sets of the mix."""
     alone: int
     """If only these were added."""
     zones: dict[str, int]

@@ -93,7 +93,7 @@ def capacity(
 
 
 class Filling:
-    """Pods added in turn by their shares until one finds no node."""
+    """Pods added in turn by their shares until one finds no node; whole sets are counted."""
 
     def __init__(
         self, trial: Rehearsal, admission: Admission, templates: Sequence[Template]
@@ -108,10 +108,15 @@ class Filling:
 
     def run(self, limit: int) -> None:
         """Add until nothing fits, or so many are there."""
-        while self.total < limit and self._one_set(limit):
+        while self.total < limit:
+            placed: list[tuple[str, str]] = []
+            if not self._one_set(limit, placed):
+                return
             self.sets += 1
+            for name, node in placed:
+                self.nodes[name][node] += 1
 
-    def _one_set(self, limit: int) -> bool:
+    def _one_set(self, limit: int, placed: list[tuple[str, str]]) -> bool:
         for item in self.templates:
             for _ in range(item.share):
                 if self.total >= limit:
@@ -126,7 +131,7 @@ class Filling:
                     return False
                 self.admission.count(pod, 1, self.trial.afterwards)
                 self.total += 1
-                self.nodes[item.name][decision.node_name] += 1
+                placed.append((item.name, decision.node_name))
         return True
 
     def binding(self) -> dict[str, int]:

@@ -20,12 +20,13 @@ def render(found: Capacity) -> list[str]:
 def _head(found: Capacity) -> Iterator[str]:
     kept = f" with the room kept to lose any one {found.keep_free}" if found.keep_free else ""
     mix = " + ".join(f"{item.share} {item.template}" for item in found.fits)
+    fit = "fits" if found.sets == 1 else "fit"
     if len(found.fits) == 1 and found.fits[0].share == 1:
         more = "at least " if found.limited else ""
-        yield f"{more}{found.fits[0].together} more {found.fits[0].template} fit{kept}"
+        yield f"{more}{found.fits[0].together} more {found.fits[0].template} {fit}{kept}"
     else:
         sets = "1 more set" if found.sets == 1 else f"{found.sets} more sets"
-        yield f"{sets} of {mix} fit{kept}"
+        yield f"{sets} of {mix} {fit}{kept}"
 
 
 def _fits(found: Capacity) -> Iterator[str]:

@@ -33,10 +33,11 @@ def summary(result: Result) -> list[str]:
     lives = tracker.every_pod()
     bound = sum(bool(life.node) for life in lives)
     waiting = [life for life in tracker.pods.values() if not life.node]
+    seconds = f"{result.seconds:.3f}".rstrip("0").rstrip(".")
     simulated = " simulated" if result.hash else ""  # there is none of a cluster of others
     lines.append(
         f"{plural(len(lives), 'pod')}, {bound} bound, {len(waiting)} still pending; "
-        f"{plural(len(tracker.nodes), 'node')}; {result.seconds:g} s{simulated}"
+        f"{plural(len(tracker.nodes), 'node')}; {seconds} s{simulated}"
     )
     reasons = Counter(life.why or "not tried yet" for life in waiting)
     lines += [f"  {number} pending: {why}" for why, number in reasons.most_common(5)]
