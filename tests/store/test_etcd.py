@@ -62,7 +62,7 @@ async def test_roots_do_not_see_each_other(etcd: EtcdServer) -> None:
 
 
 async def test_watchers_resume_without_a_gap_when_etcd_restarts(own_etcd: EtcdServer) -> None:
-    store = await EtcdStore.open([own_etcd.url], deadline=10.0)
+    store = await EtcdStore.open([own_etcd.url], deadline=60.0)
     watcher = store.watch("/w/", after=store.revision)
     await store.put("/w/1", b"v")
     own_etcd.kill()

@@ -29,7 +29,7 @@ async def answering(*answers: bytes | None):
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    client = EtcdClient([f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"], deadline=5.0)
+    client = EtcdClient([f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"], deadline=60.0)
     try:
         yield client, heard
     finally:

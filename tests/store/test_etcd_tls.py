@@ -92,13 +92,14 @@ def secure(tmp_path_factory):
         yield files
 
 
-async def opened(url, authority, certificate):
+async def opened(url, authority, certificate, deadline):
     key = certificate.with_suffix(".key") if certificate else None
-    return await EtcdStore.open([url], tls=tls_context(authority, certificate, key), deadline=1.0)
+    tls = tls_context(authority, certificate, key)
+    return await EtcdStore.open([url], tls=tls, deadline=deadline)
 
 
 async def test_a_store_reads_writes_and_watches_over_tls(secure):
-    store = await opened(secure.url, secure.ca, secure.client)
+    store = await opened(secure.url, secure.ca, secure.client, 60.0)
     watcher = store.watch("a/", after=store.revision)
     written = await store.put("a/b", b"1")
     [event] = await watcher.__anext__()
@@ -122,7 +123,7 @@ async def test_who_is_not_trusted_gets_no_store(secure, authority, certificate):
     shown = getattr(secure, certificate) if certificate else None
 
     with pytest.raises(Unavailable):
-        await opened(secure.url, getattr(secure, authority), shown)
+        await opened(secure.url, getattr(secure, authority), shown, 1.0)
 
 
 def test_files_must_fit_together(secure):
