@@ -178,7 +178,6 @@ class DeviceClass(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "DeviceClass"
     RESOURCE: ClassVar[str] = "deviceclasses"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: DeviceClassSpec = DeviceClassSpec()
 
@@ -269,7 +268,6 @@ class DeviceTaintRule(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "DeviceTaintRule"
     RESOURCE: ClassVar[str] = "devicetaintrules"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
@@ -318,6 +316,5 @@ class ResourceSlice(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     KIND: ClassVar[str] = "ResourceSlice"
     RESOURCE: ClassVar[str] = "resourceslices"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: ResourceSliceSpec = ResourceSliceSpec()

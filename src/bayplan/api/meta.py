@@ -55,7 +55,6 @@ class Object(Model, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "v1"
     KIND: ClassVar[str] = ""
     RESOURCE: ClassVar[str] = ""
-    NAMESPACED: ClassVar[bool] = True
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -44,7 +44,6 @@ class Node(Object, kw_only=True, frozen=True):
 
     KIND: ClassVar[str] = "Node"
     RESOURCE: ClassVar[str] = "nodes"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -55,4 +54,3 @@ class Namespace(Object, kw_only=True, frozen=True):
 
     KIND: ClassVar[str] = "Namespace"
     RESOURCE: ClassVar[str] = "namespaces"
-    NAMESPACED: ClassVar[bool] = False

@@ -67,7 +67,6 @@ class PersistentVolume(Object, kw_only=True, frozen=True):
 
     KIND: ClassVar[str] = "PersistentVolume"
     RESOURCE: ClassVar[str] = "persistentvolumes"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: Phase = Phase()
@@ -102,7 +101,6 @@ class StorageClass(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
     KIND: ClassVar[str] = "StorageClass"
     RESOURCE: ClassVar[str] = "storageclasses"
-    NAMESPACED: ClassVar[bool] = False
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
@@ -135,7 +133,6 @@ class CSINode(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
     KIND: ClassVar[str] = "CSINode"
     RESOURCE: ClassVar[str] = "csinodes"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: CSINodeSpec = CSINodeSpec()
 
@@ -153,7 +150,6 @@ class CSIDriver(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
     KIND: ClassVar[str] = "CSIDriver"
     RESOURCE: ClassVar[str] = "csidrivers"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: CSIDriverSpec = CSIDriverSpec()
 
@@ -191,6 +187,5 @@ class VolumeAttachment(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
     KIND: ClassVar[str] = "VolumeAttachment"
     RESOURCE: ClassVar[str] = "volumeattachments"
-    NAMESPACED: ClassVar[bool] = False
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

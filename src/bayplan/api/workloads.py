@@ -80,7 +80,6 @@ class PriorityClass(Object, kw_only=True, frozen=True):
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
     KIND: ClassVar[str] = "PriorityClass"
     RESOURCE: ClassVar[str] = "priorityclasses"
-    NAMESPACED: ClassVar[bool] = False
 
     value: int = 0
     global_default: bool = False

@@ -69,11 +69,8 @@ def _parse_error(media: str, error: Exception) -> str:
     return f"couldn't get version/kind; json parse error: {error}"
 
 
-def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Object:
-    """Return the object in the body, canonical, with the kind that the path expects.
-
-    `type_` is given where the body is not an object of the kind itself (a Scale, a Binding).
-    """
+def read_object(request: Request, kind: Kind) -> Object:
+    """Return the object in the body, canonical, with the kind that the path expects."""
     media = body_type(request.content_type)
     try:
         raw = parse_body(request, media)
@@ -85,7 +82,7 @@ def read_object(request: Request, kind: Kind, type_: Type | None = None) -> Obje
         _check_custom_kind(kind, raw)
     obj = identify(raw, kind.api_version, kind.kind, defaulted=not kind.custom)
     body = request.body if media == JSON else None
-    return canonical(request, kind, obj, type_, body, len(obj) - len(raw or ()))
+    return canonical(request, kind, obj, None, body, len(obj) - len(raw or ()))
 
 
 OTHER_NAMESPACE = (

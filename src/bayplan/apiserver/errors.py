@@ -162,10 +162,6 @@ def unauthorized() -> ApiError:
     )
 
 
-def expired(message: str = "The resourceVersion for the provided watch is too old.") -> ApiError:
-    return ApiError(410, "Expired", message)
-
-
 def timed_out() -> ApiError:
     text = (
         "Timeout: request did not complete within the allotted timeout; the server was unable to "

@@ -83,13 +83,12 @@ class Tokens:
         *,
         key: ec.EllipticCurvePrivateKey | None = None,
         issuer: str = ISSUER,
-        audiences: tuple[str, ...] = (),
     ) -> None:
         self._reader = reader
         self._clock = clock
         self._key = key
         self.issuer = issuer
-        self.audiences = audiences or (issuer,)
+        self.audiences = (issuer,)
         self._checked: dict[str, Claims] = {}  # tokens whose signature is ours
 
     @property
@@ -230,6 +229,8 @@ def _decode(text: str) -> bytes:
 def load_key(path: Path, *, create: bool = False) -> ec.EllipticCurvePrivateKey:
     """Read the signing key (PEM, P-256); `create` makes one where there is none."""
     if create and not path.exists():
+        from bayplan.apiserver.tls import private_pem
+
         key = ec.generate_private_key(ec.SECP256R1())
         private.write(path, private_pem(key))
         return key
@@ -240,12 +241,3 @@ def load_key(path: Path, *, create: bool = False) -> ec.EllipticCurvePrivateKey:
     if not isinstance(found, ec.EllipticCurvePrivateKey) or found.curve.name != "secp256r1":
         raise ConfigError(f'signing key "{path}" must be an EC key on P-256 (prime256v1)')
     return found
-
-
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a key as unencrypted PKCS#8."""
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from bayplan.api import Pod, Toleration
 from bayplan.api.labels import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Requirement
@@ -126,8 +125,3 @@ def taint_lookup(nodes: Nodes, tolerations: Sequence[Toleration], comparisons: b
         ],
         dtype=bool,
     )
-
-
-def lookup(table: npt.NDArray[np.generic], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.generic]:
-    """Gather by label code; the table's last entry stands for "no label" (code -1)."""
-    return table[codes]

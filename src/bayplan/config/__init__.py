@@ -7,12 +7,10 @@ from bayplan.config.args import (
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    PluginArgs,
     PodTopologySpreadArgs,
-    RawArgs,
     VolumeBindingArgs,
 )
-from bayplan.config.duration import Duration, parse_duration
+from bayplan.config.duration import parse_duration
 from bayplan.config.encode import to_data
 from bayplan.config.expansion import ExpandedPlugins, expand
 from bayplan.config.fields import InvalidConfig
@@ -24,56 +22,40 @@ from bayplan.config.gates import (
     parse_gates,
     parse_version,
 )
-from bayplan.config.load import Loaded, complete, default_config, from_data, load, load_file
+from bayplan.config.load import complete, default_config, from_data, load, load_file
 from bayplan.config.types import (
     API_VERSION,
-    EXTENSION_POINTS,
     KIND,
     ClientConnectionConfiguration,
-    Extender,
-    ExtenderManagedResource,
-    ExtenderTLSConfig,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     LeaderElectionConfiguration,
     Plugin,
-    PluginConfig,
-    Plugins,
     PluginSet,
 )
 
 __all__ = [
     "API_VERSION",
     "DEFAULT_GATES",
-    "EXTENSION_POINTS",
     "KIND",
     "NEWEST",
     "VERSIONS",
     "ClientConnectionConfiguration",
     "DefaultPreemptionArgs",
-    "Duration",
     "DynamicResourcesArgs",
     "ExpandedPlugins",
-    "Extender",
-    "ExtenderManagedResource",
-    "ExtenderTLSConfig",
     "FeatureGates",
     "InterPodAffinityArgs",
     "InvalidConfig",
     "KubeSchedulerConfiguration",
     "KubeSchedulerProfile",
     "LeaderElectionConfiguration",
-    "Loaded",
     "NodeAffinityArgs",
     "NodeResourcesBalancedAllocationArgs",
     "NodeResourcesFitArgs",
     "Plugin",
-    "PluginArgs",
-    "PluginConfig",
     "PluginSet",
-    "Plugins",
     "PodTopologySpreadArgs",
-    "RawArgs",
     "VolumeBindingArgs",
     "complete",
     "default_config",

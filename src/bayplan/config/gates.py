@@ -140,9 +140,6 @@ class FeatureGates:
         """Every known gate, sorted."""
         return sorted(self._gates)
 
-    def stage(self, name: str) -> Stage:
-        return self._gates[name].stage
-
     def locked(self, name: str) -> bool:
         return self._gates[name].locked
 

@@ -127,14 +127,13 @@ class Fields:
             return default
         return number
 
-    def boolean(self, *names: str, default: bool = False) -> bool:
+    def boolean(self, *names: str) -> bool:
         name, value = self._find(names)
-        if value is None:
-            return default
         if isinstance(value, bool):
             return value
-        self.problem(name, f"expected true or false, got {_show(value)}")
-        return default
+        if value is not None:
+            self.problem(name, f"expected true or false, got {_show(value)}")
+        return False
 
     def object(self, *names: str) -> "Fields":
         """A nested object; empty when it is absent."""

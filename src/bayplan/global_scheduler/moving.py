@@ -100,10 +100,8 @@ def place_most(
     return found, refused
 
 
-def apply_all(
-    table: SiteTable, allocation: Allocation, placements: Iterable[Placement], times: int = 1
-) -> None:
+def apply_all(table: SiteTable, allocation: Allocation, placements: Iterable[Placement]) -> None:
     """Take placements from the table, with their labels."""
     for placement in placements:
-        table.apply(placement.charges, times)
-        table.note_stack(placement.row, allocation.stack.labels, times)
+        table.apply(placement.charges)
+        table.note_stack(placement.row, allocation.stack.labels)

@@ -165,9 +165,7 @@ def _placer(base: files.Base) -> Placer:
 
 
 @asynccontextmanager
-async def running(
-    options: Options, client: Client | None = None, *, serve: bool = True
-) -> AsyncIterator[GlobalScheduler]:
+async def running(options: Options, client: Client | None = None) -> AsyncIterator[GlobalScheduler]:
     """Run until the context is left; `client` adds the API server's objects."""
     before = files.newest_change(options.directory)
     base, configs = _read(options.directory)
@@ -188,12 +186,11 @@ async def running(
             for name, work in _background(scheduler, client, before).items():
                 tasks.append(asyncio.create_task(keep(name, work)))
             gc.freeze()  # inventory and records stay; the collector need not look at them again
-            server = await _serve(scheduler) if serve else None
+            stop = await _serve(scheduler)
             try:
                 yield scheduler
             finally:
-                if server is not None:
-                    await server()
+                await stop()
         finally:
             for task in tasks:
                 task.cancel()

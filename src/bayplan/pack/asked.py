@@ -141,7 +141,7 @@ class Asked:
         run = linear.solver
         terms = [v for (c, _), v in linear.x.items() if self.pending[c]]
         run.Add(run.Sum(terms) >= self.needed)
-        return linear.solve(seconds).value < 0
+        return linear.solve(seconds) < 0
 
 
 def victims_of(problem: Problem, placed: IntArray) -> list[str]:

@@ -218,13 +218,12 @@ class Exact:
         *,
         best: Callable[[float], None] | None = None,
         workers: int = WORKERS,
-        seed: int = 1,
     ) -> Found:
         """Look for the best until the time is over; `best` is told when the bound rises."""
         cp, run = self._cp, self._cp.CpSolver()
         run.parameters.max_time_in_seconds = max(seconds, 0.01)
         run.parameters.num_workers = workers
-        run.parameters.random_seed = seed
+        run.parameters.random_seed = 1
         run.parameters.catch_sigint_signal = False
         if best is not None:
             run.best_bound_callback = best

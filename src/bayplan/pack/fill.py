@@ -49,13 +49,13 @@ class Fill:
                 if not isinstance(guard, _Even):
                     self._first[c] = 1e6
 
-    def order(self, prefer: IntArray | None = None) -> list[int]:
+    def order(self) -> list[int]:
         """Nodes in the order in which they are opened."""
         problem = self.problem
         room = (problem.capacity * (self._weight * np.maximum(
             problem.capacity.max(axis=1, initial=1), 1))[:, None]).sum(axis=0)  # fmt: skip
         worth = room / np.maximum(problem.cost, 1)
-        liked = problem.now.sum(axis=0) if prefer is None else prefer
+        liked = problem.now.sum(axis=0)
         keys = np.lexsort((-liked, -np.round(worth, 9), ~problem.forced))
         return [int(row) for row in keys]
 

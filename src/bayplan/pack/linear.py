@@ -36,15 +36,6 @@ class NodeClass(msgspec.Struct, eq=False):
     forced: bool
 
 
-class Bound(msgspec.Struct):
-    """What is proven."""
-
-    value: int
-    """No placement costs less; -1 if there is none at all."""
-    exact: float = 0.0
-    """Before rounding up."""
-
-
 def node_classes(problem: Problem, *, most: int = MANY) -> list[NodeClass]:
     """Nodes that no rule and no pod tells apart."""
     domains = [rule.domain for rule in problem.rules if not is_local(rule.domain)]
@@ -166,16 +157,16 @@ class Linear:
         groups = [g for g, item in enumerate(self.nodes) if item.rows[0] in wanted]
         return [self.x[c, g] for c in classes for g in groups if (c, g) in self.x]
 
-    def solve(self, seconds: float = 60.0) -> Bound:
-        """Least cost of nodes in use, never more than it truly is."""
+    def solve(self, seconds: float = 60.0) -> int:
+        """No placement costs less; -1 if there is none at all."""
         run = self.solver
         run.SetTimeLimit(int(max(seconds, 0.1) * 1000))
         run.Minimize(run.Sum([item.cost * u for item, u in zip(self.nodes, self.u, strict=True)]))
         status = run.Solve()
         if status == run.INFEASIBLE:
-            return Bound(-1)
+            return -1
         floor = int(self.problem.cost[self.problem.forced].sum())
         if status != run.OPTIMAL:
-            return Bound(floor, float(floor))
-        value = run.Objective().Value()
-        return Bound(max(floor, math.ceil(value - SLACK * max(1.0, abs(value)))), value)
+            return floor
+        value: float = run.Objective().Value()
+        return max(floor, math.ceil(value - SLACK * max(1.0, abs(value))))

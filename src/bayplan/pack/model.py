@@ -7,7 +7,7 @@ Arrays are over C classes of pods, N nodes and R resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -96,11 +96,6 @@ class PodClass(msgspec.Struct, eq=False):
     priority: int = 0
     pending: bool = False
 
-    @property
-    def title(self) -> str:
-        """One of its pods stands for all."""
-        return self.pods[0].pod.key
-
 
 class Problem:
     """Pods to be placed on nodes."""
@@ -186,7 +181,3 @@ def members(domain: IntArray) -> dict[int, npt.NDArray[np.int64]]:
     codes, starts = np.unique(domain[order], return_index=True)
     parts = np.split(order, starts[1:])
     return dict(zip(codes.tolist(), parts, strict=True))
-
-
-def total(counts: dict[int, int], keys: Iterable[int]) -> int:
-    return sum(counts.get(key, 0) for key in keys)

@@ -49,11 +49,6 @@ class Result(msgspec.Struct, eq=False):
     """Placements, the best first."""
     cost: int
     """Of the best; -1 if there is none."""
-    seconds: float = 0.0
-
-    @property
-    def proven(self) -> bool:
-        return self.bound == self.cost
 
 
 class Search:
@@ -66,7 +61,6 @@ class Search:
         *,
         start: IntArray | None = None,
         told: Told | None = None,
-        seed: int = 1,
     ) -> None:
         self.problem = problem
         self._begin = time.monotonic()
@@ -74,7 +68,7 @@ class Search:
         self._told = told
         self._stopped = False
         self._running: Exact | None = None
-        self._noise = np.random.default_rng(seed)
+        self._noise = np.random.default_rng(1)
         self.bound = 0
         self.best = -1
         self.placed: list[IntArray] = []
@@ -103,13 +97,13 @@ class Search:
 
     def run(self) -> Result:
         """Search until it is done."""
-        self._raise(Linear(self.problem).solve(self.left).value, "bound")
+        self._raise(Linear(self.problem).solve(self.left), "bound")
         if not self.done:
             self._fill()
         if not self.done:
             small = int(self.problem.allowed.sum()) <= SMALL
             self._whole() if small else self._parts()
-        return Result(self.bound, self.placed[::-1], self.best, time.monotonic() - self._begin)
+        return Result(self.bound, self.placed[::-1], self.best)
 
     # -- steps --------------------------------------------------------------------------------
 

@@ -10,15 +10,7 @@
 """
 
 from bayplan.api.schema.decode import FieldTypeError, decode, decode_fields
-from bayplan.api.schema.model import (
-    Field,
-    Type,
-    catalog,
-    custom_resource,
-    from_openapi,
-    struct,
-    type_for,
-)
+from bayplan.api.schema.model import Field, Type, catalog, custom_resource, struct, type_for
 from bayplan.api.schema.scalars import canonical_micro_time, canonical_quantity, canonical_time
 from bayplan.api.schema.strict import (
     duplicate_fields,
@@ -39,7 +31,6 @@ __all__ = [
     "decode",
     "decode_fields",
     "duplicate_fields",
-    "from_openapi",
     "problems",
     "strict_message",
     "struct",

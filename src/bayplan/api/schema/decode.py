@@ -206,28 +206,26 @@ def _map_converter(elem: Type) -> Convert:
     return convert
 
 
-def _string(value: Json, _: Unknown) -> Json:
-    if type(value) is not str:
-        raise _Mismatch
-    return value
+def _exactly(type_: type) -> Convert:
+    def convert(value: Json, _: Unknown) -> Json:
+        if type(value) is not type_:
+            raise _Mismatch
+        return value
+
+    return convert
 
 
-def _int32(value: Json, _: Unknown) -> Json:
-    if type(value) is not int or not -_INT32 <= value < _INT32:
-        raise _Mismatch
-    return value
+def _whole(limit: int) -> Convert:
+    def convert(value: Json, _: Unknown) -> Json:
+        if type(value) is not int or not -limit <= value < limit:
+            raise _Mismatch
+        return value
+
+    return convert
 
 
-def _int64(value: Json, _: Unknown) -> Json:
-    if type(value) is not int or not -_INT64 <= value < _INT64:
-        raise _Mismatch
-    return value
-
-
-def _boolean(value: Json, _: Unknown) -> Json:
-    if type(value) is not bool:
-        raise _Mismatch
-    return value
+_string, _boolean = _exactly(str), _exactly(bool)
+_int32, _int64 = _whole(_INT32), _whole(_INT64)
 
 
 def _number(value: Json, _: Unknown) -> Json:

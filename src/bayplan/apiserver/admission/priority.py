@@ -38,22 +38,18 @@ def set_priority(attrs: Attributes, reader: Reader) -> None:
     name, value, policy = _resolve(attrs, reader, spec.get("priorityClassName") or "")
     if name:
         spec["priorityClassName"] = name
-    given = spec.get("priority")
-    if given is not None and given != value:
-        raise forbidden(
-            attrs,
-            f"the integer value of priority ({given}) must not be provided in pod spec; "
-            f"priority admission controller computed {value} from the given PriorityClass name",
-        )
-    spec["priority"] = value
-    given = spec.get("preemptionPolicy")
-    if given is not None and given != policy:
-        raise forbidden(
-            attrs,
-            f"the string value of PreemptionPolicy ({given}) must not be provided in pod spec; "
-            f"priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["preemptionPolicy"] = policy
+    for field, what, computed in (
+        ("priority", "integer value of priority", value),
+        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
+    ):
+        given = spec.get(field)
+        if given is not None and given != computed:
+            raise forbidden(
+                attrs,
+                f"the {what} ({given}) must not be provided in pod spec; priority admission "
+                f"controller computed {computed} from the given PriorityClass name",
+            )
+        spec[field] = computed
 
 
 def _set_group_priority(attrs: Attributes, reader: Reader) -> None:

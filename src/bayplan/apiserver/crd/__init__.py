@@ -9,7 +9,7 @@ Versions share one stored form, or a webhook converts between them (`conversion`
 """
 
 from bayplan.apiserver.crd import definitions
-from bayplan.apiserver.crd.custom_kind import CustomKind, kinds_of, scale_paths, type_of
+from bayplan.apiserver.crd.custom_kind import kinds_of, scale_paths, type_of
 from bayplan.apiserver.crd.objects import (
     default,
     prepare_for_create,
@@ -20,7 +20,6 @@ from bayplan.apiserver.crd.objects import (
 )
 
 __all__ = [
-    "CustomKind",
     "default",
     "definitions",
     "kinds_of",

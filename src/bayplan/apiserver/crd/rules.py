@@ -113,13 +113,13 @@ class Rules:
     def _root(self) -> Node | None:
         return _node(self._schema, "selfType", root=True)
 
-    def validate(self, value: Any, old: Any, path: str = "") -> list[Cause]:
+    def validate(self, value: Any, old: Any) -> list[Cause]:
         """All rules of a value and of everything in it that do not hold; `old` None on create."""
         if self._root is None:
             return []
         run = _Run()
         with suppress(_Enough):
-            _walk(run, self._root, value, _ABSENT if old is None else old, path)
+            _walk(run, self._root, value, _ABSENT if old is None else old, "")
         return run.causes
 
 

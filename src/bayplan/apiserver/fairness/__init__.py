@@ -6,6 +6,6 @@ seats        the seats of one level, shared fairly among flows
 control      the levels of a server, kept in step with the objects in the store
 """
 
-from bayplan.apiserver.fairness.control import Fairness, Place
+from bayplan.apiserver.fairness.control import Fairness
 
-__all__ = ["Fairness", "Place"]
+__all__ = ["Fairness"]

@@ -28,8 +28,6 @@ _PERCENT_FMT = "[0-9]+%"
 
 _label = re.compile(_LABEL_FMT).fullmatch
 _subdomain = re.compile(_SUBDOMAIN_FMT).fullmatch
-_underscore = re.compile(_UNDERSCORE_FMT).fullmatch
-_dns1035 = re.compile(_DNS1035_FMT).fullmatch
 _key = re.compile(_KEY_FMT).fullmatch
 _value = re.compile(_VALUE_FMT).fullmatch
 _config_key = re.compile(_CONFIG_KEY_FMT).fullmatch
@@ -89,26 +87,31 @@ def dns1123_subdomain(value: str) -> list[str]:
     return problems
 
 
-def dns1123_subdomain_with_underscore(value: str) -> list[str]:
-    problems = _max_length(value, 253)
-    if not _underscore(value):
-        text = (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-            "'_', '-' or '.', and must start and end with an alphanumeric character"
-        )
-        problems.append(_regex_text(text, _UNDERSCORE_FMT, "example.com"))
-    return problems
+def _form(limit: int, pattern: str, text: str, *examples: str) -> Checker:
+    matches = re.compile(pattern).fullmatch
+
+    def check(value: str) -> list[str]:
+        problems = _max_length(value, limit)
+        return problems if matches(value) else [*problems, _regex_text(text, pattern, *examples)]
+
+    return check
 
 
-def dns1035_label(value: str) -> list[str]:
-    problems = _max_length(value, 63)
-    if not _dns1035(value):
-        text = (
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
-            "with an alphabetic character, and end with an alphanumeric character"
-        )
-        problems.append(_regex_text(text, _DNS1035_FMT, "my-name", "abc-123"))
-    return problems
+dns1123_subdomain_with_underscore = _form(
+    253,
+    _UNDERSCORE_FMT,
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+    "'_', '-' or '.', and must start and end with an alphanumeric character",
+    "example.com",
+)
+dns1035_label = _form(
+    63,
+    _DNS1035_FMT,
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
+    "with an alphabetic character, and end with an alphanumeric character",
+    "my-name",
+    "abc-123",
+)
 
 
 def path_segment(value: str) -> list[str]:

@@ -1,5 +1,5 @@
 """Simulated kubelets: nodes that speak up, pods that do what they are told."""
 
-from bayplan.controllers.kubelet.kubelet import SIMULATED, Kubelet
+from bayplan.controllers.kubelet.kubelet import Kubelet
 
-__all__ = ["SIMULATED", "Kubelet"]
+__all__ = ["Kubelet"]

@@ -7,8 +7,8 @@ which knows how far it has followed the table. `Candidates` put the filters of a
 is no second account of anything that could differ.
 """
 
-from bayplan.cluster.column import Column, History
+from bayplan.cluster.column import Column
 from bayplan.engine.answers.answers import Answers, Judgement
 from bayplan.engine.answers.asking import AttemptFailed
 
-__all__ = ["Answers", "AttemptFailed", "Column", "History", "Judgement"]
+__all__ = ["Answers", "AttemptFailed", "Column", "Judgement"]

@@ -91,11 +91,6 @@ class AttemptRecord(msgspec.Struct, gc=False):
         return {column.plugin: column.normalized for column in self.columns}
 
     @property
-    def raw(self) -> dict[str, npt.NDArray[Any]]:
-        """What plugins that normalise said before."""
-        return {column.plugin: column.raw for column in self.columns if column.raw is not None}
-
-    @property
     def weights(self) -> dict[str, int]:
         return {column.plugin: column.weight for column in self.columns}
 

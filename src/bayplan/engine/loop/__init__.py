@@ -4,7 +4,7 @@ The contract with a driver:
 
 * Feed every change of every watched object to `put(new, now)` or `delete(old, now)` (or, as data,
   to `handle(Added | Updated | Deleted, now)`), in the order in which one informer shows them: pods
-  of all namespaces, phases and schedulers, nodes, and the other kinds of `watched_kinds()`. Deliver
+  of all namespaces, phases and schedulers, nodes, and the other kinds that plugins read. Deliver
   the first lists of all kinds before the first `step`, or pods are tried against half a cluster.
 * Call `step(now, limit)` after something was handled, at `next_wake()`, and again while `ready`.
   It tries up to `limit` pods (a tenth of a millisecond each) and returns a list of actions.
@@ -22,33 +22,19 @@ left out; both are counted in `problems` and logged.
 What is not here: talking to anything, clocks, metrics formats, rate limits, event series.
 """
 
-from bayplan.engine.loop.actions import (
-    Action,
-    Bind,
-    CallApi,
-    Evict,
-    ExtenderBind,
-    Observe,
-    PatchPod,
-    RecordEvent,
-    rfc3339,
-)
+from bayplan.engine.loop.actions import Bind, CallApi, Evict, ExtenderBind, PatchPod, RecordEvent
 from bayplan.engine.loop.core import Scheduler
-from bayplan.engine.loop.explain import Explanation
 from bayplan.engine.loop.inputs import (
     Added,
     BindDone,
     CallsDone,
     Deleted,
     Evicted,
-    Input,
     PermitDecision,
     Updated,
 )
-from bayplan.engine.loop.story import Note
 
 __all__ = [
-    "Action",
     "Added",
     "Bind",
     "BindDone",
@@ -57,15 +43,10 @@ __all__ = [
     "Deleted",
     "Evict",
     "Evicted",
-    "Explanation",
     "ExtenderBind",
-    "Input",
-    "Note",
-    "Observe",
     "PatchPod",
     "PermitDecision",
     "RecordEvent",
     "Scheduler",
     "Updated",
-    "rfc3339",
 ]

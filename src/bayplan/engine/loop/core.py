@@ -39,7 +39,7 @@ from bayplan.engine.loop.preemption import Preemptions
 from bayplan.engine.loop.shared import Shared
 from bayplan.engine.loop.story import Note
 from bayplan.engine.loop.timing import Timing
-from bayplan.engine.loop.wiring import gates_of, hints_of, order_of, watched_kinds
+from bayplan.engine.loop.wiring import gates_of, hints_of, order_of
 from bayplan.engine.queue import SchedulingQueue
 from bayplan.errors import BayplanError
 from bayplan.framework import PodInfo
@@ -330,10 +330,6 @@ class Scheduler:
     def _is_busy(self, pod: Pod) -> bool:
         uid = pod.metadata.uid
         return self.cache.is_assumed(uid) or uid in self.bindings or self.queue.in_flight(uid)
-
-    def watched_kinds(self) -> list[str]:
-        """The kinds whose changes the driver must deliver."""
-        return watched_kinds(self.gates)
 
     # --- for people and tests ---
 

@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-from bayplan.config import FeatureGates
 from bayplan.engine.engine import Engine
 from bayplan.engine.queue import Gate, HintIndex, sort_key_of
 from bayplan.engine.queue.heap import SortKey
-
-_KINDS = (
-    "Namespace",
-    "Service",
-    "ReplicationController",
-    "ReplicaSet",
-    "StatefulSet",
-    "PodDisruptionBudget",
-    "StorageClass",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "CSINode",
-    "CSIDriver",
-    "CSIStorageCapacity",
-    "VolumeAttachment",
-    "DeviceClass",
-    "DeviceTaintRule",
-    "ResourceClaim",
-    "ResourceSlice",
-    "Node",
-    "Pod",
-)
 
 
 def hints_of(engine: Engine) -> HintIndex:
@@ -58,13 +35,3 @@ def order_of(engine: Engine) -> SortKey:
     """How the active queue is sorted; the same in all profiles."""
     first = next(iter(engine.profiles.values()))
     return sort_key_of(first.queue_sort)
-
-
-def watched_kinds(gates: FeatureGates) -> list[str]:
-    """The kinds whose changes the driver must deliver."""
-    kinds = list(_KINDS)
-    if gates["GenericWorkload"]:
-        kinds += ["PodGroup", "Workload"]
-    if gates.since("1.37") and gates["CompositePodGroup"]:
-        kinds.append("CompositePodGroup")
-    return kinds

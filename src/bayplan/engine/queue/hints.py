@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from bayplan.api import Pod
 from bayplan.api.labels import Selector
 from bayplan.framework.contract.events import (
-    ActionType,
     ClusterEvent,
     ClusterEventWithHint,
     HintFn,
@@ -106,13 +105,3 @@ class HintIndex:
                 for registered in self._profiles.get(profile, {}).get(plugin, ())
             )
         return found
-
-    def resources(self) -> dict[str, ActionType]:
-        """Every resource that some plugin waits for, with the union of the actions."""
-        result: dict[str, ActionType] = {}
-        for items in self._profiles.values():
-            for events in items.values():
-                for item in events:
-                    known = result.get(item.event.resource, ActionType.NONE)
-                    result[item.event.resource] = known | item.event.action
-        return result

@@ -3,12 +3,11 @@
 from bayplan.inspect.whatif.answer import WhatIf
 from bayplan.inspect.whatif.ask import what_if
 from bayplan.inspect.whatif.changes import AnyChange, BadChange, parse_change, parse_changes
-from bayplan.inspect.whatif.each import Each, EachAnswer, each
+from bayplan.inspect.whatif.each import EachAnswer, each
 
 __all__ = [
     "AnyChange",
     "BadChange",
-    "Each",
     "EachAnswer",
     "WhatIf",
     "each",

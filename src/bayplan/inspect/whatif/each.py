@@ -8,7 +8,7 @@ back before the next, so one costs what runs there, not what the cluster holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import InspectError
@@ -63,20 +63,14 @@ class EachAnswer(Model, frozen=True, kw_only=True):
         return "\n".join(render_each(self))
 
 
-def each(
-    cluster: Cluster, what: str, *, progress: Callable[[int, int], None] | None = None
-) -> EachAnswer:
+def each(cluster: Cluster, what: str) -> EachAnswer:
     """Take every node or zone away in turn."""
     groups = list(_groups(cluster, what))
     with Rehearsal(cluster.engine, cluster.now) as trial:
         budgets = Budgets(cluster)
         start = settle(cluster, trial, budgets)
         anyway = tuple(Reading(cluster, Carrying(cluster, trial, budgets, start)).losses())
-        tries = []
-        for number, (name, nodes) in enumerate(groups):
-            tries.append(_try(cluster, start, name, nodes, drain=what == "node"))
-            if progress is not None:
-                progress(number + 1, len(groups))
+        tries = [_try(cluster, start, name, nodes, drain=what == "node") for name, nodes in groups]
     ok = not anyway and all(t.ok for t in tries)
     return EachAnswer(
         each=what,

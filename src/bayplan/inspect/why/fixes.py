@@ -36,9 +36,9 @@ LIVE_PATHS = ("/spec/tolerations", "/spec/schedulingGates")
 """What may be changed on a pod that exists; anything else means making it anew."""
 
 
-def fixes(case: Case, most: int = SHOWN) -> tuple[Fix, ...]:
+def fixes(case: Case) -> tuple[Fix, ...]:
     """Verified changes, the least disturbing first."""
-    return tuple(fix for fix, _ in verified(case, most))
+    return tuple(fix for fix, _ in verified(case))
 
 
 def verified(case: Case, most: int = SHOWN) -> list[tuple[Fix, Step]]:

@@ -15,9 +15,9 @@ SHOWN = 5
 LOOKED_AT = 64
 
 
-def nearest(case: Case, most: int = SHOWN) -> tuple[Near, ...]:
+def nearest(case: Case) -> tuple[Near, ...]:
     """The nearest nodes with what is missing on each."""
-    rows = nearest_rows(case, 0, most)
+    rows = nearest_rows(case, 0, SHOWN)
     return tuple(Near(case.name(row), missing_on(case, row), case.failing(row)) for row in rows)
 
 

@@ -10,7 +10,6 @@ from collections import Counter
 from weakref import WeakKeyDictionary
 
 from bayplan.api import Namespace, Pod
-from bayplan.api.labels import Selector
 from bayplan.cluster.info import AffinityTerm
 from bayplan.inspect.cluster import Cluster
 
@@ -42,15 +41,6 @@ class PodIndex:
         if found is None:
             found = _KNOWN[cluster] = cls(cluster)
         return found
-
-    def matching(self, selector: Selector, namespace: str) -> list[Pod]:
-        """Placed pods of a namespace that a selector selects."""
-        return [
-            pod
-            for first, pods in self._distinct
-            if first.namespace == namespace and selector.matches(first.labels)
-            for pod in pods
-        ]
 
     def meant(self, term: AffinityTerm) -> list[Pod]:
         """Placed pods that an affinity term means."""
