@@ -1,5 +1,6 @@
 """A small API server to stand behind another: HTTPS, answers that are functions."""
 
+import asyncio
 import base64
 import ssl
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 from aiohttp import web
 
 from bayplan.apiserver import tls
+from tests.apiserver.api import Api
 
 GROUP = "ext.example.com"
 NAMED = "/api/v1/namespaces/default/services"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+ONE = f"{SERVICES}/v1.{GROUP}"
 RESOURCES = {
     "kind": "APIResourceList",
     "apiVersion": "v1",
@@ -132,3 +135,13 @@ class Extension:
 
 def _bytes(path: Path) -> bytes:
     return path.read_bytes()
+
+
+async def condition(api: Api, reason: str):
+    """Wait until the APIService says this."""
+    async with asyncio.timeout(60):
+        while True:
+            found = (await api.ok("GET", ONE)).get("status", {}).get("conditions") or [{}]
+            if found[0].get("reason") == reason:
+                return found[0]
+            await asyncio.sleep(0.01)

@@ -7,10 +7,9 @@ import pytest
 from bayplan.apiserver import aggregation
 from bayplan.apiserver.front_proxy import CONFIG, FrontProxy, publish
 from tests.apiserver.api import Api
-from tests.apiserver.extension import DESCRIPTION, GROUP, NAMED, SERVICES, Extension
+from tests.apiserver.extension import DESCRIPTION, GROUP, NAMED, ONE, SERVICES, Extension, condition
 
 TIDES = f"/apis/{GROUP}/v1/namespaces/default/tides"
-ONE = f"{SERVICES}/v1.{GROUP}"
 
 
 @pytest.fixture(autouse=True)
@@ -22,16 +21,6 @@ def soon(monkeypatch):
 async def extension(tmp_path):
     async with Extension(tmp_path) as started:
         yield started
-
-
-async def condition(api: Api, reason: str):
-    """Wait until the APIService says this."""
-    async with asyncio.timeout(60):
-        while True:
-            found = (await api.ok("GET", ONE)).get("status", {}).get("conditions") or [{}]
-            if found[0].get("reason") == reason:
-                return found[0]
-            await asyncio.sleep(0.01)
 
 
 async def put_behind(api: Api, extension: Extension, **spec) -> None:

@@ -11,12 +11,11 @@ from bayplan.api.user import User
 from bayplan.apiserver import aggregation, passing, tls
 from bayplan.apiserver.serving import Settings, running
 from tests.apiserver.api import Api
-from tests.apiserver.extension import GROUP, NAMED, RESOURCES, SERVICES
+from tests.apiserver.extension import GROUP, NAMED, ONE, RESOURCES, SERVICES, condition
 from tests.apiserver.test_edge import answer, connect, head, serving
 
 BASE = f"/apis/{GROUP}/v1"
 TIDES = f"{BASE}/namespaces/default/tides"
-ONE = f"{SERVICES}/v1.{GROUP}"
 AGGREGATED = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 
 
@@ -89,15 +88,6 @@ async def put_behind(api: Api, raw: Raw, reason: str = "Passed") -> dict:
     await api.ok("POST", NAMED, named())
     await api.ok("POST", SERVICES, service(raw.port, caBundle=raw.bundle))
     return await condition(api, reason)
-
-
-async def condition(api: Api, reason: str) -> dict:
-    async with asyncio.timeout(60):
-        while True:
-            found = (await api.ok("GET", ONE)).get("status", {}).get("conditions") or [{}]
-            if found[0].get("reason") == reason:
-                return found[0]
-            await asyncio.sleep(0.01)
 
 
 SMUGGLED = [

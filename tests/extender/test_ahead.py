@@ -10,7 +10,6 @@ from bayplan.config.duration import seconds
 from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.extender import Extender
 from bayplan.extender.client import HttpExtender
-from bayplan.extender.http import Caller
 from bayplan.framework.contract.extender import AheadExtender, ExtenderError
 from bayplan.testing.builders import make_node, make_pod
 from tests.engine.loop.helper import World
@@ -18,13 +17,6 @@ from tests.extender.servers import plain_server, serving
 
 NODES = [make_node(name).uid(f"n-{name}").build() for name in "abcdef"]
 PODS = [make_pod(f"p{n}").uid(f"u{n}").req({"cpu": "100m"}) for n in range(40)]
-
-
-@pytest.fixture
-def caller():
-    caller = Caller()
-    yield caller
-    caller.close()
 
 
 def client_of(caller, url, ahead="promised", **settings):

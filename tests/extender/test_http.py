@@ -9,7 +9,7 @@ import time
 import pytest
 
 from bayplan.extender import http
-from bayplan.extender.http import Call, Caller, _request
+from bayplan.extender.http import Call, _request
 from bayplan.framework.contract.extender import ExtenderError
 
 CLOSE = None
@@ -48,13 +48,6 @@ def sized(body, length=None, extra=b""):
 
 def ask(caller, url, **settings):
     return caller.begin(Call(url, "filter", b"{}", 20.0, **settings))()
-
-
-@pytest.fixture
-def caller():
-    caller = Caller()
-    yield caller
-    caller.close()
 
 
 def test_an_answer_without_a_length_ends_with_the_connection(caller):

@@ -46,13 +46,6 @@ class Counting:
         return {name: (ord(name[0]) + len(names)) % 11 for name in names}
 
 
-@pytest.fixture
-def caller():
-    caller = Caller()
-    yield caller
-    caller.close()
-
-
 def both(client, nodes):
     """As the engine asks: scores only where there is something to choose."""
     kept = client.filter(POD, nodes)

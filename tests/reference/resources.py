@@ -19,9 +19,6 @@ def host_ports(pod):
     }
 
 
-NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
-
-
 class NodePorts(Plugin):
     name = "NodePorts"
 

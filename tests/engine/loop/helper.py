@@ -162,3 +162,7 @@ class World:
 
     def notes(self) -> list[str]:
         return [event.note for event in self.events]
+
+
+def kinds(actions, kind):
+    return [action for action in actions if isinstance(action, kind)]

@@ -9,13 +9,9 @@ from bayplan.engine.loop.pod_attempts import MOST_SLICES
 from bayplan.engine.loop.timing import Timing
 from bayplan.framework import Code, Status
 from bayplan.testing import make_node, make_pod
-from tests.engine.loop.helper import World, config_of
+from tests.engine.loop.helper import World, config_of, kinds
 
 NODE = make_node("a").capacity(cpu="2", memory="4Gi", pods="10")
-
-
-def kinds(actions, kind):
-    return [action for action in actions if isinstance(action, kind)]
 
 
 def low(name, cpu="1"):

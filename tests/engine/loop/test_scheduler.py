@@ -9,17 +9,13 @@ from bayplan.errors import ConfigError
 from bayplan.framework import unschedulable
 from bayplan.framework.contract.events import ActionType, Resource, on
 from bayplan.testing import make_node, make_pod
-from tests.engine.loop.helper import World, config_of
+from tests.engine.loop.helper import World, config_of, kinds
 
 SMALL = {"cpu": "2", "memory": "4Gi", "pods": "10"}
 
 
 def node(name, **more):
     return make_node(name).capacity({**SMALL, **more})
-
-
-def kinds(actions, kind):
-    return [action for action in actions if isinstance(action, kind)]
 
 
 def test_pod_is_bound_and_an_event_says_so():
