@@ -6,7 +6,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from bayplan.config.duration import seconds
+from bayplan.api.duration import seconds
 from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.extender import Extender
 from bayplan.extender.client import HttpExtender

@@ -4,7 +4,7 @@ import threading
 import msgspec
 import pytest
 
-from bayplan.config.duration import seconds
+from bayplan.api.duration import seconds
 from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.config.types import ExtenderManagedResource
 from bayplan.extender import Extender

@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
+from bayplan.api.duration import seconds
 from bayplan.apiserver import tls
-from bayplan.config.duration import seconds
 from bayplan.config.types import Extender as ExtenderConfig
 from bayplan.config.types import ExtenderTLSConfig
 from bayplan.errors import ConfigError

@@ -6,6 +6,8 @@ nothing.
 
 import re
 
+import msgspec
+
 from bayplan.errors import DecodeError
 
 _UNITS = {
@@ -22,6 +24,32 @@ _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _PART = re.compile(rf"({_NUMBER})(ns|us|µs|μs|ms|s|m|h)")
 _MOST_DIGITS = 19  # of 64 bits; Go refuses longer numbers and ignores further decimals
 _LIMIT = 1 << 63
+
+
+class Duration(msgspec.Struct, frozen=True, order=True):
+    """A span of time in whole nanoseconds."""
+
+    nanoseconds: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.nanoseconds / 1e9
+
+    def __bool__(self) -> bool:
+        return self.nanoseconds != 0
+
+    def __str__(self) -> str:
+        return format_duration(self.nanoseconds)
+
+
+def seconds(number: float) -> Duration:
+    """A duration of so many seconds."""
+    return Duration(round(number * 1e9))
+
+
+def parse_duration(text: str) -> Duration:
+    """Read Go's duration syntax; raise DecodeError in Go's words."""
+    return Duration(parse_nanoseconds(text))
 
 
 def parse_nanoseconds(text: str) -> int:

@@ -1,5 +1,6 @@
 """KubeSchedulerConfiguration v1 and the old Policy file: types, defaults, validation, loading."""
 
+from bayplan.api.duration import parse_duration
 from bayplan.config.args import (
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
@@ -10,7 +11,6 @@ from bayplan.config.args import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
-from bayplan.config.duration import parse_duration
 from bayplan.config.encode import to_data
 from bayplan.config.expansion import ExpandedPlugins, expand
 from bayplan.config.fields import InvalidConfig

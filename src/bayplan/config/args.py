@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from bayplan.api.duration import Duration, seconds
 from bayplan.api.pod import NodeAffinity, TopologySpreadConstraint
-from bayplan.config.duration import Duration, seconds
 from bayplan.config.gates import FeatureGates
 
 Int64 = Annotated[int, "int64"]

@@ -7,6 +7,7 @@ constructor, so the same mistakes are refused there a moment later.
 import re
 from collections.abc import Iterable
 
+from bayplan.api.duration import seconds
 from bayplan.api.meta import NodeSelectorRequirement, NodeSelectorTerm
 from bayplan.api.pod import NodeAffinity, TopologySpreadConstraint
 from bayplan.config.args import (
@@ -21,7 +22,6 @@ from bayplan.config.args import (
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
-from bayplan.config.duration import seconds
 from bayplan.config.fields import (
     duplicate,
     forbidden,

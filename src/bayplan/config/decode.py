@@ -15,8 +15,8 @@ from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
+from bayplan.api.duration import Duration, parse_duration
 from bayplan.config.args import ARGS_TYPES, PluginArgs
-from bayplan.config.duration import Duration, parse_duration
 from bayplan.config.fields import show
 from bayplan.config.types import API_VERSION, PluginConfig
 from bayplan.errors import DecodeError

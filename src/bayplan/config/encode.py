@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.config.duration import Duration
+from bayplan.api.duration import Duration
 from bayplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 
 # Where Go leaves out the zero value (`omitempty`); everywhere else it is written.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bayplan.config.duration import Duration
+from bayplan.api.duration import Duration
 from bayplan.errors import ConfigError
 
 if TYPE_CHECKING:

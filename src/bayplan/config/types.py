@@ -6,8 +6,8 @@ valid. Absent and `null` mean the same in the file, as they do for kube-schedule
 
 import msgspec
 
+from bayplan.api.duration import Duration, seconds
 from bayplan.config.args import Int64, Model, PluginArgs
-from bayplan.config.duration import Duration, seconds
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.api.duration import format_duration
-from bayplan.config.duration import parse_duration
+from bayplan.api.duration import format_duration, parse_duration
 from bayplan.errors import DecodeError
 
 
