@@ -2,8 +2,7 @@
 
 import pytest
 
-from bayplan.apiserver.subresources.binding import ATTEMPTS
-from bayplan.apiserver.subresources.conditions import set_condition
+from bayplan.apiserver.subresources.binding import ATTEMPTS, set_condition
 from bayplan.store import Conflict, MemoryStore
 from tests.apiserver.api import PODS, Api, pod
 

@@ -6,8 +6,7 @@ Comparing each element with each takes thousands of yardsticks.
 import pytest
 
 from bayplan.apiserver.validation import quoting, validate_create, validate_update
-from bayplan.apiserver.validation.causes import MAX_QUOTED
-from bayplan.apiserver.validation.repeats import repeated
+from bayplan.apiserver.validation.causes import MAX_QUOTED, repeated
 from bayplan.apiserver.validation.warnings import pod_warnings
 from tests.effort import at_most
 

@@ -20,6 +20,7 @@ from bayplan.apiserver.validation.causes import (
     invalid,
     not_supported,
     quote,
+    repeated,
     required,
 )
 from bayplan.apiserver.validation.formats import (
@@ -27,7 +28,6 @@ from bayplan.apiserver.validation.formats import (
     dns1035_label,
     dns1123_subdomain,
 )
-from bayplan.apiserver.validation.repeats import repeated
 
 SCOPES = ("Cluster", "Namespaced")
 WEBHOOK = "Webhook"

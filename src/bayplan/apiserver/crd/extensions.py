@@ -10,9 +10,9 @@ from bayplan.apiserver.validation.causes import (
     allowed,
     forbidden,
     invalid,
+    repeated,
     required,
 )
-from bayplan.apiserver.validation.repeats import repeated
 
 Schema = Mapping[str, Any]
 LIST_TYPES = ("atomic", "set", "map")

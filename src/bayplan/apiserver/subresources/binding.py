@@ -24,7 +24,6 @@ from bayplan.apiserver.errors import (
 )
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer, success
-from bayplan.apiserver.subresources.conditions import set_condition
 from bayplan.store import Conflict, KeyValue, Op
 
 ATTEMPTS = 64
@@ -121,3 +120,19 @@ def _write(pod: Object, node: str, metadata: Object, now: str) -> None:
     status = pod.setdefault("status", {})
     status.pop("nominatedNodeName", None)
     set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, now)
+
+
+def set_condition(obj: Object, condition: Object, now: str) -> None:
+    """Add a condition to an object's status or replace the one of its type.
+
+    The time of the last transition changes only when the status does.
+    """
+    status = obj.setdefault("status", {})
+    conditions: list[Object] = status.setdefault("conditions", [])
+    for index, old in enumerate(conditions):
+        if old.get("type") == condition["type"]:
+            changed = old.get("status") != condition["status"]
+            moment = now if changed else old.get("lastTransitionTime", now)
+            conditions[index] = {**condition, "lastTransitionTime": moment}
+            return
+    conditions.append({**condition, "lastTransitionTime": now})

@@ -21,7 +21,7 @@ from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import ApiError, bad_request, conflict, forbidden
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, plain_answer, success
-from bayplan.apiserver.subresources.conditions import set_condition
+from bayplan.apiserver.subresources.binding import set_condition
 from bayplan.apiserver.verbs.delete import (
     DeleteOptions,
     check_preconditions,

@@ -16,6 +16,7 @@ from bayplan.apiserver.validation.causes import (
     non_negative,
     not_supported,
     one_of,
+    repeated,
     required,
     too_long,
     too_many,
@@ -23,7 +24,6 @@ from bayplan.apiserver.validation.causes import (
 from bayplan.apiserver.validation.cron import cron_problem
 from bayplan.apiserver.validation.formats import check, dns1123_label, qualified_name
 from bayplan.apiserver.validation.labels import selector_matches, validate_label_selector
-from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.templates import (
     template_labels,
     validate_counts,

@@ -7,10 +7,12 @@ collects them in a list. Nothing here decides what is valid.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
+
+import msgspec
 
 from bayplan.api.defaults.json_types import Object
 
@@ -166,3 +168,25 @@ def invalid_message(kind: str, group: str, name: str, causes: Sequence[Cause]) -
 
 def _with_detail(text: str, detail: str) -> str:
     return f"{text}: {detail}" if detail else text
+
+
+def identity(value: object) -> object:
+    """Something hashable that is equal for equal values of JSON."""
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def repeated(values: Iterable[object]) -> set[int]:
+    """Return the positions whose value was there before; never each compared with each.
+
+    A list comes from a stranger and may have as many elements as three megabytes hold.
+    """
+    seen: set[object] = set()
+    found = set()
+    for position, value in enumerate(values):
+        key = identity(value)
+        if key in seen:
+            found.add(position)
+        seen.add(key)
+    return found

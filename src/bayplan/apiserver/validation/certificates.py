@@ -16,9 +16,9 @@ from bayplan.apiserver.validation.causes import (
     immutable,
     invalid,
     not_supported,
+    repeated,
     required,
 )
-from bayplan.apiserver.validation.repeats import repeated
 
 FEWEST_SECONDS = 600
 REQUEST, CERTIFICATE = "-----BEGIN CERTIFICATE REQUEST-----", "-----BEGIN CERTIFICATE-----"

@@ -17,6 +17,7 @@ from bayplan.apiserver.validation.causes import (
     forbidden,
     invalid,
     not_supported,
+    repeated,
     required,
     too_long,
     too_many,
@@ -31,7 +32,6 @@ from bayplan.apiserver.validation.formats import (
     named,
 )
 from bayplan.apiserver.validation.labels import validate_label_name
-from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.scheduling import validate_node_selector
 from bayplan.apiserver.validation.volumes import csi_driver_name
 

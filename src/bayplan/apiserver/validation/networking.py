@@ -18,6 +18,7 @@ from bayplan.apiserver.validation.causes import (
     invalid,
     not_supported,
     one_of,
+    repeated,
     required,
     too_long,
     too_many,
@@ -38,7 +39,6 @@ from bayplan.apiserver.validation.formats import (
 )
 from bayplan.apiserver.validation.labels import validate_label_selector, validate_labels
 from bayplan.apiserver.validation.meta import validate_meta
-from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.resources import validate_requirements
 from bayplan.apiserver.validation.scheduling import validate_tolerations
 from bayplan.apiserver.validation.services import validate_endpoint_ip

@@ -15,10 +15,10 @@ from bayplan.apiserver.validation.causes import (
     invalid,
     one_of,
     quote,
+    repeated,
 )
 from bayplan.apiserver.validation.formats import label_value
 from bayplan.apiserver.validation.labels import validate_label_name
-from bayplan.apiserver.validation.repeats import repeated
 from bayplan.apiserver.validation.resources import validate_amount
 from bayplan.apiserver.validation.scheduling import EFFECTS
 

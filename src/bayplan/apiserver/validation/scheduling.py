@@ -11,6 +11,7 @@ from bayplan.apiserver.validation.causes import (
     invalid,
     not_supported,
     positive,
+    repeated,
     required,
 )
 from bayplan.apiserver.validation.formats import (
@@ -25,7 +26,6 @@ from bayplan.apiserver.validation.labels import (
     validate_label_selector,
     validate_values,
 )
-from bayplan.apiserver.validation.repeats import repeated
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -13,6 +13,7 @@ from bayplan.apiserver.validation.causes import (
     invalid,
     not_supported,
     one_of,
+    repeated,
     required,
 )
 from bayplan.apiserver.validation.formats import (
@@ -25,7 +26,6 @@ from bayplan.apiserver.validation.formats import (
     qualified_name,
 )
 from bayplan.apiserver.validation.labels import validate_labels
-from bayplan.apiserver.validation.repeats import repeated
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
