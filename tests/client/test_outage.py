@@ -1,11 +1,13 @@
 """A server that is away is told once, however many informers miss it."""
 
 import asyncio
+from itertools import pairwise
 
 from structlog.testing import capture_logs
 
 from bayplan.api.meta import Object
 from bayplan.client import AsgiTransport, Client, Informer, TransportError
+from bayplan.client.errors import error_from
 from bayplan.client.outage import Outage
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import run_virtual
@@ -46,3 +48,32 @@ def test_one_line_when_it_goes_and_one_when_it_is_back():
         ("the API server cannot be reached, trying until it can", "warning"),
         ("the API server answers again", "info"),
     ] == [(line["event"], line["log_level"]) for line in logs]
+
+
+def test_a_server_that_fails_is_asked_less_and_less_often():
+    """Each wait is twice the one before, up to a limit, and stretched by the jitter."""
+
+    class Timed(AsgiTransport):
+        """Fails in a way that the client does not try again itself."""
+
+        def __init__(self, app):
+            super().__init__(app)
+            self.moments = []
+
+        async def request(self, *args, **more):
+            self.moments.append(asyncio.get_running_loop().time())
+            raise error_from(500, b"")
+
+    async def main(jitter):
+        transport = Timed(FakeApi())
+        client = Client(transport)
+        informer = Informer(client, NODES, Object, outage=Outage(), jitter=lambda: jitter)
+        task = asyncio.create_task(informer.run())
+        await asyncio.sleep(300)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return [round(b - a, 3) for a, b in pairwise(transport.moments)][:8]
+
+    waits = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    for jitter in (0.0, 0.25):
+        assert [round(wait * (1 + jitter), 3) for wait in waits] == run_virtual(main(jitter))

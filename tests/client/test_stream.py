@@ -58,6 +58,28 @@ async def test_a_stream_that_breaks_is_an_error_after_what_came():
     assert [[], [b"{}"]] == got
 
 
+async def test_a_stream_ends_when_it_says_so_though_the_connection_stays():
+    taken, ended = asyncio.Event(), asyncio.Event()
+
+    async def late(writer):
+        writer.write(CHUNKED + b"3\r\n{}\n\r\n")
+        await taken.wait()
+        writer.write(b"0\r\n\r\n")
+        await ended.wait()
+
+    async with serving(late) as url:
+        client = connect(Connection(url))
+        watch = client.watch(PODS)
+        got = [await anext(watch), await anext(watch)]
+        taken.set()
+        async with asyncio.timeout(60):
+            got += [lines async for lines in watch]
+        ended.set()
+        await client.close()
+
+    assert [[], [b"{}"]] == got
+
+
 async def test_a_body_without_a_measure_ends_with_its_connection():
     async def plain(writer):
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall")
