@@ -262,6 +262,37 @@ async def test_a_server_that_never_answers_gives_back_the_seat(api, raw, monkeyp
     assert (504, "Timeout") == (answer.status, answer.body["reason"])
 
 
+async def test_an_answer_that_never_ends_is_ended_but_a_watch(api, raw, monkeypatch):
+    monkeypatch.setattr(passing, "ANSWER_SECONDS", 0.05)
+    raw.answers[TIDES] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+    await put_behind(api, raw)
+
+    watching = await api.watch(f"{TIDES}?watch=1")
+    async with asyncio.timeout(60):
+        found = await api.exchange("GET", TIDES)
+
+    assert [b"{}"] == [piece for piece in found.pieces if piece]
+    assert not watching.task.done()
+    await watching.leave()
+    assert 0 == api.server.failures
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500_000, b"HTTP/1.1 102 Processing\r\n\r\n" * 50_000],
+    ids=["headers", "interim answers"],
+)
+async def test_a_head_without_end_is_not_read(api, raw, head, monkeypatch):
+    monkeypatch.setattr(passing, "ANSWER_SECONDS", 1.0)
+    raw.answers[TIDES] = head
+    await put_behind(api, raw)
+
+    async with asyncio.timeout(60):
+        answer = await api.call("GET", TIDES)
+
+    assert answer.status in (503, 504), answer.body
+
+
 async def test_a_server_that_is_put_behind_itself_does_not_go_round(tmp_path):
     """It does not believe the headers in which it tells others who asks."""
     async with running(Settings(store="memory", data=tmp_path)) as served:

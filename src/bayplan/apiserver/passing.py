@@ -36,7 +36,7 @@ from bayplan.apiserver.responses import Answer, Stream
 
 CHECK_TIMEOUT = 5.0
 MAX_DOCUMENT = 16 * 1024 * 1024
-ANSWER_SECONDS = 60.0  # until an answer begins, unless it is a watch's
+ANSWER_SECONDS = 60.0  # until an answer is there, unless it is a watch's; as upstream
 _WANTED = (("Accept", "application/json"), ("Accept-Encoding", "identity"))
 _PRINTABLE = string.digits + string.ascii_letters + string.punctuation
 _discovered = msgspec.json.Decoder(Discovered)
@@ -139,9 +139,10 @@ class Passing:
         headers = [
             (name, value) for name, value in connection.headers.items() if not _kept_back(name)
         ]
+        until = None if watch else asyncio.get_running_loop().time() + ANSWER_SECONDS
         try:
             url, _ = self._address(remote)
-            async with asyncio.timeout(None if watch else ANSWER_SECONDS):
+            async with asyncio.timeout_at(until):
                 answer = await self._caller.session.request(
                     connection.method,
                     URL(f"{url}{_as_it_came(connection)}", encoded=True),
@@ -157,7 +158,7 @@ class Passing:
                 raise timed_out() from error
             remote.lost("FailedDiscoveryCheck", f"failing or missing response: {reason_of(error)}")
             return plain_text(503, f"error trying to reach service: {reason_of(error)}")
-        return _passed_back(answer)
+        return _passed_back(answer, until)
 
 
 def _as_it_came(connection: Connection) -> str:
@@ -171,19 +172,25 @@ def _kept_back(name: str) -> bool:
     return name in _OWN_HEADERS or name.startswith(("x-remote-", "impersonate-"))
 
 
-def _passed_back(answer: aiohttp.ClientResponse) -> Answer | Stream:
+def _passed_back(answer: aiohttp.ClientResponse, until: float | None) -> Answer | Stream:
     headers = tuple(
         (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in answer.headers.items()
         if name.lower() not in _ANSWER_HEADERS
     )
     media = answer.headers.get("Content-Type", "application/octet-stream").encode("latin-1")
-    return Stream(answer.status, _pieces(answer), media, answer.close, headers)
+    return Stream(answer.status, _pieces(answer, until), media, answer.close, headers)
 
 
-async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _pieces(answer: aiohttp.ClientResponse, until: float | None) -> AsyncIterator[bytes]:
     try:
-        async for piece in answer.content.iter_any():
+        while True:
+            async with asyncio.timeout_at(until):
+                piece = await answer.content.readany()
+            if not piece:
+                return
             yield piece
+    except TimeoutError as error:
+        raise timed_out() from error
     except aiohttp.ClientError as error:
         raise ApiError(503, "ServiceUnavailable", reason_of(error)) from error

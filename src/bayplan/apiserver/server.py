@@ -209,6 +209,8 @@ class ApiServer:
                     await send_stream(connection, result, self._endless)
             else:
                 await send_answer(connection, result)
+        except ApiError as broken:  # of a server behind this one; the connection ends unfinished
+            log.warning("an answer broke off", path=connection.path, err=str(broken))
         finally:
             self.finished(connection, result.status, begun)
 
