@@ -1,6 +1,7 @@
 """The loop on virtual time: what rings when, and that it hears those outside."""
 
 import asyncio
+import socket
 import threading
 
 from bayplan.clock import VirtualLoop, rest, run_virtual
@@ -70,3 +71,24 @@ def test_a_thread_is_heard_while_there_is_work():
         return answer, loop.time()
 
     assert ("heard", 0.0) == run_virtual(main())
+
+
+def test_a_socket_is_heard_before_the_clock_moves():
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        with here, there:
+            here.setblocking(False)
+            heard = []
+            for _ in range(20):
+                waiting = asyncio.ensure_future(loop.sock_recv(here, 1))
+                await asyncio.sleep(1)
+                there.send(b"x")
+                before = loop.time()
+                pause = asyncio.ensure_future(asyncio.sleep(5))
+                await waiting
+                heard.append(loop.time() - before)
+                pause.cancel()
+            return heard
+
+    assert run_virtual(main()) == [0.0] * 20

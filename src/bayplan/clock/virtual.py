@@ -50,6 +50,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._turns = 0
         self.knocked = False
         """Whether a thread or a signal may have written to the loop's own pipe."""
+        self._met = 0
+        """How often a socket was given to the loop, its own pipe included."""
         self._ready: deque[asyncio.Handle]  # asyncio's own, as `_stopping` and `_selector`
         self._stopping: bool
         self._selector: selectors.BaseSelector
@@ -61,6 +63,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _write_to_self(self) -> None:
         self.knocked = True
         super()._write_to_self()  # type: ignore[misc]
+
+    def _add_reader(self, *given: Any) -> asyncio.Handle:
+        self._met += 1
+        return super()._add_reader(*given)  # type: ignore[misc,no-any-return]
+
+    def _add_writer(self, *given: Any) -> asyncio.Handle:
+        self._met += 1
+        return super()._add_writer(*given)  # type: ignore[misc,no-any-return]
 
     # -- timers
 
@@ -109,7 +119,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._wait()
         elif self._turns % _LOOK == 0:
             self._ask(0)
-        if self._timers:
+        timers = self._timers
+        if timers and timers[0][0] < self._now + self._clock_resolution:  # type: ignore[attr-defined]
             self._due()
         for _ in range(len(ready)):
             handle = ready.popleft()
@@ -123,7 +134,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while timers and timers[0][2].cancelled():
             self._next_timer()
         outside = self.knocked or self._turns % _LOOK == 0 or not timers
-        if outside or len(self._selector.get_map()) > 1:  # there is more than its own pipe
+        # Beside its own pipe, most loops never have a socket.
+        if outside or (self._met > 1 and len(self._selector.get_map()) > 1):
             self.knocked = False
             if self._ask(0):
                 return
