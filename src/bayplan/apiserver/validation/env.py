@@ -14,9 +14,9 @@ from bayplan.apiserver.validation.formats import (
     dns1123_subdomain,
     env_name,
     named,
+    no_backsteps,
     qualified_name,
 )
-from bayplan.apiserver.validation.paths import no_backsteps
 
 _ENV_FIELDS = (
     "metadata.name",

@@ -1,4 +1,4 @@
-"""Formats of single strings: DNS names, label keys and values, ports, environment names, IPs.
+"""Formats of single values: DNS names, label keys and values, ports, environment names, IPs, paths.
 
 Each checker returns upstream's list of complaints, empty if the value is fine; each complaint
 becomes a cause of its own. The common case is one regular expression match.
@@ -271,3 +271,32 @@ def between(field: str, value: int, low: int, high: int) -> Causes:
     if low <= value <= high:
         return []
     return [invalid(field, value, f"must be between {low} and {high}, inclusive")]
+
+
+def no_backsteps(field: str, path: str) -> Causes:
+    if ".." in path.split("/"):
+        return [invalid(field, path, "must not contain '..'")]
+    return []
+
+
+def descending(field: str, path: str) -> Causes:
+    """Demand a relative path that does not leave its start."""
+    causes: Causes = []
+    if path.startswith("/"):
+        causes.append(invalid(field, path, "must be a relative path"))
+    return causes + no_backsteps(field, path)
+
+
+def non_reserved(field: str, path: str) -> Causes:
+    """Demand a descending path whose first element does not start with two dots."""
+    causes = descending(field, path)
+    if path.startswith("..") and path != ".." and not path.startswith("../"):
+        causes.append(invalid(field, path, "must not start with '..'"))
+    return causes
+
+
+def file_mode(field: str, mode: int | None) -> Causes:
+    if mode is None or 0 <= mode <= 0o777:
+        return []
+    text = "must be a number between 0 and 0777 (octal), both inclusive"
+    return [invalid(field, mode, text)]

@@ -11,7 +11,7 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
-from bayplan.apiserver.validation.paths import descending, no_backsteps
+from bayplan.apiserver.validation.formats import descending, no_backsteps
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")

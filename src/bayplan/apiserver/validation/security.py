@@ -14,8 +14,7 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
-from bayplan.apiserver.validation.formats import between
-from bayplan.apiserver.validation.paths import descending
+from bayplan.apiserver.validation.formats import between, descending
 
 _MAX_ID = 2**31 - 1
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")

@@ -31,11 +31,14 @@ from bayplan.apiserver.validation.env import (
 from bayplan.apiserver.validation.formats import (
     between,
     check,
+    descending,
     dns1123_label,
     dns1123_subdomain,
+    file_mode,
     named,
+    no_backsteps,
+    non_reserved,
 )
-from bayplan.apiserver.validation.paths import descending, file_mode, no_backsteps, non_reserved
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PARTITION = "must be between 1 and 255, inclusive"
