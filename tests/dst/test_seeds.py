@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from bayplan.dst.disk import Disk
 from bayplan.dst.plan import FAULTS, WORK
 from bayplan.dst.world import run
 
@@ -44,6 +45,22 @@ def test_everything_that_can_happen_happens():
 
     assert done == WORK.keys() | FAULTS.keys()
     assert {"committed", "released"} <= {" ".join(words).split()[0] for _, *words in told}
+
+
+def test_crashes_tear_the_log(monkeypatch):
+    """Power is also lost while a commit is under way, and SQLite has to find the truth."""
+    torn, tear = [], Disk._tear
+
+    def seen(self, wal, synced):
+        before = wal.stat().st_size
+        tear(self, wal, synced)
+        torn.append(before - wal.stat().st_size)
+
+    monkeypatch.setattr(Disk, "_tear", seen)
+
+    assert [None] * 12 == [run(seed).failure for seed in range(12)]
+    assert any(torn)
+    assert 4 <= len(torn)
 
 
 def test_a_seed_decides_all():

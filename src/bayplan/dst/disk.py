@@ -10,6 +10,7 @@ own recovery then has to find the truth.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import shutil
 import sqlite3
@@ -23,6 +24,10 @@ from bayplan.store.sqlite_file import FILE_NAME, Reserve, SqliteFile
 from bayplan.store.sqlite_writer import MAX_BATCH, Commits, Report, Request
 
 WAL = f"{FILE_NAME}-wal"
+BEGUN, SYNCED = "begun", "synced"
+MOMENTS = (BEGUN, SYNCED)
+"""Of a commit: its bytes are on their way; they are there, and nobody has been told."""
+LONGEST_WAIT = 5.0  # seconds, for a commit that may never come
 
 
 class Disk:
@@ -37,6 +42,7 @@ class Disk:
         self.latency = 0.002  # seconds, at most, to write and to sync
         self._file: FaultyFile | None = None
         self._writer: VirtualWriter | None = None
+        self._awaited: dict[str, asyncio.Event] = {name: asyncio.Event() for name in MOMENTS}
 
     @property
     def directory(self) -> Path:
@@ -63,6 +69,17 @@ class Disk:
             return ""
         return self._rng.choice(("write", "sync"))
 
+    def reach(self, moment: str) -> None:
+        """Wake whoever waits for this moment of a commit."""
+        self._awaited[moment].set()
+
+    async def until(self, moment: str) -> None:
+        """Return at this moment of the next commit, if one comes soon."""
+        self._awaited[moment].clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_WAIT):
+                await self._awaited[moment].wait()
+
     def crash(self) -> None:
         """Lose power: what was synced stays, a commit under way stays in part."""
         file, writer = self._file, self._writer
@@ -78,14 +95,16 @@ class Disk:
         shutil.copyfile(old / FILE_NAME, self.directory / FILE_NAME)
         if (old / WAL).exists():
             shutil.copyfile(old / WAL, self.directory / WAL)
-            self._tear(self.directory / WAL, synced)
+            if _size(old / WAL) > synced:
+                self._tear(self.directory / WAL, synced)
         file.close()
         shutil.rmtree(old)
 
     def _tear(self, wal: Path, synced: int) -> None:
-        size = _size(wal)
-        if size <= synced or self._rng.random() < 0.3:
+        """Lose some of what had not been synced, or all, or nothing."""
+        if self._rng.random() < 0.3:
             return
+        size = _size(wal)
         cut = self._rng.randint(synced, size)
         with wal.open("r+b") as handle:
             handle.truncate(cut)
@@ -166,10 +185,12 @@ class VirtualWriter:
         while self._queue:
             self._batch = self._queue[:MAX_BATCH]
             del self._queue[:MAX_BATCH]
+            self._disk.reach(BEGUN)
             await asyncio.sleep(self._disk.wait())
             done = list(self._commits.work(self._batch))
             self._batch = []
-            await asyncio.sleep(self._disk.wait())  # synced, and nobody knows yet
+            self._disk.reach(SYNCED)
+            await asyncio.sleep(self._disk.wait())  # nobody knows yet
             for requests, problem in done:
                 self._report(requests, problem)
         self._task = None

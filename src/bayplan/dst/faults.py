@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from bayplan.client.resources import NODES
+from bayplan.dst.disk import MOMENTS, Disk
 from bayplan.sim.objects import SIMULATED
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ async def partition(world: World, rng: random.Random) -> str:
     return f"{name} for {seconds:g} s"
 
 
-async def _crash(process: Process, rng: random.Random) -> str:
+async def _crash(process: Process, rng: random.Random, disk: Disk | None = None) -> str:
+    if disk is not None and rng.random() < 0.7:  # where it hurts, which chance alone hardly finds
+        await disk.until(rng.choice(MOMENTS))
     if not process.up:
         return "it is down already"
     down = rng.choice((0.0, 0.5, 5.0, 20.0))
@@ -58,7 +61,7 @@ async def _crash(process: Process, rng: random.Random) -> str:
 
 
 async def crash_api(world: World, rng: random.Random) -> str:
-    return await _crash(world.api, rng)
+    return await _crash(world.api, rng, world.disks[0])
 
 
 async def crash_scheduler(world: World, rng: random.Random) -> str:
@@ -71,7 +74,7 @@ async def crash_controllers(world: World, rng: random.Random) -> str:
 
 
 async def crash_global(world: World, rng: random.Random) -> str:
-    return await _crash(world.globals, rng)
+    return await _crash(world.globals, rng, world.disks[1])
 
 
 async def clock(world: World, rng: random.Random) -> str:
