@@ -33,7 +33,7 @@ READY = {
 }
 ALONE = ("up", "global")
 """Of these a page has one at a time."""
-NOT_HERE = re.compile(r"^(make |mkdir |export PATH=|kube-scheduler )")
+NOT_HERE = re.compile(r"^(make |mkdir |export PATH=|kube-scheduler |etcdutl )")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=--secure-port )\d+")
 ETCD_PORT = "2379"
 PATIENCE = 60.0
