@@ -39,8 +39,9 @@ def test_what_is_ended_is_over():
     assert run_virtual(main())
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("turns", range(1, 4))
-async def test_who_is_cancelled_leaves_after_the_thread_that_works_for_it(turns):
+async def test_who_is_cancelled_leaves_after_the_thread_that_works_for_it(turns, times):
     go, ended, dropped = threading.Event(), [], []
 
     def work():
@@ -57,8 +58,10 @@ async def test_who_is_cancelled_leaves_after_the_thread_that_works_for_it(turns)
     holding = asyncio.create_task(hold())
     for _ in range(turns):
         await asyncio.sleep(0)
-    holding.cancel()
-    await asyncio.sleep(0)
+    for _ in range(times):
+        holding.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
     assert not holding.done()
     go.set()
     with pytest.raises(asyncio.CancelledError):

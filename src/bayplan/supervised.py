@@ -7,6 +7,7 @@ gone from then on, and nobody would know. Threads, which nobody can cancel, run 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -57,7 +58,9 @@ async def to_its_end(work: Callable[[], T], drop: Callable[[T], object] | None =
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        while not running.done():  # who is cancelled a second time waits as well
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         if running.exception() is None and drop is not None:
             drop(running.result())
         raise

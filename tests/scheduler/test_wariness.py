@@ -138,6 +138,23 @@ async def test_what_came_before_is_taken_over_before_what_comes_later():
     assert ["first", "second"] == taken
 
 
+@pytest.mark.parametrize("wary", [True, False])
+async def test_a_result_that_cannot_be_taken_over_hides_nothing_that_came_after_it(wary):
+    made = scheduler(Client(None), default_config(), in_tree_registry())
+    taken = []
+    made._take = taken.append
+    made._handle = {}.pop
+    made._running = made._aside = True
+    if wary:
+        made._wary.begin()
+    made._report("odd")
+    made._changed("later")
+
+    await made._turn_aside()
+
+    assert (["later"], 1) == (taken, made.metrics.handling_errors._value.get())
+
+
 @pytest.mark.parametrize(("wall", "aside"), [(time.time, True), (lambda: 0.0, False)])
 def test_pod_groups_are_tried_in_the_thread_but_in_virtual_time(wall, aside):
     """An attempt of hundreds of pods cannot be cut."""

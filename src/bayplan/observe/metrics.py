@@ -206,7 +206,7 @@ class SchedulerMetrics:
         )
         self.handling_errors = Counter(
             "bayplan_handling_errors",
-            "Changes of objects that could not be taken over.",
+            "Changes of objects and results of actions that could not be taken over.",
             registry=self.registry,
         )
         self.reloads = Counter(

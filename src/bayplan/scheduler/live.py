@@ -313,8 +313,7 @@ class LiveScheduler:
 
     def _take_and_step(self, held: Sequence[Callable[[], None]]) -> Callable[..., list[Action]]:
         def step(now: float, *, limit: int) -> list[Action]:
-            for take in held:
-                take()
+            self._take_all(held)
             return self.core.step(now, limit=limit)
 
         return step
@@ -322,8 +321,15 @@ class LiveScheduler:
     def _take_held(self) -> None:
         """Take over what came while a thread used the core."""
         held, self._held = self._held, []
+        self._take_all(held)
+
+    def _take_all(self, held: Sequence[Callable[[], None]]) -> None:
         for take in held:
-            take()
+            try:
+                take()
+            except Exception:  # nor may an odd result hide what came after it
+                self.metrics.handling_errors.inc()
+                log.exception("result not taken over")
 
     @property
     def _has_room(self) -> bool:
