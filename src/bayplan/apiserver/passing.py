@@ -183,13 +183,15 @@ def _passed_back(answer: aiohttp.ClientResponse, until: float | None) -> Answer 
 
 
 async def _pieces(answer: aiohttp.ClientResponse, until: float | None) -> AsyncIterator[bytes]:
+    now = asyncio.get_running_loop().time
     try:
-        while True:
+        while until is None or now() < until:  # what has come already is read without a wait
             async with asyncio.timeout_at(until):
                 piece = await answer.content.readany()
             if not piece:
                 return
             yield piece
+        raise TimeoutError
     except TimeoutError as error:
         raise timed_out() from error
     except aiohttp.ClientError as error:
