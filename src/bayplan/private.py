@@ -36,9 +36,12 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def write(path: Path, data: str | bytes) -> None:
-    """Write a private file, replacing an old one in one step."""
+    """Write a private file, replacing an old one in one step; an OSError names it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(open_file(temporary, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-    temporary.replace(path)
+    try:
+        with os.fdopen(open_file(temporary, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+        temporary.replace(path)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem

@@ -199,3 +199,11 @@ def test_a_broken_token_file_names_the_line(tmp_path, line):
 
     with pytest.raises(ConfigError, match="line 2"):
         load_tokens(path)
+
+
+def test_a_token_file_that_is_not_text_is_named(tmp_path):
+    path = tmp_path / "tokens.csv"
+    path.write_bytes(b"\x89PNG\r\n")
+
+    with pytest.raises(ConfigError, match=r'tokens\.csv": it is not text'):
+        load_tokens(path)

@@ -70,6 +70,7 @@ def test_programs_that_tests_start_are_those_of_this_tree(tmp_path):
         ("whatif drain worker-1", "Did you mean --drain?"),
         ("up --nodse 3", "no such option '--nodse'. Did you mean '--nodes'?"),
         ("scheduler --kubeconfig .", "for flag --kubeconfig (file): it is a folder"),
+        ("scheduler --secure-port x", "for flag --secure-port (int): it is no whole number"),
         ("global validate nosuch", "nosuch is not a directory"),
         ("scenario run fist-pod", "did you mean first-pod?\n"),
         ("capacity", "name what should fit: deployment/web, pod/web-0, FILE.yaml or cpu=1"),
@@ -137,3 +138,26 @@ def test_where_one_is_an_answer_errors_exit_with_two(arguments, tmp_path):
 
     assert 2 == found.returncode, found.stderr
     assert found.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "apiserver --store memory --bind 127.0.0.1:0 --kubeconfig-out",
+        "envtest-assets",
+        "extender new",
+        "global init",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_without_a_traceback(
+    line, monkeypatch, tmp_path, capsys
+):
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "new" / "one"
+    monkeypatch.setattr(sys, "argv", ["bayplan", *line.split(), str(place)])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert 1 == ended.value.code
+    assert re.fullmatch(r'error: "\S+/file/new\S*": Not a directory\n', capsys.readouterr().err)

@@ -164,9 +164,10 @@ def test_broken_yaml_names_the_line(tmp_path):
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        pytest.param(b"", "current-context is not set", id="empty"),
+        pytest.param(b"", "has no contexts; is it a kubeconfig", id="empty"),
+        pytest.param(b"kind: List\nitems: []\n", "is it a kubeconfig", id="something else"),
         pytest.param(b"- a\n", "expected a mapping with clusters", id="a list"),
-        pytest.param(b"\xff\xfe\x00", "reading kubeconfig", id="no text"),
+        pytest.param(b"\xff\xfe\x00", "it is not text", id="no text"),
     ],
 )
 def test_a_file_that_is_no_kubeconfig_says_so(tmp_path, data, text):

@@ -478,6 +478,7 @@ def test_a_bad_change_says_how_it_is_written(verb, text, problem):
         ("add=node-1,gpu=2", '"gpu" is no resource of nodes; use cpu'),
         ("add=cpu=-4,memory=8Gi", 'cpu: "-4" is below 0; write as in cpu=8,memory=32Gi'),
         ("add=node-1,memory=-8Gi", 'memory: "-8Gi" is below 0; write'),
+        ("add=node-1,memory=lots", 'memory: "lots" is no amount, such as 2, 500m or 4Gi'),
         ("scale=deployment/web=2", 'deployment "web" is not in namespace "default"'),
         ("apply=/nowhere/at/all", "does not exist"),
         ("delete=pod/nobody", 'pod "nobody" is not in namespace'),

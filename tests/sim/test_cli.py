@@ -209,3 +209,21 @@ def test_pytest_collects_scenarios(pytester: pytest.Pytester):
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*expected pods [*]: 4 bound; seen instead: 3 existing*"])
     result.stdout.fnmatch_lines(["*broken.scenario.yaml:1: field *apiVersion* is missing*"])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('raise ValueError("boom")', "ValueError: boom (broken.py:2)"),
+        ("await client.expect.nothing()", "AttributeError: "),
+    ],
+)
+def test_what_a_python_scenario_raises_is_its_failure_with_its_line(tmp_path, line, told):
+    file = tmp_path / "broken.py"
+    file.write_text(f"async def scenario(client):\n    {line}\n")
+
+    done = invoke("run", str(file))
+
+    assert (1, SystemExit) == (done.exit_code, type(done.exception))
+    assert f"FAIL {told}" in done.output
+    assert "(broken.py:2)" in done.output

@@ -94,6 +94,8 @@ def load_tokens(path: Path) -> list[tuple[str, User]]:
                 found.append((cells[0], User(cells[1], groups, cells[2])))
     except OSError as error:
         raise ConfigError(f'reading token file "{path}": {error.strerror}') from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f'reading token file "{path}": it is not text') from error
     return found
 
 

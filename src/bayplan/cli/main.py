@@ -5,8 +5,10 @@ help is shown, and by name from the table below. Each module defines `command`, 
 """
 
 import difflib
+import errno
 import gc
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bayplan import __version__
-from bayplan.errors import BayplanError
+from bayplan.errors import BayplanError, reason
 
 COMMANDS = {
     "apiserver": "serve the Kubernetes API from an embedded store",
@@ -49,6 +51,8 @@ COMMANDS = {
 ANSWERING = ("capacity", "diff", "extender check", "extender replay", "global drain",
              "global whatif", "global why", "pack", "whatif")  # fmt: skip
 """Commands whose exit code 1 is an answer."""
+
+MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 click.IntRange.name = "whole number"  # "two" is no valid "integer range", it said
 click.INT.name = "whole number"
@@ -132,10 +136,20 @@ def main() -> None:
         else:
             click.echo(f"error: {problem.format_message()}", err=True)
         sys.exit(problem.exit_code)
-    except BayplanError as problem:
-        click.echo(f"error: {problem}", err=True)
+    except (BayplanError, OSError) as problem:
+        click.echo(f"error: {_in_words(problem)}", err=True)
         words = sys.argv[1:3]
         sys.exit(2 if {" ".join(words), *words[:1]} & {*ANSWERING} else 1)
+
+
+def _in_words(problem: BayplanError | OSError) -> str:
+    """Name the file that the system refuses; without one it is a fault of ours."""
+    if isinstance(problem, BayplanError):
+        return str(problem)
+    if problem.filename is None:
+        raise problem
+    advice = "; name a place that you may write to" if problem.errno in MAY_NOT else ""
+    return f'"{os.fsdecode(problem.filename)}": {reason(problem)}{advice}'
 
 
 def _tell(problem: click.UsageError) -> None:

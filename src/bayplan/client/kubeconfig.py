@@ -24,6 +24,7 @@ import yaml
 
 from bayplan.api.decode import strip_nulls
 from bayplan.client.errors import KubeconfigError
+from bayplan.errors import reason
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NULL = "tag:yaml.org,2002:null"
@@ -140,8 +141,10 @@ def in_cluster(
 def _read(file: Path) -> Tree:
     try:
         tree = strip_nulls(yaml.load(file.read_text(), Loader=_Loader))
-    except (OSError, UnicodeDecodeError) as problem:
-        raise KubeconfigError(f'reading kubeconfig "{file}": {problem}') from problem
+    except OSError as problem:
+        raise KubeconfigError(f'reading kubeconfig "{file}": {reason(problem)}') from problem
+    except UnicodeDecodeError as problem:
+        raise KubeconfigError(f'reading kubeconfig "{file}": it is not text') from problem
     except yaml.YAMLError as problem:
         where = getattr(problem, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
@@ -212,6 +215,8 @@ def _from_tree(tree: Tree, context: str, master: str, source: str) -> Connection
         if master:
             server = _checked_server(master, "--master", {}, {})
             return Connection(server=server, source=source)
+        if not contexts:
+            raise KubeconfigError(f'kubeconfig "{source}" has no contexts; is it a kubeconfig?')
         raise KubeconfigError(
             f'kubeconfig "{source}": current-context is not set; '
             "run `kubectl config use-context NAME`"

@@ -82,7 +82,8 @@ def _document(
 ) -> dict[str, Any]:
     document = yaml.load(data)
     if not isinstance(document, dict):
-        raise ConfigError(f"expected an object with apiVersion and kind, got {document!r:.40}")
+        found = "nothing" if document is None else f"{document!r:.40}"
+        raise ConfigError(f"expected an object with apiVersion and kind, got {found}")
     from bayplan.config.policy import convert_legacy, is_legacy  # not without a file
 
     if is_legacy(document):

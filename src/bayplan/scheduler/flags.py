@@ -238,12 +238,8 @@ def _next(flag: Flag, rest: list[str]) -> str:
 
 def _check(flag: Flag, value: str) -> None:
     try:
-        if flag.kind == "int":
-            number = int(value)
-            if flag.name.endswith("port") and not 0 <= number <= 65535:
-                raise ValueError("a port is between 0 and 65535")
-        elif flag.kind == "float":
-            float(value)
+        if flag.kind in ("int", "float"):
+            _check_number(flag, value)
         elif flag.kind == "duration":
             parse_duration(value)
         elif flag.kind == "bool" and value not in (*_TRUE, *_FALSE):
@@ -254,6 +250,16 @@ def _check(flag: Flag, value: str) -> None:
         raise ConfigError(
             f'invalid value "{value}" for flag --{flag.name} ({flag.kind}): {problem}'
         ) from None
+
+
+def _check_number(flag: Flag, value: str) -> None:
+    try:
+        number = int(value) if flag.kind == "int" else float(value)
+    except ValueError:
+        kind = "whole number" if flag.kind == "int" else "number"
+        raise ValueError(f"it is no {kind}") from None
+    if flag.name.endswith("port") and not 0 <= number <= 65535:
+        raise ValueError("a port is between 0 and 65535")
 
 
 def _check_together(values: Values) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from bayplan.errors import Importing
+from bayplan.errors import BayplanError, Importing, with_place
+from bayplan.sim.client import ScenarioClient
 from bayplan.sim.errors import ScenarioError
 from bayplan.sim.library import names
 from bayplan.sim.recording import Replay, load_recording
-from bayplan.sim.run import LIMIT
+from bayplan.sim.run import LIMIT, Scenario
 from bayplan.sim.script import Script, load_script
 from bayplan.sim.world import Settings
 from bayplan.words import did_you_mean
@@ -48,4 +49,19 @@ def _from_python(path: Path) -> Script:
     settings = getattr(module, "SETTINGS", Settings())
     limit = float(getattr(module, "LIMIT", LIMIT))
     name = path.stem
-    return Script(name, (module.__doc__ or "").strip(), settings, limit, scenario, str(path))
+    player = _telling(scenario)
+    return Script(name, (module.__doc__ or "").strip(), settings, limit, player, str(path))
+
+
+def _telling(scenario: Scenario) -> Scenario:
+    """What the file's own code raises is a failure of the scenario, with its line."""
+
+    async def play(client: ScenarioClient) -> None:
+        try:
+            await scenario(client)
+        except BayplanError:
+            raise
+        except Exception as problem:
+            raise ScenarioError(f"{type(problem).__name__}: {with_place(problem)}") from problem
+
+    return play

@@ -93,7 +93,8 @@ def _changed(node: Node, text: str) -> Node:
             try:
                 negative = parse(value).nanos < 0
             except QuantityError as problem:
-                raise BadChange(f"--add …{text}: {key}: {problem}") from problem
+                said = f'--add …{text}: {key}: "{value}" is no amount, such as 2, 500m or 4Gi'
+                raise BadChange(said) from problem
             if negative:
                 raise BadChange(
                     f'--add …{text}: {key}: "{value}" is below 0; write as in cpu=8,memory=32Gi'
