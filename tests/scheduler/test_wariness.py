@@ -166,3 +166,24 @@ def test_pod_groups_are_tried_in_the_thread_but_in_virtual_time(wall, aside):
     made.core.put(convert(PodGroup, body), 0.0)
 
     assert (False, aside) == (before, made._goes_aside)
+
+
+async def test_who_asks_about_a_pod_is_answered_after_the_attempts_under_way():
+    go = asyncio.Event()
+
+    async def patient(step, now, /, *, limit):
+        await go.wait()
+        return step(now, limit=limit)
+
+    made = scheduler(Client(None), default_config(), in_tree_registry(), aside=patient)
+    deciding = asyncio.create_task(made._turn_aside())
+    await asyncio.sleep(0)
+    asking = asyncio.create_task(made.explain("default/unknown"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not asking.done()
+
+    go.set()
+
+    assert None is await asking
+    await deciding

@@ -85,7 +85,7 @@ Ask = Callable[[str, dict[str, str], bytes | None], Awaitable[tuple[int, bytes]]
 class Page(NamedTuple):
     """What another part of the process shows: the rest of the path in, a body or None out."""
 
-    read: Callable[[str], bytes | None]
+    read: Callable[[str], Awaitable[bytes | None]]
     media: bytes = JSON_TYPE
 
 
@@ -411,7 +411,7 @@ class ApiServer:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
         for prefix, page in self.pages.items():
             if connection.path.startswith(prefix):
-                body = page.read(connection.path.removeprefix(prefix))
+                body = await page.read(connection.path.removeprefix(prefix))
                 if body is None:
                     return plain_text(404, "not found\n")
                 return Answer(200, body, page.media)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -69,10 +70,8 @@ async def local_cluster(
         extenders.take_texts_from(scheduler)
         pages = served.server.pages
         pages[EXPLAIN] = Page(scheduler.explain)
-        pages[METRICS] = Page(lambda rest: _metrics(scheduler, metrics), CONTENT_TYPE.encode())
-        pages[NAMES] = Page(
-            lambda rest: msgspec.json.encode(sorted(scheduler.core.engine.profiles))
-        )
+        pages[METRICS] = Page(partial(_metrics, scheduler, metrics), CONTENT_TYPE.encode())
+        pages[NAMES] = Page(partial(_names, scheduler))
         served.server.questions[INSPECT] = questions(scheduler, client)
         failures = served.server.backend.background_failures
         tasks = [
@@ -94,9 +93,13 @@ async def local_cluster(
             extenders.close()
 
 
-def _metrics(scheduler: LiveScheduler, metrics: SchedulerMetrics) -> bytes:
+async def _metrics(scheduler: LiveScheduler, metrics: SchedulerMetrics, _rest: str) -> bytes:
     scheduler.refresh_gauges()
     return metrics.exposition()
+
+
+async def _names(scheduler: LiveScheduler, _rest: str) -> bytes:
+    return msgspec.json.encode(sorted(scheduler.core.engine.profiles))
 
 
 def _client(served: Running) -> Client:

@@ -126,10 +126,9 @@ class LiveScheduler:
 
     # -- what the process asks
 
-    def explain(self, key: str) -> bytes | None:
+    async def explain(self, key: str) -> bytes | None:
         """Return why a pod (`namespace/name`) is where it is, as JSON; None if it is not known."""
-        if self._aside:
-            raise ConfigError("a scheduling attempt waits for an extender or plugin; ask again")
+        await self.quiet()
         found = self.core.explain(key, self._wall())
         return None if found is None else msgspec.json.encode(found)
 

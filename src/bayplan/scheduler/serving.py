@@ -51,7 +51,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     livez: Mapping[str, Check]
     readyz: Mapping[str, Check]
     pages: Mapping[str, Page]
-    explain: Callable[[str], bytes | None] = lambda pod: None
+    explain: Callable[[str], Awaitable[bytes | None]] | None = None
     """Tells why a pod (`namespace/name`) is where it is, as JSON; None when it is not known."""
     inspect: Answer | None = None
     """Answers questions about the cluster."""
@@ -100,6 +100,11 @@ class Server:
             query = dict(request.query_params)
             status, body = await self._endpoints.inspect(path.removeprefix(INSPECT), query, asked)
             return Response(body, status, media_type="application/json")
+        if self._endpoints.explain is not None and path.startswith(EXPLAIN):
+            found = await self._endpoints.explain(path.removeprefix(EXPLAIN))
+            if found is None:
+                return _text("this scheduler knows no such pod\n", 404)
+            return Response(found, media_type="application/json")
         return self._serve(request)
 
     async def _plain(self, request: Request) -> Response:
@@ -115,11 +120,6 @@ class Server:
         if page is not None:
             content_type, body = page()
             return Response(body, headers={"content-type": content_type})
-        if path.startswith(EXPLAIN):
-            found = self._endpoints.explain(path.removeprefix(EXPLAIN))
-            if found is None:
-                return _text("this scheduler knows no such pod\n", 404)
-            return Response(found, media_type="application/json")
         checks = {
             "/healthz": self._endpoints.healthz,
             "/livez": self._endpoints.livez,
