@@ -145,7 +145,7 @@ LIES = {
 
 @pytest.mark.parametrize("name", sorted(LIES))
 async def test_whatever_a_conversion_answers_is_told_in_words(api, hooks, name):
-    await api.ok("POST", converted.DEFINITIONS, converted.definition(hooks))
+    await api.ok("POST", DEFINITIONS, converted.definition(hooks))
     await api.ok("POST", converted.path("v1"), converted.gate("v1", "g", hostPort="a:1"))
     hooks.handlers["/convert"] = lambda request: {"result": {"status": "Success"}, **LIES[name]}
 
@@ -158,7 +158,7 @@ async def test_whatever_a_conversion_answers_is_told_in_words(api, hooks, name):
 
 @pytest.mark.parametrize("number", NUMBERS[:5], ids=[each[:8] for each in NUMBERS[:5]])
 async def test_a_number_that_json_has_not_does_not_come_in_through_a_conversion(api, hooks, number):
-    await api.ok("POST", converted.DEFINITIONS, converted.definition(hooks))
+    await api.ok("POST", DEFINITIONS, converted.definition(hooks))
     hooks.handlers["/convert"] = lambda request: raw(
         json.dumps(
             {
