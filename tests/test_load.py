@@ -25,8 +25,23 @@ HELD = {
         ({"loaded": [0.03] * 99 + [9.0]}, ["p99 is 900.0 times that without watchers"]),
         ({"memory": [60.0, 80.0, 84.06]}, ["memory grew from 80 to 84 MB"]),
         ({"memory": [60.0, 80.0, 70.0]}, []),
+        ({"loaded": [0.03] * 40_000, "memory": [60.0, 80.0, 103.9]}, []),
+        (
+            {"loaded": [0.03] * 100_000, "memory": [60.0, 80.0, 85.0]},
+            ["memory grew from 80 to 85 MB"],
+        ),
     ],
-    ids=["held", "failed", "missed", "slower", "one in a hundred", "grown", "shrunk"],
+    ids=[
+        "held",
+        "failed",
+        "missed",
+        "slower",
+        "one in a hundred",
+        "grown",
+        "shrunk",
+        "filling",
+        "full",
+    ],
 )
 def test_what_is_too_much(changed, said):
     assert said == load["Found"](**HELD | changed).problems()
