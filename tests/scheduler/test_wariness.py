@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayplan.api import PodGroup, convert
+from bayplan.api import Node, Pod, PodGroup, convert
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import PODS
@@ -118,6 +118,21 @@ def test_enough_quick_turns_in_a_row_lead_to_the_loop():
         wary.took(0.0)
 
     assert not wary
+
+
+@pytest.mark.parametrize(("kind", "counted"), [(Pod, 1), (Node, 0)])
+async def test_a_turn_counts_that_tries_a_pod_which_was_held_back(monkeypatch, kind, counted):
+    made = scheduler(Client(None), default_config(), in_tree_registry())
+    still = SimpleNamespace(time=time.time, perf_counter=lambda: 0.0)
+    monkeypatch.setattr(live, "time", still)
+    made._performer = SimpleNamespace(perform=lambda actions: None, pending_binds=0)
+    made._wary.begin()
+    made._running = True
+    made._changed([("ADDED", convert(kind, {"metadata": {"name": "a", "uid": "u"}}), None)])
+
+    await made._turn_aside()
+
+    assert wariness.QUICK_TURNS - counted == made._wary._wanted
 
 
 async def test_what_came_before_is_taken_over_before_what_comes_later():

@@ -305,7 +305,7 @@ class LiveScheduler:
             self._aside_ended = asyncio.Event()
             if not self._wary:
                 self._take_held()
-        if tries:
+        if tries or actions:  # what was held back may have brought the pods
             self._took(time.perf_counter() - begun)
         if actions:
             self._performer.perform(actions)
