@@ -126,6 +126,20 @@ def test_a_process_that_dies_is_survived(short, folder):
     assert {outcome.hash for outcome in found} == {"fine"}
 
 
+def hearing(task, source):
+    return Outcome(task.key, hash=signal.getsignal(signal.SIGINT).name)
+
+
+def test_ctrl_c_is_for_the_sweep_and_not_for_its_processes(short):
+    before = signal.getsignal(signal.SIGINT)
+
+    found = list(Local(2).run(short.tasks(), short.sources, hearing))
+
+    assert {"SIG_IGN"} == {outcome.hash for outcome in found}
+    assert before is signal.getsignal(signal.SIGINT)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_run_that_kills_every_process_fails_by_itself(short):
     found = {o.key: o for o in Local(2).run(short.tasks(), short.sources, always_deadly)}
 

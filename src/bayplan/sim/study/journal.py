@@ -32,7 +32,9 @@ class Journal:
             self._file = self.path.open("ab")
             self._file.truncate(len(whole))
         except OSError as problem:
-            raise BayplanError(f"journal {self.path}: {problem.strerror}") from problem
+            raise BayplanError(
+                f"journal {self.path}: {problem.strerror}; choose another --out"
+            ) from problem
         except msgspec.DecodeError as problem:
             said = f"journal {self.path} holds something else: {problem}; move it away"
             raise BayplanError(said) from problem

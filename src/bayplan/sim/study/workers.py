@@ -8,8 +8,11 @@ again fails by name while the others go on.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from bayplan.errors import BayplanError
 from bayplan.extras import needed
@@ -71,7 +74,27 @@ class Local:
             batch_size=1,
         )
         call = self._joblib.delayed(work)
-        yield from pool(call(task, sources[task.source]) for task in tasks)
+        with _deaf_children():
+            outcomes = pool(call(task, sources[task.source]) for task in tasks)
+        yield from outcomes
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Whatever is started meanwhile ignores Ctrl-C: that is for this process, which ends them.
+
+    One that comes meanwhile is kept until the end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # it may not set handlers
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class Dask:
