@@ -38,12 +38,6 @@ async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.k
     return await beside(work, *given, **named)
 
 
-async def freed(request: Request, *objects: Object) -> None:
-    """Empty objects that are no longer needed, which takes about as long as to make them."""
-    for each in objects:
-        await aside(request, each.clear)
-
-
 async def decoded(codec: Codec, kv: KeyValue) -> Object:
     """Return a stored object as a new dict."""
     return await aside_of(len(kv.value), codec.decode, kv)

@@ -7,7 +7,7 @@ from typing import cast
 from bayplan.api.patch import clone
 from bayplan.apiserver import ownership, pipeline
 from bayplan.apiserver.admission import CREATE, Attributes
-from bayplan.apiserver.aside import aside, freed
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
@@ -47,16 +47,13 @@ async def create_object(
         attrs.name = obj["metadata"]["name"]
         await pipeline.admit_valid(backend, request, attrs)
         try:
-            answer = await _settled(backend, codec, request, attrs)
+            return await _settled(backend, codec, request, attrs)
         except Conflict:
             name = obj["metadata"]["name"]
             if not generated or attempt == GENERATED_NAME_ATTEMPTS - 1:
                 taken = not_unique if obj["metadata"].get("generateName") else already_exists
                 raise taken(request.kind.group, request.kind.resource, name) from None
             obj["metadata"].pop("name")
-            continue
-        await freed(request, obj, attrs.obj)
-        return answer
     raise AssertionError("the last attempt returns or raises")
 
 

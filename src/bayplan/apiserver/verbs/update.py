@@ -12,7 +12,7 @@ from typing import cast
 
 from bayplan.api.patch import clone
 from bayplan.apiserver import ownership, pipeline, validation
-from bayplan.apiserver.aside import aside, freed
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
@@ -96,21 +96,6 @@ async def _attempt(
 ) -> Answer:
     request.stored = len(kv.value)
     old, obj = await aside(request, _computed, codec, kv, compute)
-    try:
-        return await _written(backend, request, codec, kv, obj, old, track)
-    finally:
-        await freed(request, obj, old)
-
-
-async def _written(
-    backend: Backend,
-    request: Request,
-    codec: Codec,
-    kv: KeyValue,
-    obj: Object,
-    old: Object,
-    track: bool,
-) -> Answer:
     check_version(request.kind, obj, kv)
     if request.verb == "update":
         check_uid(request.kind, obj, old)
