@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bayplan.client import ApiError, ClientError, Resource, TransportError
 from bayplan.clock import run_virtual
 from bayplan.sim import ScenarioSyntaxError, Settings
 from bayplan.sim.client import ScenarioClient
@@ -87,3 +88,32 @@ def test_a_wrong_recording_names_its_line(tmp_path, line, message):
         load_scenario(path)
 
     assert message in str(caught.value)
+
+
+class Closed:
+    """A client whose cluster lists nothing."""
+
+    def __init__(self, refusal: ClientError) -> None:
+        self._refusal = refusal
+
+    async def list(self, resource: Resource) -> bytes:
+        raise self._refusal
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ApiError(403, "Forbidden", "nodes is forbidden"),
+        TransportError("connection refused"),
+        ClientError("the authority is no certificate"),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
+)
+def test_a_cluster_that_cannot_be_read_is_no_recording_of_nothing(refusal: ClientError):
+    async def recording() -> None:
+        stopped = asyncio.Event()
+        stopped.set()
+        await record(Closed(refusal), io.BytesIO(), None, stopped)  # type: ignore[arg-type]
+
+    with pytest.raises(type(refusal), match=str(refusal)):
+        run_virtual(recording())

@@ -64,17 +64,20 @@ class Follower:
         self._see = see
         self._known: dict[Resource, dict[str, bytes]] = {}
 
-    async def follow(self, resource: Resource, listed: asyncio.Event) -> None:
-        """List, then watch for ever; a broken watch begins again with a list."""
+    async def begin(self, resource: Resource) -> str:
+        """Tell what is there; return the version from which to watch."""
+        body = _list(await self._client.list(resource))
+        self._listed(resource, [bytes(item) for item in body.items or ()])
+        return body.metadata.resource_version
+
+    async def follow(self, resource: Resource, version: str) -> None:
+        """Watch for ever; a broken watch begins again with a list."""
         while True:
             try:
-                body = _list(await self._client.list(resource))
-                self._listed(resource, [bytes(item) for item in body.items or ()])
-                listed.set()
-                await self._watch(resource, body.metadata.resource_version)
+                await self._watch(resource, version or await self.begin(resource))
             except (ApiError, TransportError):
-                listed.set()
                 await asyncio.sleep(RETRY)
+            version = ""
 
     async def _watch(self, resource: Resource, version: str) -> None:
         async for lines in self._client.watch(resource, resource_version=version, bookmarks=False):
@@ -110,16 +113,17 @@ async def following(
     see: Callable[[float, str, Resource, bytes], None],
     resources: tuple[Resource, ...],
 ) -> AsyncIterator[None]:
-    """Follow resources while the block runs; all have been listed when it begins."""
+    """Follow resources while the block runs; all have been listed when it begins.
+
+    Raises if one cannot be listed: who may not read would wait for nothing.
+    """
     follower = Follower(client, elapsed, see)
-    listed = [asyncio.Event() for _ in resources]
+    versions = [await follower.begin(resource) for resource in resources]
     tasks = [
-        asyncio.create_task(follower.follow(resource, event))
-        for resource, event in zip(resources, listed, strict=True)
+        asyncio.create_task(follower.follow(resource, version))
+        for resource, version in zip(resources, versions, strict=True)
     ]
     try:
-        for event in listed:
-            await event.wait()
         yield
     finally:
         for task in tasks:
