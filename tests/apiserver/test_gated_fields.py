@@ -4,6 +4,8 @@ What the strategies of kube-apiserver v1.36.4 and v1.37.1 drop; `tests/kube/test
 asks them.
 """
 
+from copy import deepcopy
+
 import pytest
 
 from bayplan.api.schema import type_for
@@ -25,7 +27,7 @@ TEMPLATED = {
 
 
 def pod(name="p", container=None, **spec):
-    first = {"name": "c", "image": "i", **(container or {})}
+    first = {"name": "c", "image": "i", **deepcopy(container or {})}
     return {"metadata": {"name": name}, "spec": {"containers": [first], **spec}}
 
 

@@ -44,7 +44,7 @@ def node(number, cpu=8):
     return make_node(f"n{number}").label(labels).capacity(cpu=cpu, pods=110).build()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world():
     """An engine on many nodes that has seen a pod, and what was asked since."""
     tally = {"rows": 0, "sums": 0}
