@@ -287,15 +287,42 @@ def test_a_standby_takes_over_when_the_leader_dies(cluster, tmp_path):
     assert holder(cluster, "failover") == ""
 
 
-def test_a_lost_lease_ends_the_process_with_1(cluster, tmp_path):
-    election = {"leaderElection": {"leaderElect": True, "resourceName": "stolen"}}
-    path = config(cluster, tmp_path / "c.json", "stolen", **election)
+STUCK = """
+import pathlib, threading
+
+class Stuck:
+    name = "Stuck"
+
+    def filter_node(self, state, pod, node):
+        pathlib.Path(__file__ + ".asked").touch()
+        threading.Event().wait()
+
+PLUGINS = {"Stuck": lambda args, handle: Stuck()}
+"""
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_a_lost_lease_ends_the_process_with_1(cluster, tmp_path, stuck):
+    """Also while a plugin waits in a thread, which nobody can end."""
+    plugin = tmp_path / "stuck.py"
+    plugin.write_text(STUCK)
+    name = f"stolen-{stuck}".lower()
+    election = {"leaderElection": {"leaderElect": True, "resourceName": name}}
+    path = config(cluster, tmp_path / "c.json", name, **election)
+    if stuck:
+        document = json.loads((tmp_path / "c.json").read_text())
+        enabled = {"multiPoint": {"enabled": [{"name": "Stuck"}]}}
+        document["profiles"][0]["plugins"] = enabled
+        (tmp_path / "c.json").write_text(json.dumps(document))
     words = [*bayplan_command("scheduler"), "--config", path, "--secure-port=0", *QUICK]
-    process = cluster.start(words, "stolen.log")
-    eventually(lambda: holder(cluster, "stolen"))
+    process = cluster.start([*words, "--plugins", str(plugin)], f"{name}.log")
+    eventually(lambda: holder(cluster, name))
+    if stuck:
+        make_pod(cluster, "stuck", name)
+        eventually(plugin.with_name("stuck.py.asked").exists)
 
     patch = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 600}}
-    call(cluster, "PATCH", f"{LEASES}/stolen", patch, "application/merge-patch+json")
+    call(cluster, "PATCH", f"{LEASES}/{name}", patch, "application/merge-patch+json")
 
     assert process.wait(60) == 1
     assert "leaderelection lost" in process.last_words()

@@ -18,6 +18,7 @@ from bayplan.client.errors import (
     Gone,
     KubeconfigError,
     NotFound,
+    NotLeading,
     TransportError,
     Unauthorized,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "KubeconfigError",
     "LeaderElector",
     "NotFound",
+    "NotLeading",
     "RateLimiter",
     "Resource",
     "Response",

@@ -3,6 +3,7 @@
     BayplanError
     └── ClientError
         ├── KubeconfigError      a kubeconfig or credential is wrong; the text says what to change
+        ├── NotLeading           nothing was sent, because the lease was lost
         ├── TransportError       no answer: refused, reset, TLS; a write may have happened
         │   ├── RequestTimeout   the answer did not come in time
         │   └── AnswerTooLong    no API server says so much
@@ -34,6 +35,10 @@ class ClientError(BayplanError):
 
 class KubeconfigError(ClientError):
     """A kubeconfig or credential is wrong; the text says what to change."""
+
+
+class NotLeading(ClientError):
+    """Nothing was sent: the lease, without which this process must not write, was lost."""
 
 
 class TransportError(ClientError):

@@ -7,14 +7,15 @@ stops leading before another can have begun. A renewal counts from when it was s
 answer: others may have seen it written all that time ago. On a requested end the lease is released,
 so that a standby need not wait.
 
-The elapsed-time clock is the running loop's; `wall` only fills the Lease's timestamps. It does
-not fence writes of a leader that hangs: as upstream, safety rests on renew_deadline being
-smaller than lease_duration.
+The elapsed-time clock is the running loop's; `wall` only fills the Lease's timestamps. Safety
+rests, as upstream, on renew_deadline being smaller than lease_duration; `holds` tells by the clock
+alone, so a leader that hung or was stopped finds its writes refused (`fence`) before it noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -65,8 +66,12 @@ class LeaderElector:
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         jitter: Callable[[], float] = lambda: 0.0,
         on_new_leader: Callable[[str], None] = lambda identity: None,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """`jitter` returns 0..1 and stretches the retry period by up to 1.2 times that."""
+        """`jitter` returns 0..1 and stretches the retry period by up to 1.2 times that.
+
+        `on_lost` is called when the lease was lost, before the work that it allowed is cancelled.
+        """
         self.identity = identity
         self.is_leader = False
         self._client = client
@@ -77,12 +82,14 @@ class LeaderElector:
         self._wall = wall
         self._jitter = jitter
         self._on_new_leader = on_new_leader
+        self._on_lost = on_lost
         self._seen: LeaseSpec | None = None
         self._raw = b""
         self._seen_at = 0.0
         self._reported = ""
         self._sent_at = 0.0  # when the last write of the lease was sent
         self._renewed_at = 0.0
+        self._until = -math.inf
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> bool:
         """Wait for the lease, then run `lead` while it is ours.
@@ -105,8 +112,13 @@ class LeaderElector:
                 task.cancel()
             lost = renewing.done() and not renewing.cancelled()
             await asyncio.gather(work, renewing, return_exceptions=True)
+            self._until = -math.inf
             if not lost:
                 await self._release()
+
+    def holds(self) -> bool:
+        """Tell whether the lease is ours at this moment, whatever has been noticed so far."""
+        return asyncio.get_running_loop().time() < self._until
 
     def healthy(self, tolerance: float = 20.0) -> bool:
         """Tell whether a leader has renewed recently enough (client-go's health check)."""
@@ -124,15 +136,14 @@ class LeaderElector:
     async def _renew(self) -> None:
         """Renew until it has failed for the whole deadline."""
         while True:
-            self._renewed_at = self._sent_at
             await asyncio.sleep(self._retry_period)
-            last = self._renewed_at + self._retry_period + self._renew_deadline
             try:
-                async with asyncio.timeout_at(last):
+                async with asyncio.timeout_at(self._until):
                     await self._until_ours()
             except TimeoutError:
                 self.is_leader = False
                 log.error("failed to renew lease", lease=f"{self._namespace}/{self._name}")
+                self._on_lost()
                 return
 
     async def _until_ours(self) -> None:
@@ -140,6 +151,8 @@ class LeaderElector:
         while not ours:
             await asyncio.sleep(self._retry_period * (1.0 + JITTER * self._jitter()))
             ours = await self._try()
+        self._renewed_at = self._sent_at
+        self._until = self._sent_at + self._retry_period + self._renew_deadline
 
     async def _try(self) -> bool:
         """Take or renew the lease; return whether it is ours now."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client, Response
+from bayplan.client.fence import Holds
 from bayplan.clock import rest
 from bayplan.config import DEFAULT_GATES, default_config
 from bayplan.controllers.manager import ControllerManager
@@ -167,7 +168,7 @@ class SchedulerPart(Part):
             self._make, self.client, self.clock, elect=True, identity=name
         )
 
-    def _make(self, recorder: EventRecorder) -> LiveScheduler:
+    def _make(self, recorder: EventRecorder, holds: Holds) -> LiveScheduler:
         return LiveScheduler(
             config=default_config(),
             gates=DEFAULT_GATES,
@@ -179,6 +180,7 @@ class SchedulerPart(Part):
             jitter=lambda: 0.0,
             aside=PatientCaller(self._extenders),
             rest=rest,
+            holds=holds,
         )
 
     async def start(self) -> None:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from bayplan.client import AlreadyExists, ApiError, Client, NotFound, TransportError
+from bayplan.client import AlreadyExists, ApiError, Client, NotFound, NotLeading, TransportError
 from bayplan.client.resources import EVENTS
 
 log = structlog.get_logger(__name__)
@@ -209,6 +209,9 @@ class EventRecorder:
             except ApiError as problem:
                 self._count("rejected")
                 log.debug("server rejected event", err=str(problem))
+                return
+            except NotLeading:
+                self._count("dropped")
                 return
             else:
                 self._count("written")

@@ -28,6 +28,7 @@ import structlog
 
 from bayplan.api import Object, Pod
 from bayplan.client import Change, Client
+from bayplan.client.fence import Holds, always
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.engine.loop import Scheduler
 from bayplan.engine.loop.actions import Action
@@ -94,10 +95,12 @@ class LiveScheduler:
         jitter: Callable[[], float] = random.random,
         aside: Aside = _in_thread,
         rest: Callable[[], Awaitable[None]] | None = None,
+        holds: Holds = always,
     ) -> None:
         """`aside` runs an attempt that may wait for extenders; a simulation has no threads.
 
         `rest` is awaited before each turn: in a simulation, until all else of a moment is done.
+        `holds` tells whether the lease is held: nothing is sent without it.
         """
         self.metrics = metrics or SchedulerMetrics(process=False)
         self._wall = wall
@@ -122,7 +125,7 @@ class LiveScheduler:
         self._feed = Feed(
             client, self._changed, gates=gates, jitter=jitter, keep_texts=bool(config.extenders)
         )
-        self._performer = Performer(client, recorder, self.metrics, self._report, spans)
+        self._performer = Performer(client, recorder, self.metrics, self._report, spans, holds)
 
     # -- what the process asks
 

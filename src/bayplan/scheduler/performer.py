@@ -23,6 +23,7 @@ import structlog
 
 from bayplan.api import Pod, decode
 from bayplan.client import ApiError, Client, ClientError, Conflict, NotFound, is_retriable
+from bayplan.client.fence import Holds, always, fenced
 from bayplan.client.resources import PODS
 from bayplan.engine.loop.actions import (
     Action,
@@ -62,9 +63,12 @@ class Performer:
         metrics: SchedulerMetrics,
         report: Callable[[Input], None],
         spans: Spans | None = None,
+        holds: Holds = always,
     ) -> None:
-        self._client = client
-        self._at_once = client.unlimited()
+        """`holds` is asked before anything is sent: where it says no, it is not."""
+        self._client = fenced(client, holds)
+        self._at_once = self._client.unlimited()
+        self._holds = holds
         self._recorder = recorder
         self._metrics = metrics
         self._report = report
@@ -226,6 +230,9 @@ class Performer:
             self._report(BindDone(uid, f"extender {action.extender.name} cannot bind"))
             return
         await self._patched(uid)
+        if not self._holds():
+            self._report(BindDone(uid, "not sent, the lease was lost"))
+            return
         try:
             await asyncio.to_thread(bind, action.pod, action.node_name)
         except Exception as problem:  # code from outside; the pod is tried again

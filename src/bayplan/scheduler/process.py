@@ -18,6 +18,7 @@ import random
 import signal
 import socket
 import ssl
+import sys
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -37,6 +38,7 @@ from bayplan.client import (
     connect,
     load_kubeconfig,
 )
+from bayplan.client.fence import fenced
 from bayplan.config import to_data
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.observe.metrics import SchedulerMetrics
@@ -97,7 +99,7 @@ class SchedulerProcess:
         client = self._connect(connection)
         await self._refuse_rival(connection, client)
         recorder = EventRecorder(
-            self._connect(connection),
+            fenced(self._connect(connection), self._holds),
             hostname=socket.gethostname(),
             binding_busy=lambda: live.binding_busy,
             count=lambda outcome: self._metrics.events.labels(outcome).inc(),
@@ -114,6 +116,7 @@ class SchedulerProcess:
             metrics=self._metrics,
             spans=spans,
             max_in_unschedulable=options.values.seconds("pod-max-in-unschedulable-pods-duration"),
+            holds=self._holds,
         )
         self._extenders.take_texts_from(live)
         self._signals(live)
@@ -164,7 +167,7 @@ class SchedulerProcess:
     # -- life
 
     async def _supervise(self, live: LiveScheduler, recorder: EventRecorder, client: Client) -> int:
-        """Run until a signal (0) or until the lease is lost or a part fails (1)."""
+        """Run until a signal (0) or until a part fails (1)."""
         recording = supervised("event recorder", recorder.run, Counter())
         tasks = {
             asyncio.create_task(self._lead(live, client), name="lead"),
@@ -188,7 +191,7 @@ class SchedulerProcess:
             await end(recording)
 
     async def _lead(self, live: LiveScheduler, client: Client) -> None:
-        """Schedule while the lease is ours; returning means that it was lost."""
+        """Schedule while the lease is ours; its loss ends the process."""
         election = self._options.config.leader_election
         if not election.leader_elect:
             await self._schedule(live)
@@ -203,6 +206,7 @@ class SchedulerProcess:
             retry_period=election.retry_period.seconds,
             jitter=random.random,
             on_new_leader=lambda who: log.info("new leader elected", identity=who),
+            on_lost=_end_at_once,
         )
         gauge = self._metrics.leader.labels(election.resource_name)
         gauge.set(0)
@@ -212,8 +216,10 @@ class SchedulerProcess:
             await self._schedule(live)
 
         await self._elector.run(work)
-        gauge.set(0)
-        log.error("leaderelection lost")
+
+    def _holds(self) -> bool:
+        """Tell whether writes may be sent: the lease is ours, or nobody asks for one."""
+        return self._elector is None or self._elector.holds()
 
     async def _schedule(self, live: LiveScheduler) -> None:
         async with asyncio.TaskGroup() as group:
@@ -334,8 +340,15 @@ class SchedulerProcess:
         )
 
 
+def _end_at_once() -> None:
+    """End as upstream does: whatever waits, here or in threads of plugins, is another's now."""
+    log.error("leaderelection lost")
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def _exit_code(done: set[asyncio.Task[Any]]) -> int:
-    """Return 0 for a signal; raise what a task raised; 1 when the lease was lost."""
+    """Return 0 for a signal, else 1; raise what a task raised."""
     for task in done:
         if task.get_name() == "stop":
             return 0

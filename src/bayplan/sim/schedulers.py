@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from bayplan.client import Client, LeaderElector
+from bayplan.client.fence import Holds, fenced
 from bayplan.client.resources import LEASES
 from bayplan.engine.loop.actions import Action
 from bayplan.framework import Extender
@@ -19,7 +20,7 @@ from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.sim.extender import SimulatedExtender
 
-Make = Callable[[EventRecorder], LiveScheduler]
+Make = Callable[[EventRecorder, Holds], LiveScheduler]
 
 
 class PatientCaller:
@@ -72,8 +73,9 @@ class SimulatedScheduler:
         self.tasks.append(asyncio.create_task(work))
 
     async def _begin(self) -> LiveScheduler:
-        recorder = EventRecorder(self._client(), hostname="simulation", wall=self._wall)
-        scheduler = self._make(recorder)
+        client = fenced(self._client(), self._holds)
+        recorder = EventRecorder(client, hostname="simulation", wall=self._wall)
+        scheduler = self._make(recorder, self._holds)
         self._recorder, self.scheduler = recorder, scheduler
         self.tasks[:2] = [
             asyncio.create_task(recorder.run()),
@@ -92,6 +94,9 @@ class SimulatedScheduler:
             for task in self.tasks[:2]:
                 task.cancel()
             scheduler = await self._begin()
+
+    def _holds(self) -> bool:
+        return not self._elect or (self.elector is not None and self.elector.holds())
 
     async def stop(self, *, drain: bool = False) -> None:
         """End it at once; `drain` lets events be written first."""

@@ -17,6 +17,7 @@ import msgspec
 from bayplan.apiserver.local import LocalTransport
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
+from bayplan.client.fence import Holds
 from bayplan.client.resources import NODES
 from bayplan.clock import rest
 from bayplan.config import DEFAULT_GATES, FeatureGates, KubeSchedulerConfiguration, default_config
@@ -167,7 +168,7 @@ class World:
     def _faulty_client(self) -> Client:
         return Client(self.transport, timeout=None)
 
-    def _make_scheduler(self, recorder: EventRecorder) -> LiveScheduler:
+    def _make_scheduler(self, recorder: EventRecorder, holds: Holds) -> LiveScheduler:
         settings = self.settings
         return LiveScheduler(
             config=settings.config or default_config(),
@@ -180,6 +181,7 @@ class World:
             jitter=lambda: 0.0,
             aside=PatientCaller(self.extenders),
             rest=rest,
+            holds=holds,
         )
 
     def _track(self, entry: Entry) -> None:
