@@ -56,15 +56,20 @@ PATCH_TYPES = {
     "strategic": "application/strategic-merge-patch+json",
 }
 WAITS = {  # step: what must hold for every pod that it names
-    "wait_bound": lambda pod: pod["spec"].get("nodeName"),
-    "wait_unschedulable": lambda pod: any(
+    "wait_bound": lambda pod, _: pod["spec"].get("nodeName"),
+    "wait_message": lambda pod, step: any(
+        step["holds"] in c.get("message", "")
+        for c in pod["status"].get("conditions", ())
+        if c["type"] == "PodScheduled"
+    ),
+    "wait_unschedulable": lambda pod, _: any(
         c["type"] == "PodScheduled"
         and c["status"] == "False"
         and c.get("reason") != "SchedulingGated"
         for c in pod["status"].get("conditions", ())
     ),
-    "wait_nominated": lambda pod: pod["status"].get("nominatedNodeName"),
-    "wait_terminating": lambda pod: pod["metadata"].get("deletionTimestamp"),
+    "wait_nominated": lambda pod, _: pod["status"].get("nominatedNodeName"),
+    "wait_terminating": lambda pod, _: pod["metadata"].get("deletionTimestamp"),
     "wait_gone": None,
 }
 

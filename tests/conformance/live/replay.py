@@ -10,6 +10,7 @@ process, which has answered a probe pod before the first step, except where a st
   bind: POD, node: NODE                    what another scheduler would do
   bind_claim: CLAIM, to: VOLUME?           completes a binding as the volume controller would
   wait_bound, wait_unschedulable, wait_gone, wait_nominated, wait_terminating: names or globs
+  wait_message: names, holds: TEXT         until TEXT is in the condition that tells why they wait
   wait_selected_node: CLAIM                until the claim carries the scheduler's node annotation
   sleep: seconds                           settle: seconds without any change
   kubelet: false|true                      whether terminating bound pods are removed soon
@@ -369,7 +370,7 @@ class Runner:
             return (
                 not found
                 if name == "wait_gone"
-                else bool(found) and all(WAITS[name](pod) for pod, _ in found.values())
+                else bool(found) and all(WAITS[name](pod, step) for pod, _ in found.values())
             )
 
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
