@@ -3,7 +3,7 @@
 Always on the embedded API server (without its controllers), and on the real kube-apiserver where
 `make kube-assets` has built it. Scenarios mostly wait for quiet, so several run at once, each
 group on an API server of its own. v1.37.1 was recorded on the embedded API server; of what it does
-otherwise than v1.36.4 a third is replayed, since a scheduler's start costs a second.
+otherwise than v1.36.4 a third is replayed.
 """
 
 import gzip
@@ -49,7 +49,11 @@ AT_ONCE_REAL = 2  # each has an etcd and a kube-apiserver of its own
 def replay(
     start: Callable[[], ServedCluster], version: str, scenarios: list[dict]
 ) -> dict[str, list[str]]:
-    """Run scenarios one after the other on a new cluster; scenario id -> differences."""
+    """Run scenarios one after the other on a new cluster; scenario id -> differences.
+
+    Those of one configuration follow each other, since they share a scheduler.
+    """
+    scenarios = sorted(scenarios, key=lambda s: json.dumps(s.get("config")))
     with start() as cluster:
         runner = Runner(str(cluster.kubeconfig), command(version))
         try:

@@ -14,6 +14,7 @@ import re
 import shlex
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -25,6 +26,7 @@ PATIENCE = 60.0  # how long `check` waits for a differing observation to become 
 STEP_TIMEOUT = 120.0
 START_TIMEOUT = 120.0  # a busy machine may take its time to start a process
 KUBELET_DELAY = 0.3
+NO_NODES = "no nodes available to schedule pods"
 QUIET = {"record": 1.5, "check": 0.8}
 SCHEDULER_CONDITIONS = ("PodScheduled", "DisruptionTarget")
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -263,7 +265,8 @@ class Kubelet(threading.Thread):
 class SchedulerProcess:
     """The scheduler under test, from its command line."""
 
-    def __init__(self, command: str, kubeconfig: str, config: dict | None, folder: str):
+    def __init__(self, command: str, kubeconfig: str, config: dict | None):
+        self.config = config
         full = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -276,9 +279,10 @@ class SchedulerProcess:
             "leaderElection": {"leaderElect": False},
         }
         self.name = (full.get("profiles") or [{}])[0].get("schedulerName", "default-scheduler")
+        self.folder = tempfile.TemporaryDirectory()
         written, self.log_path = (
-            os.path.join(folder, "config.json"),
-            os.path.join(folder, "scheduler.log"),
+            os.path.join(self.folder.name, "config.json"),
+            os.path.join(self.folder.name, "scheduler.log"),
         )
         with open(written, "w", encoding="utf-8") as out:
             json.dump(full, out)
@@ -297,6 +301,7 @@ class SchedulerProcess:
             self.process.kill()
             self.process.wait()
         self.log.close()
+        self.folder.cleanup()
 
     def last_words(self) -> str:
         with open(self.log_path, "rb") as log:

@@ -1,8 +1,9 @@
 """Carries out the recorded scenarios against a live scheduler and takes the same observations.
 
 A scenario: {id, note, config?, steps: [...], observe: {...}, expected: {...}}. `{ns}` in any string
-of a step is the scenario's namespace. Every scenario has a new namespace and a new scheduler
-process, which has answered a probe pod before the first step, except where a step starts it.
+of a step is the scenario's namespace. Every scenario has a new namespace, and a scheduler process
+with its configuration, that of the scenario before it if that was the same. It has told a probe
+pod that there are no nodes before the first step, except where a step starts it.
 
   create: object or list, count: N        `{i}` in strings counts 0..N-1
   patch: {kind, name, namespace?}, body, type: merge|strategic|json, subresource?
@@ -26,13 +27,13 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
 import uuid
 from functools import partial
 
 from tests.conformance.live.cluster import (
     KINDS,
+    NO_NODES,
     PATCH_TYPES,
     PATIENCE,
     PREFIX,
@@ -71,7 +72,8 @@ class Runner:
         self.namespaces: list[str] = []
 
     def stop(self) -> None:
-        """Tell the threads to end, which they do when the API server goes away."""
+        """End the scheduler; tell the threads to end, as they do when the API server goes away."""
+        self.stop_scheduler()
         for thread in (*self.watchers, self.kubelet):
             thread.stopping = True
 
@@ -89,31 +91,34 @@ class Runner:
         namespace = f"{PREFIX}{uuid.uuid4().hex[:8]}"
         self.namespaces, self.kubelet.enabled, result = [namespace], True, {}
         steps = json.loads(json.dumps(scenario["steps"]).replace("{ns}", namespace))
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                self.make_namespace(namespace)
-                if not any("scheduler" in step for step in steps):
-                    self.start_scheduler(scenario, folder)
-                for step in [*steps, {"observe": scenario["observe"], "as": "end"}]:
-                    if step.get("scheduler") == "start":
-                        self.start_scheduler(scenario, folder, probe=False)
-                    elif step.get("scheduler") == "stop":
-                        self.stop_scheduler()
-                    elif "observe" in step:
-                        result[step["as"]] = self.observe_until(
-                            step["observe"], expected and expected.get(step["as"])
-                        )
-                    else:
-                        self.step(step)
-            except StepFailed as failure:
-                result["error"] = self.normal(str(failure))
-                if self.scheduler and self.scheduler.process.poll() is not None:
-                    result["error"] += (
-                        f"; it ended with code {self.scheduler.process.returncode}: "
-                        f"{self.scheduler.last_words()}"
+        own = any("scheduler" in step for step in steps)
+        if own or (self.scheduler and self.scheduler.config != scenario.get("config")):
+            self.stop_scheduler()
+        try:
+            self.make_namespace(namespace)
+            if not own:
+                self.start_scheduler(scenario)
+                self.probe()
+            for step in [*steps, {"observe": scenario["observe"], "as": "end"}]:
+                if step.get("scheduler") == "start":
+                    self.start_scheduler(scenario)
+                elif step.get("scheduler") == "stop":
+                    self.stop_scheduler()
+                elif "observe" in step:
+                    result[step["as"]] = self.observe_until(
+                        step["observe"], expected and expected.get(step["as"])
                     )
-            finally:
-                self.stop_scheduler()
+                else:
+                    self.step(step)
+        except StepFailed as failure:
+            result["error"] = self.normal(str(failure))
+            if self.scheduler and self.scheduler.process.poll() is not None:
+                result["error"] += (
+                    f"; it ended with code {self.scheduler.process.returncode}: "
+                    f"{self.scheduler.last_words()}"
+                )
+        if own or result != expected:
+            self.stop_scheduler()
         return result
 
     def make_namespace(self, name: str) -> None:
@@ -124,46 +129,48 @@ class Runner:
             ok=(201, 409),
         )
 
-    def start_scheduler(self, scenario: dict, folder: str, probe: bool = True) -> None:
-        self.scheduler = SchedulerProcess(
-            self.command, self.kubeconfig, scenario.get("config"), folder
-        )
-        if not probe:
-            return
+    def start_scheduler(self, scenario: dict) -> None:
+        if not self.scheduler:
+            config = scenario.get("config")
+            self.scheduler = SchedulerProcess(self.command, self.kubeconfig, config)
+
+    def probe(self) -> None:
+        """Wait until the scheduler answers, and no node of an earlier scenario is left to it."""
         namespace = f"{self.namespaces[0]}-probe"
         self.make_namespace(namespace)
-        self.api.request(
-            "POST",
-            path_of("Pod", namespace),
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "probe"},
-                "spec": {
-                    "schedulerName": self.scheduler.name,
-                    "containers": [{"name": "c", "image": "probe"}],
-                },
-            },
-        )
         self.until(
-            lambda: (
-                self.scheduler.process.poll() is not None
-                or any(
-                    c["type"] == "PodScheduled"
-                    for c in self.pods.live.get((namespace, "probe"), {})
-                    .get("status", {})
-                    .get("conditions", ())
-                )
-            ),
+            lambda: NO_NODES in self.answer_to_probe(namespace),
+            "the scheduler knows nodes that are gone",
+        )
+
+    def answer_to_probe(self, namespace: str) -> str:
+        probe = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "probe"},
+            "spec": {
+                "schedulerName": self.scheduler.name,
+                "containers": [{"name": "c", "image": "probe"}],
+            },
+        }
+        self.api.request("POST", path_of("Pod", namespace), probe)
+        conditions: list[dict] = []
+
+        def answered() -> bool:
+            status = self.pods.live.get((namespace, "probe"), {}).get("status", {})
+            conditions[:] = [c for c in status.get("conditions", ()) if c["type"] == "PodScheduled"]
+            return bool(conditions)
+
+        self.until(
+            answered,
             "no reaction of the scheduler to the probe pod",
             {"timeout": START_TIMEOUT},
         )
-        if self.scheduler.process.poll() is not None:
-            raise StepFailed("the scheduler did not start")
         self.api.request("DELETE", path_of("Pod", namespace, "probe"), {"gracePeriodSeconds": 0})
         self.until(
             lambda: (namespace, "probe") not in self.pods.live, "the probe pod did not go away"
         )
+        return conditions[0].get("message", "")
 
     def stop_scheduler(self) -> None:
         if self.scheduler:
