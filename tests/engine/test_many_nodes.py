@@ -1,4 +1,4 @@
-"""On 50,000 nodes many kinds of pods in turn, and nodes that come, cost some rows and not all.
+"""On many nodes kinds of pods in turn, and nodes that come, cost some rows and not all.
 
 Counted are the rows that plugins are asked about, the times that all totals are summed, and bytes.
 """
@@ -13,7 +13,7 @@ from bayplan.testing import make_node, make_pod
 from tests.engine.clusters import make_engine
 from tests.engine.test_memory import all_of_its_own, arrays_of
 
-NODES, KINDS = 50_000, 60
+NODES, KINDS = 20_000, 60
 BY_NODES, BY_NODE = ("filter", "score"), ("filter_node", "score_node")
 
 
@@ -136,7 +136,7 @@ def test_a_node_that_comes_once_in_a_round_of_kinds(world):
 
 
 def test_what_is_kept_of_kinds_that_share_nothing_is_bounded_in_bytes():
-    most = 32 << 20
+    most = 13 << 20
     cache = Cache(Limits(answer_bytes=most))
     engine = make_engine(map(node, range(NODES)), cache=cache)
     (profile,) = engine.profiles.values()

@@ -94,7 +94,6 @@ class World:
     def carry_out(self, actions: list[object]) -> None:
         for action in actions:
             self._carry_out(action)
-            self.scheduler.validate()
 
     def run(self, steps: int = 200) -> None:
         """Step and carry out until nothing is left to do right now."""
@@ -115,23 +114,26 @@ class World:
         self.run()
 
     def _carry_out(self, action: object) -> None:
-        handle, now = self.scheduler.handle, self.now
         if isinstance(action, Bind):
             error = self.fail_binds.pop(0) if self.fail_binds else ""
             uid = action.pod.uid
             if not error:
                 error = self._bind(action)
-            handle(BindDone(uid, error), now)
+            self.report(BindDone(uid, error))
         elif isinstance(action, CallApi):
-            handle(CallsDone(action.work), now)
+            self.report(CallsDone(action.work))
         elif isinstance(action, Evict):
             if ("Pod", action.victim.key) in self.objects:
                 self.gone("Pod", action.victim.key)
-            handle(Evicted(action.preemptor.uid, action.victim.uid), now)
+            self.report(Evicted(action.preemptor.uid, action.victim.uid))
         elif isinstance(action, PatchPod):
             self._patch(action)
         elif isinstance(action, RecordEvent):
             self.events.append(action)
+
+    def report(self, result: object) -> None:
+        self.scheduler.handle(result, self.now)
+        self.scheduler.validate()
 
     def _bind(self, action: Bind) -> str:
         pod = self.objects.get(("Pod", action.pod.key))
