@@ -30,7 +30,9 @@ _CALLERS = (
 
 
 class BayplanError(Exception):
-    """Something a user can act on; the text says how."""
+    """Something a user can act on; the text says how, or `remedy`, which commands add to it."""
+
+    remedy = ""
 
 
 class ConfigError(BayplanError):
@@ -57,13 +59,21 @@ class PluginError(BayplanError):
     """A plugin raised, or returned what its extension point does not allow."""
 
 
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""OpenSSL's names for a server that answers something else."""
+
 RAISED = (Exception, SystemExit)
 """What a call of others' code may raise: `sys.exit` in a plugin fails a pod, not the scheduler."""
 
 
 def reason(problem: OSError) -> str:
     """Why a call to the system failed: `Connection refused`, not asyncio's own words for it."""
-    return os.strerror(problem.errno) if problem.errno else problem.strerror or str(problem)
+    said = getattr(problem, "reason", None)  # of ssl, whose numbers are none of the system
+    if isinstance(said, str):
+        return "it speaks no TLS" if said in NO_TLS else f"TLS failed: {said.lower()}"
+    if problem.errno and problem.errno > 0:  # names that are not found have numbers of their own
+        return os.strerror(problem.errno)
+    return problem.strerror or str(problem)
 
 
 def with_place(error: BaseException) -> str:

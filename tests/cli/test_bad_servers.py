@@ -7,8 +7,11 @@ do about it.
 import base64
 import contextlib
 import ipaddress
+import json
+import re
 import socket
 import ssl
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -20,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bayplan.api import yaml
-from bayplan.cli.main import bayplan
+from bayplan.cli.main import bayplan, main
 from bayplan.errors import BayplanError
+from tests.cli.walking import CONFIG, commands
 
 TOKEN = "a-token-that-must-not-leave"
 
@@ -42,6 +46,16 @@ def certificate(name, days):
     return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), private
 
 
+def write_kubeconfig(path, cluster):
+    config = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.dump(config))
+
+
 HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 ELSEWHERE = x509.DNSName("elsewhere.example")
 # Its certificate, whether that is the one of the kubeconfig, what it does, and a word of the error.
@@ -51,7 +65,7 @@ SERVERS = {
     "it is over": (HERE, -1, True, "expired"),
     "it speaks no TLS": (None, 9, False, "http"),
 }
-COMMANDS = {
+NAMED = {
     "snapshot": ["snapshot", "save", "out.snapshot"],
     "why": ["why", "default/p"],
     "ui": ["ui"],
@@ -59,7 +73,7 @@ COMMANDS = {
 
 
 @contextlib.contextmanager
-def listening(context):
+def listening(context, answer=b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"):
     """Answer whoever comes in plain words, and keep all that is said."""
     heard, listener = [], socket.create_server(("127.0.0.1", 0))
 
@@ -74,7 +88,7 @@ def listening(context):
                 if context is not None:
                     connection = context.wrap_socket(connection, server_side=True)
                 heard.append(connection.recv(1 << 16))
-                connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+                connection.sendall(answer)
                 connection.close()
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -87,7 +101,7 @@ def listening(context):
         thread.join(60)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", NAMED)
 @pytest.mark.parametrize("name", SERVERS)
 def test_no_token_leaves_and_the_remedy_is_told(tmp_path, monkeypatch, name, command):
     monkeypatch.chdir(tmp_path)
@@ -103,14 +117,8 @@ def test_no_token_leaves_and_the_remedy_is_told(tmp_path, monkeypatch, name, com
         cluster = {"server": f"https://127.0.0.1:{port}"}
         if authority:
             cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
-        config = {
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        (tmp_path / "config").write_text(yaml.dump(config))
-        words = [*COMMANDS[command], "--kubeconfig", str(tmp_path / "config")]
+        write_kubeconfig(tmp_path / "config", cluster)
+        words = [*NAMED[command], "--kubeconfig", str(tmp_path / "config")]
         found = CliRunner().invoke(bayplan, words)
 
     assert isinstance(found.exception, BayplanError), found.output
@@ -119,3 +127,99 @@ def test_no_token_leaves_and_the_remedy_is_told(tmp_path, monkeypatch, name, com
     assert TOKEN not in said
     assert word in said, said
     assert not (tmp_path / "out.snapshot").exists()
+
+
+def http(status, body, kind="application/json"):
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n{body}".encode()
+
+
+def refusal(code, reason):
+    status = {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
+    return http(f"{code} {reason}", json.dumps(status | {"message": f"nodes: {reason}"}))
+
+
+# What a plain server says to whatever it is asked, and the words of the remedy.
+ANSWERS = {
+    "wrong token": (refusal(401, "Unauthorized"), "log in again"),
+    "may not": (refusal(403, "Forbidden"), "grant it|ClusterRole"),
+    "a login page": (http("200 OK", "<html>", "text/html"), "check .*address"),
+    "another server": (http("404 Not Found", "no such page", "text/plain"), "check .*address"),
+    "it fails": (refusal(503, "ServiceUnavailable"), "try again"),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n", "check .*address"),
+    "it hangs up": (b"", "is the API server running"),
+}
+# The commands that talk to an API server, the shortest way to have them ask it.
+CLIENTS = {
+    "capacity": ["cpu=1"],
+    "diff": ["--to-config", "config.yaml"],
+    "nodes add": [],
+    "nodes remove": ["--all"],
+    "pack": [],
+    "scenario record": ["out.yaml"],
+    "scenario run": ["first-pod"],
+    "snapshot save": ["out.snapshot"],
+    "ui": [],
+    "whatif": ["--drain", "n1"],
+    "why": ["p"],
+}
+PATIENT = {
+    "extender serve": "an extender outlives its API server",
+    "global serve": "so does the global scheduler, which tells it of a site",
+    "inspect serve": "each answer tells what is wrong",
+    "scheduler": "it takes kube-scheduler's place, which tries for ever",
+}
+FLAG = {"scenario run": "--against"}
+
+
+def test_every_command_with_a_kubeconfig_is_in_the_table():
+    asking = {
+        " ".join(path)
+        for path, command in commands()
+        if {"--kubeconfig", "--against"} & {name for item in command.params for name in item.opts}
+    }
+
+    assert {*CLIENTS, *PATIENT} == asking | {"scheduler"}
+
+
+def asked(tmp_path, monkeypatch, capsys, command, cluster):
+    """Run a command as the shell does against a server; return its exit code and errors."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    write_kubeconfig(tmp_path / "config", cluster)
+    flag = FLAG.get(command, "--kubeconfig")
+    words = ["bayplan", *command.split(), *CLIENTS[command], flag, "config"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", CLIENTS)
+@pytest.mark.parametrize("name", ANSWERS)
+def test_each_wrong_server_is_told_in_a_line_with_a_remedy(
+    tmp_path, monkeypatch, capsys, name, command
+):
+    answer, remedy = ANSWERS[name]
+    with listening(None, answer) as (port, _):
+        cluster = {"server": f"http://127.0.0.1:{port}"}
+        code, said = asked(tmp_path, monkeypatch, capsys, command, cluster)
+
+    assert code in (1, 2), said
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1, said
+    assert re.search(remedy, said), said
+
+
+@pytest.mark.parametrize("command", CLIENTS)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_is_not_there_or_speaks_no_tls(
+    tmp_path, monkeypatch, capsys, scheme, command
+):
+    with listening(None) as (port, _):
+        cluster = {"server": f"{scheme}://127.0.0.1:{port if scheme == 'https' else 1}"}
+        code, said = asked(tmp_path, monkeypatch, capsys, command, cluster)
+
+    assert code in (1, 2), said
+    assert said.count("\n") == 1, said
+    assert ("it speaks no TLS" if scheme == "https" else "Connection refused") in said

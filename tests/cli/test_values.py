@@ -9,9 +9,10 @@ import click
 import pytest
 
 from bayplan.cli import learn, values
-from bayplan.cli.main import bayplan, main
+from bayplan.cli.main import main
 from bayplan.lessons import runner
 from bayplan.scheduler.flags import FLAGS
+from tests.cli.walking import commands
 
 NONSENSE = "?!"
 FREE = {
@@ -26,16 +27,7 @@ FREE = {
 """Options that take any text, each for a reason; any other must have a type that can refuse."""
 
 
-def walk(command=bayplan, path=()):
-    context = click.Context(command)
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    for name in command.list_commands(context):
-        yield from walk(command.get_command(context, name), (*path, name))
-
-
-ALL = dict(walk())
+ALL = dict(commands())
 
 
 def is_output(kind):

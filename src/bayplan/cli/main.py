@@ -145,7 +145,7 @@ def main() -> None:
 def _in_words(problem: BayplanError | OSError) -> str:
     """Name the file that the system refuses; without one it is a fault of ours."""
     if isinstance(problem, BayplanError):
-        return str(problem)
+        return f"{problem}; {problem.remedy}" if problem.remedy else str(problem)
     if problem.filename is None:
         raise problem
     advice = "; name a place that you may write to" if problem.errno in MAY_NOT else ""

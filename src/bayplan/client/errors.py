@@ -4,6 +4,7 @@
     └── ClientError
         ├── KubeconfigError      a kubeconfig or credential is wrong; the text says what to change
         ├── NotLeading           nothing was sent, because the lease was lost
+        ├── NoApiServer          what answered is another server
         ├── TransportError       no answer: refused, reset, TLS; a write may have happened
         │   ├── RequestTimeout   the answer did not come in time
         │   └── AnswerTooLong    no API server says so much
@@ -41,6 +42,16 @@ class NotLeading(ClientError):
     """Nothing was sent: the lease, without which this process must not write, was lost."""
 
 
+ELSEWHERE = "so this is no API server; check its address in the kubeconfig"
+
+
+class NoApiServer(ClientError):
+    """Something else answered: a proxy that wants a login, say."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"the server answers with {said}, {ELSEWHERE}")
+
+
 class TransportError(ClientError):
     """No answer came; whether the server carried out a write is unknown."""
 
@@ -53,10 +64,7 @@ class AnswerTooLong(TransportError):
     """No API server says so much; asking again would bring no less."""
 
     def __init__(self, part: str, limit: int, unit: str = "bytes") -> None:
-        super().__init__(
-            f"{part} of the answer is longer than {limit} {unit}, so this is no API server; "
-            "check its address in the kubeconfig"
-        )
+        super().__init__(f"{part} of the answer is longer than {limit} {unit}, {ELSEWHERE}")
 
 
 class ApiError(ClientError):
@@ -86,9 +94,16 @@ class BadRequest(ApiError):
 class Unauthorized(ApiError):
     """401: the credential is missing, wrong or expired."""
 
+    remedy = (
+        "the token or certificate of the kubeconfig is wrong or has expired: log in again, or "
+        "choose another kubeconfig or context"
+    )
+
 
 class Forbidden(ApiError):
     """403: the user may not do this."""
+
+    remedy = "grant it (kubectl create clusterrolebinding), or choose another user's kubeconfig"
 
 
 class NotFound(ApiError):
@@ -117,6 +132,8 @@ class TooManyRequests(ApiError):
 
 class ServerFault(ApiError):
     """500 and above: the server failed."""
+
+    remedy = "it is starting, overloaded or broken: try again, or look at its log"
 
 
 BY_CODE: dict[int, type[ApiError]] = {
@@ -174,7 +191,10 @@ def error_from(code: int, body: bytes, *, retry_after: float | None = None) -> A
     family = BY_CODE.get(code, ServerFault if code >= 500 else ApiError)
     if reason == "AlreadyExists":
         family = AlreadyExists
-    return family(code, reason, message, details=status.details, retry_after=retry_after)
+    error = family(code, reason, message, details=status.details, retry_after=retry_after)
+    if not status.kind and family is NotFound:  # an API server says so of groups it does not have
+        error.remedy = "is this a Kubernetes API server? check its address in the kubeconfig"
+    return error
 
 
 def _decode_status(body: bytes) -> _Status:

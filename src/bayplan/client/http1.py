@@ -190,6 +190,7 @@ class Http1Pool:
     async def _open(self, kind: Callable[[], Opened]) -> Opened:
         loop = asyncio.get_running_loop()
         opened = kind()
+        opened.server = self._server
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await loop.create_connection(

@@ -12,7 +12,8 @@ from typing import cast
 
 import httptools
 
-from bayplan.client.errors import AnswerTooLong, TransportError
+from bayplan.client.errors import ELSEWHERE, AnswerTooLong, TransportError
+from bayplan.errors import reason
 
 WRITE_LIMIT = 1 << 20
 MAX_HEAD = 1 << 20
@@ -41,6 +42,7 @@ class HttpConnection(asyncio.Protocol):
         self.received = 0
         """Bytes of the answer that is under way."""
         self.limit = MAX_ANSWER
+        self.server = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -51,7 +53,9 @@ class HttpConnection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as problem:
-            self.fail(TransportError(f"answer is not HTTP: {problem}"))
+            self.fail(
+                TransportError(f"the answer of {self.server} is not HTTP ({problem}), {ELSEWHERE}")
+            )
             return
         if self.received > MAX_HEAD:
             self._bound()
@@ -63,7 +67,12 @@ class HttpConnection(asyncio.Protocol):
             self.fail(AnswerTooLong("the body", self.limit))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.fail(TransportError(f"connection closed by the server: {exc or 'end of stream'}"))
+        why = (reason(exc) if isinstance(exc, OSError) else exc) or "end of stream"
+        self.fail(
+            TransportError(
+                f"connection closed by the server {self.server}: {why}; is the API server running?"
+            )
+        )
 
     def fail(self, problem: TransportError) -> None:
         """Give up what is under way, and the connection."""

@@ -25,6 +25,7 @@ from bayplan import __version__
 from bayplan.client import http1_connection
 from bayplan.client.errors import (
     AnswerTooLong,
+    NoApiServer,
     ServerFault,
     TooManyRequests,
     TransportError,
@@ -114,12 +115,7 @@ class Client:
         target = path + _query_text(query)
         raw = body if body is None or isinstance(body, bytes) else _encode(body)
         headers = self._headers_for(raw, content_type, accept)
-        response = await self._send(method, target, headers, raw, timeout or self.timeout)
-        if response.status >= 400:
-            raise error_from(
-                response.status, response.body, retry_after=_retry_after(response.headers)
-            )
-        return response.body
+        return _accepted(await self._send(method, target, headers, raw, timeout or self.timeout))
 
     def _headers_for(self, raw: bytes | None, content_type: str, accept: str) -> dict[str, str]:
         if raw is None and not accept:
@@ -410,11 +406,7 @@ class Client:
             f'"name":"{name}","uid":"{uid}"}},"target":{{"kind":"Node","name":"{node}"}}}}'
         ).encode()
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
-        response = await self._send("POST", path, self._json_headers, body, self.timeout)
-        if response.status >= 400:
-            raise error_from(
-                response.status, response.body, retry_after=_retry_after(response.headers)
-            )
+        _accepted(await self._send("POST", path, self._json_headers, body, self.timeout))
 
     async def evict(
         self, namespace: str, name: str, *, uid: str = "", grace_period: int | None = None
@@ -471,6 +463,16 @@ def _token(page: bytes) -> str:
     except UNREADABLE as problem:
         raise DecodeError(f"decoding a page of a list: {problem}") from problem
     return metadata.continue_ or "" if metadata is not None else ""
+
+
+def _accepted(response: Response) -> bytes:
+    """Return the body of an answer, or raise what it says."""
+    body = response.body
+    if response.status >= 400:
+        raise error_from(response.status, body, retry_after=_retry_after(response.headers))
+    if body[:9].lstrip()[:1] == b"<":
+        raise NoApiServer("a web page")
+    return body
 
 
 def is_retriable(failure: Exception) -> bool:

@@ -86,11 +86,13 @@ async def watching(
     for informer in informers:
         informer.add_handler(changed)
     source.reach = reach = Reach(client, informers, time.time)
-    running = asyncio.create_task(reach.run())
+    running: asyncio.Task[None] | None = None
     try:
         try:
             async with asyncio.timeout(PATIENCE):
-                await client.list(NODES, limit=1)  # raises what informers would try for ever
+                for resource in (NODES, PODS):  # raises what informers would try for ever
+                    await client.list(resource, limit=1)
+                running = asyncio.create_task(reach.run())
                 for informer in informers:
                     await informer.wait_synced()
         except TimeoutError:
@@ -102,8 +104,9 @@ async def watching(
         source.past.begin()
         yield source
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 def queue_places(board: Board, place_of: Callable[[str], str]) -> Callable[[], None]:

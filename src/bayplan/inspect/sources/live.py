@@ -19,6 +19,7 @@ from bayplan.client import (
     Client,
     Connection,
     Forbidden,
+    NoApiServer,
     NotFound,
     Resource,
     TransportError,
@@ -103,6 +104,8 @@ async def _version(client: Client, name: str) -> str:
         body = await client.request("GET", "/version")
     except Unauthorized as problem:
         raise _refused(name, problem) from problem
+    except NoApiServer as problem:
+        raise _no_api_server(name) from problem
     except TransportError as problem:
         text = str(problem).removesuffix("; is the API server running?")
         remedy = "is the API server running? check --kubeconfig and --context"
@@ -128,9 +131,11 @@ async def _list(
         for selector in selectors:
             async for page in client.pages(resource, field_selector=selector, limit=PAGE):
                 gathering.add_json(page, resource.kind)
-    except NotFound:
+    except NotFound as problem:
+        if kind.needed:
+            raise _no_api_server(name) from problem
         return Unread(resource.plural, "" if kind.served_since else "not served", kind.without)
-    except DecodeError as problem:
+    except (DecodeError, NoApiServer) as problem:
         raise _no_api_server(name) from problem
     except Unauthorized as problem:
         raise _refused(name, problem) from problem
