@@ -124,6 +124,20 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin():
     assert 10 <= after <= 13
 
 
+def test_a_lease_hardly_longer_than_the_deadline_is_not_held_past_its_end():
+    async def main():
+        api, clock = FakeApi(), asyncio.get_running_loop().time
+        timing = {"lease_duration": 11.0, "renew_deadline": 10.0, "retry_period": 2.0}
+        elector = LeaderElector(Client(AsgiTransport(api)), "a", **timing)
+        leading = asyncio.create_task(elector.run(forever))
+        await asyncio.sleep(0.5)
+        api.fault = lambda method, path: (*status(500, "InternalError"), {})
+        await leading
+        return clock()
+
+    assert 11.0 >= run_virtual(main())
+
+
 def test_work_that_ends_by_itself_releases_the_lease():
     async def main():
         api = FakeApi()

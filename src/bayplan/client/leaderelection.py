@@ -7,9 +7,10 @@ stops leading before another can have begun. A renewal counts from when it was s
 answer: others may have seen it written all that time ago. On a requested end the lease is released,
 so that a standby need not wait.
 
-The elapsed-time clock is the running loop's; `wall` only fills the Lease's timestamps. Safety
-rests, as upstream, on renew_deadline being smaller than lease_duration; `holds` tells by the clock
-alone, so a leader that hung or was stopped finds its writes refused (`fence`) before it noticed.
+The elapsed-time clock is the running loop's; `wall` only fills the Lease's timestamps. A leader
+gives up a retry period and renew_deadline after its last renewal, as upstream, and never later than
+lease_duration; `holds` tells by the clock alone, so one that hung or was stopped finds its writes
+refused (`fence`) before it noticed.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ class LeaderElector:
             await asyncio.sleep(self._retry_period * (1.0 + JITTER * self._jitter()))
             ours = await self._try()
         self._renewed_at = self._sent_at
-        self._until = self._sent_at + self._retry_period + self._renew_deadline
+        patience = self._retry_period + self._renew_deadline
+        self._until = self._sent_at + min(patience, self._lease_duration)
 
     async def _try(self) -> bool:
         """Take or renew the lease; return whether it is ours now."""
