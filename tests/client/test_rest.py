@@ -305,7 +305,10 @@ class RawServer:
         return self
 
     async def __aexit__(self, *problem):
-        await asyncio.gather(*self.tasks)
+        if problem[0] is not None:  # the connections may be open still
+            for task in self.tasks:
+                task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=problem[0] is not None)
         self.server.close()
         await self.server.wait_closed()
 

@@ -133,7 +133,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = _headers_of(message)
-        elif message["type"] == "http.response.body" and message.get("body"):
+        elif message.get("body"):
             self.parts.append(bytes(message["body"]))
 
 
@@ -161,7 +161,7 @@ class _StreamedAnswer:
             self.status = message["status"]
             self.headers = _headers_of(message)
             self.started.set()
-        elif message["type"] == "http.response.body" and message.get("body"):
+        elif message.get("body"):
             self._pieces.put_nowait(bytes(message["body"]))
 
     def finish(self, failure: BaseException | None) -> None:

@@ -74,6 +74,7 @@ TOMBSTONES = 10_000
 PAGE = 500
 BREATH = 256 * 1024  # bytes of events after which others have their turn
 TOO_NEW = "Too large resource version"
+CONTROL = ("BOOKMARK", "ERROR")  # types of events that bring no object of the kind
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -376,15 +377,13 @@ class Informer(Generic[T]):
         changes: list[Change[T]] = []
         try:
             for line in lines:
-                # Servers put the type first; bookmarks and errors are not objects of the kind.
-                head = line[:24]
-                if b"BOOKMARK" in head or b"ERROR" in head:
-                    self._control(line)
-                    continue
                 try:
                     event = self._decode_event(line)
                 except msgspec.ValidationError:
                     self._apply_rough(line, changes)
+                    continue
+                if event.type in CONTROL:
+                    self._control(line)
                 else:
                     self._change(event.type, event.object, line, changes)
         finally:
@@ -394,7 +393,7 @@ class Informer(Generic[T]):
     def _apply_rough(self, line: bytes, changes: list[Change[T]]) -> None:
         """Apply an event that did not decode at once."""
         type_ = _type_decoder.decode(line).type
-        if type_ in ("BOOKMARK", "ERROR"):
+        if type_ in CONTROL:
             self._control(line)
             return
         item = self._lenient(bytes(_error_decoder.decode(line).object))
