@@ -11,7 +11,7 @@ pytestmark = pytest.mark.kube
 OTHER_TOKEN = {"edge-review/token", "flow/auth-2", "flow/auth-4"}
 
 
-@pytest.mark.parametrize("suite", ["recorded", "kinds", "edges", "flows"])
+@pytest.mark.parametrize("suite", ["recorded", "kinds", "edges", "flows", "custom"])
 def test_both_servers_answer_alike(suite, tmp_path):
     steps = load(HERE / f"{suite}.json.gz")
     with start_kube() as real:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from bayplan.api.meta import LabelSelector
-from bayplan.api.remembered import remembered
+from bayplan.api.names import label_value, qualified_name
 from bayplan.errors import DecodeError
 
 IN = "In"
@@ -24,9 +24,6 @@ DOES_NOT_EXIST = "DoesNotExist"
 GREATER = "Gt"
 LESS = "Lt"
 
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
 
@@ -95,31 +92,6 @@ def parse_int64(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-@remembered(65536)
-def label_key_problem(key: str) -> str:
-    """Return what is wrong with a label key, or an empty text."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        return "prefix part must be a lower-case DNS subdomain of at most 253 characters"
-    if not name or len(name) > 63 or not _NAME.fullmatch(name):
-        return (
-            "name part must be 1 to 63 alphanumeric characters, '-', '_' or '.', "
-            "and must start and end with an alphanumeric character"
-        )
-    return ""
-
-
-@remembered(65536)
-def label_value_problem(value: str) -> str:
-    """Return what is wrong with a label value, or an empty text."""
-    if value and (len(value) > 63 or not _NAME.fullmatch(value)):
-        return (
-            "a valid label must be an empty string or at most 63 alphanumeric characters, "
-            "'-', '_' or '.', and must start and end with an alphanumeric character"
-        )
-    return ""
-
-
 MANY_VALUES = 64
 
 
@@ -132,33 +104,49 @@ def requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement
 
 @lru_cache(maxsize=65536)  # only what is valid, so keys and values are short
 def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    if problem := label_key_problem(key):
-        raise SelectorError(f'selector key "{key}": {problem}')
+    problems = _key_problems(key, "key")
     if operator in (IN, NOT_IN):
         if not values:
-            raise SelectorError(
-                f"selector key \"{key}\": for 'in', 'notin' operators, values set can't be empty"
-            )
+            problems.append(_invalid("values", None, f"{_SETS} values set can't be empty"))
     elif operator in (EXISTS, DOES_NOT_EXIST):
         if values:
-            raise SelectorError(f'selector key "{key}": values set must be empty for {operator}')
+            problems.append(_invalid("values", values, _NO_VALUES))
     elif operator in (GREATER, LESS):
-        if len(values) != 1 or parse_int64(values[0]) is None:
-            raise SelectorError(
-                f"selector key \"{key}\": for 'Gt', 'Lt' operators, exactly one integer is required"
-            )
+        if len(values) != 1:
+            problems.append(_invalid("values", values, f"{_NUMBERS} exactly one value is required"))
+        problems += [
+            _invalid(f"values[{i}]", value, f"{_NUMBERS} the value must be an integer")
+            for i, value in enumerate(values)
+            if parse_int64(value) is None
+        ]
     else:
         raise _bad_operator(key, operator)
-    for value in values:
-        if problem := label_value_problem(value):
-            raise SelectorError(f'selector key "{key}", value "{value}": {problem}')
+    problems += [
+        _invalid(f"values[{i}][{key}]", value, "; ".join(wrong))
+        for i, value in enumerate(values)
+        if (wrong := label_value(value))
+    ]
+    if problems:
+        raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return Requirement(key, operator, tuple(sorted(set(values))))
 
 
+_SETS = "for 'in', 'notin' operators,"
+_NUMBERS = "for 'Gt', 'Lt' operators,"
+_NO_VALUES = "values set must be empty for exists and does not exist"
+
+
+def _invalid(path: str, value: object, text: str) -> str:
+    return f"{path}: Invalid value: {msgspec.json.encode(value).decode()}: {text}"
+
+
+def _key_problems(key: str, path: str) -> list[str]:
+    wrong = qualified_name(key)
+    return [_invalid(path, key, "; ".join(wrong))] if wrong else []
+
+
 def _bad_operator(key: str, operator: str) -> SelectorError:
-    return SelectorError(
-        f'selector key "{key}": "{operator}" is not a valid label selector operator'
-    )
+    return SelectorError(f'key "{key}": "{operator}" is not a valid label selector operator')
 
 
 def from_map(labels: Mapping[str, str] | None) -> Selector:
@@ -180,92 +168,81 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
     return Selector(tuple(sorted(found))) if found else EVERYTHING
 
 
-_TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|>|<|[^\s=!,()<>]+)\s*")
-
-
-def parse_selector(text: str) -> Selector:
-    """Parse the text form of a selector: `a=b, c!=d, e in (x, y), f notin (z), g, !h, i>1`."""
-    tokens = _tokens(text)
-    if not tokens:
-        return EVERYTHING
-    found: set[Requirement] = set()
-    position = 0
-    while True:
-        item, position = _parse_requirement(tokens, position, text)
-        found.add(item)
-        if position == len(tokens):
-            return Selector(tuple(sorted(found)))
-        if tokens[position] != ",":
-            raise _unexpected(tokens, position, text)
-        position += 1
-
-
-def _tokens(text: str) -> list[str]:
-    tokens: list[str] = []
-    position = 0
-    stripped = text.strip()
-    while position < len(stripped):
-        match = _TOKEN.match(stripped, position)
-        if match is None:
-            raise SelectorError(f'parsing selector "{text}": cannot read "{stripped[position:]}"')
-        tokens.append(match.group(1))
-        position = match.end()
-    return tokens
-
-
-_SYMBOLS = frozenset(("==", "!=", "=", "!", ",", "(", ")", ">", "<"))
+_TOKEN = re.compile(r"==|!=|[=!,()<>]|[^\s=!,()<>]+")
+_SYMBOLS = frozenset(("==", "!=", "=", "!", ",", "(", ")", ">", "<", ""))  # "" is the end
 _OPERATORS = {"=": IN, "==": IN, "!=": NOT_IN, ">": GREATER, "<": LESS}
 _SET_OPERATORS = {"in": IN, "notin": NOT_IN}
 
 
-def _parse_requirement(tokens: list[str], at: int, text: str) -> tuple[Requirement, int]:
-    negated = tokens[at : at + 1] == ["!"]
+def parse_selector(text: str) -> Selector:
+    """Parse the text form of a selector: `a=b, c!=d, e in (x, y), f notin (z), g, !h, i>1`.
+
+    Raises SelectorError, with upstream's words.
+    """
+    tokens = [*_TOKEN.findall(text), ""]
+    if len(tokens) == 1:
+        return EVERYTHING
+    _expect(tokens[0], "!, identifier, or 'end of string'", _begins(tokens[0]))
+    found: set[Requirement] = set()
+    at = 0
+    while True:
+        try:
+            item, at = _parse_requirement(tokens, at)
+        except SelectorError as error:
+            raise SelectorError(f"unable to parse requirement: {error}") from error
+        found.add(item)
+        if not tokens[at]:
+            return Selector(tuple(sorted(found)))
+        _expect(tokens[at], "',' or 'end of string'", tokens[at] == ",")
+        at += 1
+        _expect(tokens[at], "identifier after ','", _begins(tokens[at]))
+
+
+def _begins(token: str) -> bool:
+    return token == "!" or token not in _SYMBOLS
+
+
+def _expect(token: str, wanted: str, there: bool) -> None:
+    if not there:
+        raise SelectorError(f"found '{token}', expected: {wanted}")
+
+
+def _parse_requirement(tokens: list[str], at: int) -> tuple[Requirement, int]:
+    negated = tokens[at] == "!"
     at += negated
-    if at >= len(tokens) or tokens[at] in _SYMBOLS:
-        raise _unexpected(tokens, at, text)
     key = tokens[at]
+    _expect(key, "identifier", key not in _SYMBOLS)
+    if problems := _key_problems(key, "<nil>"):
+        raise SelectorError(problems[0])
     at += 1
-    if negated or at == len(tokens) or tokens[at] == ",":
-        return requirement(key, DOES_NOT_EXIST if negated else EXISTS, ()), at
     word = tokens[at]
-    if word in _SET_OPERATORS:
-        values, at = _parse_values(tokens, at + 1, text)
-        return requirement(key, _SET_OPERATORS[word], values), at
-    if word not in _OPERATORS:
-        raise _unexpected(tokens, at, text)
+    if negated or word in ("", ","):
+        return requirement(key, DOES_NOT_EXIST if negated else EXISTS, ()), at
     at += 1
+    if word in _SET_OPERATORS:
+        values, at = _parse_values(tokens, at)
+        return requirement(key, _SET_OPERATORS[word], values), at
+    _expect(word, "in, notin, =, ==, !=, gt, lt", word in _OPERATORS)
     value = ""
-    if at < len(tokens) and tokens[at] != ",":
-        if tokens[at] in _SYMBOLS:
-            raise SelectorError(f"found '{tokens[at]}', expected: identifier")
+    if tokens[at] not in ("", ","):
+        _expect(tokens[at], "identifier", tokens[at] not in _SYMBOLS)
         value, at = tokens[at], at + 1
     return requirement(key, _OPERATORS[word], (value,)), at
 
 
-def _parse_values(tokens: list[str], at: int, text: str) -> tuple[tuple[str, ...], int]:
-    if at >= len(tokens) or tokens[at] != "(":
-        raise _unexpected(tokens, at, text)
+def _parse_values(tokens: list[str], at: int) -> tuple[tuple[str, ...], int]:
+    if tokens[at] != "(":
+        raise SelectorError(f"found '{tokens[at]}' expected: '('")
     values: list[str] = []
-    pending = ""
     at += 1
-    while at < len(tokens):
-        word = tokens[at]
+    expected = "',', ')' or identifier"
+    while True:
+        value = "" if tokens[at] in (",", ")") else tokens[at]
+        _expect(tokens[at], expected, tokens[at] in (",", ")") or value not in _SYMBOLS)
+        values.append(value)
+        at += bool(value)
+        _expect(tokens[at], "',' or ')'", tokens[at] in (",", ")"))
         at += 1
-        if word == ")":
-            return (*values, pending), at
-        if word == ",":
-            values.append(pending)
-            pending = ""
-        elif word in _SYMBOLS or pending:
-            raise _unexpected(tokens, at - 1, text)
-        else:
-            pending = word
-    raise _unexpected(tokens, at, text)
-
-
-def _unexpected(tokens: list[str], at: int, text: str) -> SelectorError:
-    found = f'found "{tokens[at]}"' if at < len(tokens) else "found the end"
-    return SelectorError(
-        f'parsing selector "{text}": {found}, '
-        "expected a key, an operator (=, ==, !=, in, notin, <, >) or values"
-    )
+        if tokens[at - 1] == ")":
+            return tuple(sorted(set(values))), at
+        expected = "',', or identifier"

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from bayplan.api import quantity
-from bayplan.api.labels import label_key_problem
 from bayplan.api.meta import Resources
+from bayplan.api.names import qualified_name
 from bayplan.api.pod import Container, ContainerStatus, Pod, ResourceRequirements
 from bayplan.api.remembered import remembered
 
@@ -331,7 +331,7 @@ def is_extended(name: str) -> bool:
     """Whether a name is that of an extended resource (a device plugin's, say)."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
-    return not label_key_problem(f"requests.{name}")
+    return not qualified_name(f"requests.{name}")
 
 
 @remembered(4096)

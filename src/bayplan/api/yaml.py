@@ -336,13 +336,13 @@ def _allowed_share(count: int) -> float:
 
 
 def dump(data: Any) -> str:
-    """Write one document with sorted keys, quoted as Go would, ending in a newline."""
+    """Write one document with sorted keys, quoted and folded as Go would, ending in a newline."""
     text: str = yaml.dump(
         data,
         Dumper=_Dumper,
         default_flow_style=False,
         allow_unicode=True,
-        width=1 << 30,
+        width=80,
         sort_keys=True,
     )
     return text

@@ -109,7 +109,7 @@ class Documents:
             self._backend.remotes,
         )
         if found is None:
-            return None
+            return plain_text(404, "") if connection.path.startswith("/openapi/v3/") else None
         etag = f'"{found.digest}"'
         headers = ((b"etag", etag.encode()),)
         if connection.headers.get("if-none-match") == etag:

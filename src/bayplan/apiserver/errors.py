@@ -9,10 +9,14 @@ carry upstream's texts) and never builds a response itself. This module does not
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from bayplan.apiserver.validation.causes import Cause, invalid_message
 from bayplan.errors import BayplanError
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.kinds import Kind
 
 
 class ApiError(BayplanError):
@@ -210,13 +214,24 @@ def unrouted_media() -> ApiError:
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
-def unrouted_accept(accepted: list[str]) -> ApiError:
+def unrouted_accept(accepted: Sequence[str]) -> ApiError:
     text = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(accepted)
     return ApiError(406, "NotAcceptable", text)
 
 
-def not_acceptable(accepted: list[str]) -> ApiError:
+def not_acceptable(accepted: Sequence[str]) -> ApiError:
     text = "only the following media types are accepted: " + ", ".join(accepted)
+    return ApiError(406, "NotAcceptable", text)
+
+
+def not_in_this_form(form: str, what: str, kind: Kind, suffix: str = "") -> ApiError:
+    """Say that there is no such form of an object, whose type in the real server is named."""
+    package = kind.group.partition(".")[0]
+    if kind.custom:
+        go_type = f"unstructured.Unstructured{suffix}"
+    else:
+        go_type = f"{'core' if package in ('', 'events') else package}.{kind.kind}{suffix}"
+    text = f"you requested {form}, but the requested object is {what} (*{go_type})"
     return ApiError(406, "NotAcceptable", text)
 
 

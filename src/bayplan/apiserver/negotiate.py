@@ -8,6 +8,7 @@ clients that ask for it also accept JSON.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bayplan.api.remembered import remembered
@@ -26,6 +27,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 BODIES = (JSON, YAML, PROTOBUF)
+STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 WHOLE, TABLE, PARTIAL, PARTIAL_LIST = (
@@ -119,17 +121,20 @@ def accept(
     forms: bool = True,
     aggregated: bool = False,
     binary: bool = False,
-    built_in: bool = False,
+    route: Sequence[str] = (),
 ) -> Output:
-    """Choose how to answer. Raises a 406, in other words where the kind is `built_in`.
+    """Choose how to answer. Raises a 406.
 
-    `forms` allows Table and metadata only, `binary` whole objects in protobuf.
+    `forms` allows Table and metadata only, `binary` whole objects in protobuf. `route` is what
+    the real server's route of a built-in kind offers, which refuses first.
     """
     if not header or header in (JSON, "*/*"):
         return _DEFAULT
     found = _negotiate(header, forms, aggregated, binary)
     if found is None:
-        raise (unrouted_accept if built_in else not_acceptable)([JSON, YAML, PROTOBUF])
+        if route and not any(media in _MEDIA for _, _, media, _ in _clauses(header)):
+            raise unrouted_accept(route)
+        raise not_acceptable(BODIES)
     return found
 
 

@@ -23,7 +23,7 @@ def parse_labels(text: str) -> Selector | None:
     try:
         selector = parse_selector(text)
     except SelectorError as error:
-        raise bad_request(f"unable to parse requirement: {error}") from error
+        raise bad_request(str(error)) from error
     return None if selector.empty else selector
 
 

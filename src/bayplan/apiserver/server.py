@@ -56,7 +56,7 @@ from bayplan.apiserver.http import (
     send_stream,
 )
 from bayplan.apiserver.metrics import Metrics, words_of, words_of_path
-from bayplan.apiserver.negotiate import PROTOBUF, accept, error_media
+from bayplan.apiserver.negotiate import BODIES, PROTOBUF, STREAMS, accept, error_media
 from bayplan.apiserver.permission import demand, demand_action
 from bayplan.apiserver.remotes import Remote
 from bayplan.apiserver.request import NO_QUERY, Request, Target, flag, parse_path, parse_query
@@ -360,7 +360,9 @@ class ApiServer:
         try:
             header = connection.headers.get("accept")
             binary = header is not None and PROTOBUF in header and writable(request.kind)
-            request.output = accept(header, binary=binary, built_in=not kind.custom)
+            streams = STREAMS if request.verb in ("list", "watch") else ()
+            route = () if kind.custom else (*BODIES, *streams)
+            request.output = accept(header, binary=binary, route=route)
             result = await self._dispatcher.run(request)
         finally:
             place.seats.give()

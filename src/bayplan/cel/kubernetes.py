@@ -11,6 +11,15 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from bayplan.api import quantity
+from bayplan.api.names import (
+    Checker,
+    dns1035_label,
+    dns1123_label,
+    dns1123_subdomain,
+    label_value,
+    masked,
+    qualified_name,
+)
 from bayplan.cel.errors import EvaluationError
 from bayplan.cel.overloads import Declaring
 from bayplan.cel.values import NONE, Cidr, Format, Ip, Optional, Quantity, Semver, Url
@@ -282,73 +291,13 @@ add(
     "url.() map(string, list(string))",
     lambda given: parse_qs(given.parts.query, keep_blank_values=True),
 )
-_LABEL = (
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?",
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-    "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
-    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
-    63,
-)
-_SUBDOMAIN = (
-    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
-    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-    253,
-)
-_LABEL_1035 = (
-    r"[a-z]([-a-z0-9]*[a-z0-9])?",
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or "
-    "'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
-    63,
-)
-_VALUE = (
-    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
-    "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',"
-    "  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-    63,
-)
-_NAME = (
-    r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-    "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-    "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
-    63,
-)
-_Rule = tuple[str, str, int]
 
 
-def _by(rule: _Rule, *, prefix: bool = False) -> Callable[[str], list[str]]:
-    pattern, words, longest = rule
-
-    def check(text: str) -> list[str]:
-        if prefix and len(text) > 1 and text.endswith("-"):
-            text = text[:-1] + "a"
-        problems = []
-        if len(text) > longest:
-            problems.append(f"must be no more than {longest} bytes")
-        if re.fullmatch(pattern, text, re.ASCII) is None:
-            problems.append(words)
-        return problems
-
-    return check
+def _prefix_of(checker: Checker) -> Checker:
+    return lambda text: checker(masked(text))
 
 
-def _qualified(text: str) -> list[str]:
-    head, slash, name = text.rpartition("/")
-    problems = []
-    if slash and not head:
-        problems.append("prefix part must be non-empty")
-    elif slash:
-        problems += [f"prefix part {each}" for each in _by(_SUBDOMAIN)(head)]
-    if not name:
-        problems.append("name part must be non-empty")
-    return problems + ([] if not name else _by(_NAME)(name))
-
-
-def _matching(pattern: str, words: str) -> Callable[[str], list[str]]:
+def _matching(pattern: str, words: str) -> Checker:
     return lambda text: [] if re.fullmatch(pattern, text, re.ASCII) else [words]
 
 
@@ -365,15 +314,15 @@ _UUID = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
 _DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _TIME = _DATE + r"[tT ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[zZ]|[+-]\d\d:\d\d)"
 # How long a pattern upstream takes each format for, and how it is checked.
-FORMATS: dict[str, tuple[int, Callable[[str], list[str]]]] = {
-    "dns1123Label": (30, _by(_LABEL)),
-    "dns1123Subdomain": (60, _by(_SUBDOMAIN)),
-    "dns1035Label": (30, _by(_LABEL_1035)),
-    "qualifiedName": (60, _qualified),
-    "dns1123LabelPrefix": (30, _by(_LABEL, prefix=True)),
-    "dns1123SubdomainPrefix": (60, _by(_SUBDOMAIN, prefix=True)),
-    "dns1035LabelPrefix": (30, _by(_LABEL_1035, prefix=True)),
-    "labelValue": (40, _by(_VALUE)),
+FORMATS: dict[str, tuple[int, Checker]] = {
+    "dns1123Label": (30, dns1123_label),
+    "dns1123Subdomain": (60, dns1123_subdomain),
+    "dns1035Label": (30, dns1035_label),
+    "qualifiedName": (60, qualified_name),
+    "dns1123LabelPrefix": (30, _prefix_of(dns1123_label)),
+    "dns1123SubdomainPrefix": (60, _prefix_of(dns1123_subdomain)),
+    "dns1035LabelPrefix": (30, _prefix_of(dns1035_label)),
+    "labelValue": (40, label_value),
     "uri": (1103, _uri),
     "uuid": (70, _matching(_UUID, "does not match the UUID format")),
     "byte": (84, _matching(_BASE64, "invalid base64")),

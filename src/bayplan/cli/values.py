@@ -177,9 +177,12 @@ def _dask(text: str) -> None:
 
 
 def _selector(text: str) -> None:
-    from bayplan.api.labels import parse_selector
+    from bayplan.api.labels import SelectorError, parse_selector
 
-    parse_selector(text)
+    try:
+        parse_selector(text)
+    except SelectorError as error:
+        raise ValueError(f'"{text}" is no label selector: {error}') from error
 
 
 def _plugin(text: str) -> None:

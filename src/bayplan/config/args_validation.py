@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from bayplan.api.duration import seconds
 from bayplan.api.meta import NodeSelectorRequirement, NodeSelectorTerm
+from bayplan.api.names import label_value, qualified_name
 from bayplan.api.pod import NodeAffinity, TopologySpreadConstraint
 from bayplan.config.args import (
     DefaultPreemptionArgs,
@@ -26,8 +27,6 @@ from bayplan.config.fields import (
     duplicate,
     forbidden,
     invalid,
-    label_name_problems,
-    label_value_problems,
     not_supported,
     required,
 )
@@ -78,7 +77,7 @@ def _default_preemption(args: DefaultPreemptionArgs, path: str) -> list[str]:
 
 
 def _label_name(path: str, name: str) -> list[str]:
-    return [invalid(path, name, text) for text in label_name_problems(name)]
+    return [invalid(path, name, text) for text in qualified_name(name)]
 
 
 def _node_resources_fit(args: NodeResourcesFitArgs, path: str) -> list[str]:
@@ -255,7 +254,7 @@ def _expression(requirement: NodeSelectorRequirement, path: str) -> list[str]:
     if operator not in _OPERATORS:
         return [not_supported(f"{path}.operator", operator, _OPERATORS)]
     problems = []
-    wrong_key = label_name_problems(requirement.key)
+    wrong_key = qualified_name(requirement.key)
     if wrong_key:
         problems.append(invalid(f"{path}.key", requirement.key, "; ".join(wrong_key)))
     its = f"{path}.values"
@@ -286,6 +285,6 @@ def _integer_values(values: list[str], path: str) -> list[str]:
 
 def _label_values(key: str, values: list[str], path: str) -> Iterable[str]:
     for i, value in enumerate(values):
-        wrong = label_value_problems(value)
+        wrong = label_value(value)
         if wrong:
             yield invalid(f"{path}[{i}][{key}]", value, "; ".join(wrong))

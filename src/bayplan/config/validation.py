@@ -1,11 +1,11 @@
 """Finds every problem of a complete configuration, worded as kube-scheduler words them."""
 
+from bayplan.api.names import qualified_name
 from bayplan.config.args import PluginArgs, RawArgs
 from bayplan.config.args_validation import validate_args
 from bayplan.config.fields import (
     duplicate,
     invalid,
-    label_name_problems,
     required,
 )
 from bayplan.config.gates import FeatureGates
@@ -209,10 +209,10 @@ def _extenders(extenders: tuple[Extender, ...]) -> list[str]:
 
 
 def _extended_resource(path: str, name: str) -> list[str]:
-    problems = [invalid(path, name, text) for text in label_name_problems(name)]
+    problems = [invalid(path, name, text) for text in qualified_name(name)]
     if problems:
         return problems
     native = "/" not in name or "kubernetes.io/" in name
-    if native or name.startswith("requests.") or label_name_problems(f"requests.{name}"):
+    if native or name.startswith("requests.") or qualified_name(f"requests.{name}"):
         return [invalid(path, name, "is an invalid extended resource name")]
     return []

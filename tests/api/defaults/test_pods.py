@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.defaults import apply_defaults
-from bayplan.api.defaults.images import default_pull_policy
+from bayplan.api.defaults.volumes import default_pull_policy
 
 
 def defaulted(**spec):

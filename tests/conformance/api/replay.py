@@ -62,7 +62,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 OBJECT_VALUE = re.compile(r"(Invalid|Duplicate|Unsupported) value: (?=[\[{\"]|null\b)")
 GO_FIELD = re.compile(r"(json: cannot unmarshal .*? into Go struct field).*")
 GENERATED = re.compile(r"\b(gen-|Gen_)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
-VERSION = re.compile(r"(ResourceVersion in [a-z ]+[(:] ?)\d+")
+VERSION = re.compile(r"(ResourceVersion in [a-z ]+[(:] ?|resource version: \d+, current: )\d+")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 DROPPED_KEYS = {"managedFields", "selfLink", "storageVersionHash"}
 DROPPED_FINALIZERS = {"kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"}

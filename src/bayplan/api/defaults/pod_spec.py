@@ -7,10 +7,9 @@ limits, service links, host ports) is in `pods`. This is the hot path of a creat
 
 from __future__ import annotations
 
-from bayplan.api.defaults.images import default_pull_policy
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.quantities import round_lists
-from bayplan.api.defaults.volumes import default_references, default_volume
+from bayplan.api.defaults.volumes import default_pull_policy, default_references, default_volume
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")

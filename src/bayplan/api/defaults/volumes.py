@@ -1,10 +1,15 @@
-"""Defaults of volumes: in pod specs, and the sources that PersistentVolumes share with them."""
+"""Defaults of volumes and of image references.
+
+Volumes are those of pod specs, and the sources that PersistentVolumes share with them.
+"""
 
 from __future__ import annotations
 
-from bayplan.api.defaults.images import default_pull_policy
+import re
+
 from bayplan.api.defaults.json_types import Object, absent, empty
 from bayplan.api.defaults.quantities import round_lists
+from bayplan.api.remembered import remembered
 
 _MODE = 0o644
 
@@ -74,3 +79,29 @@ def _default_projection(projection: Object) -> None:
     token = projection.get("serviceAccountToken")
     if token is not None and token.get("expirationSeconds") is None:
         token["expirationSeconds"] = 3600
+
+
+# Container image references: `[domain/]path[:tag][@digest]`, path in lower case.
+_DOMAIN_LABEL = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = rf"(?:{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?:(?P<domain>{_DOMAIN})/)?(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?"
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
+    re.ASCII,
+)
+_IDENTIFIER = re.compile(r"[a-f0-9]{64}")
+
+
+@remembered(8192)
+def default_pull_policy(image: str) -> str:
+    """Return `Always` for the tag latest (given or implied), else `IfNotPresent`.
+
+    So has a reference that does not parse: it has no tag.
+    """
+    match = None if _IDENTIFIER.fullmatch(image) else _REFERENCE.fullmatch(image)
+    if match is None:
+        return "IfNotPresent"
+    tag, digest = match["tag"], match["digest"]
+    return "Always" if tag == "latest" or (not tag and not digest) else "IfNotPresent"

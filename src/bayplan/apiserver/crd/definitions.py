@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
+from bayplan.api.names import dns1035_label, dns1123_subdomain
 from bayplan.apiserver.crd.custom_kind import Object
 from bayplan.apiserver.crd.structural import validate_schema
 from bayplan.apiserver.validation.callers import validate_client_config
@@ -23,11 +24,7 @@ from bayplan.apiserver.validation.causes import (
     repeated,
     required,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1035_label,
-    dns1123_subdomain,
-)
+from bayplan.apiserver.validation.formats import check
 
 SCOPES = ("Cluster", "Namespaced")
 WEBHOOK = "Webhook"

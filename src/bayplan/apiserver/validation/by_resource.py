@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bayplan.api.names import dns1123_label
 from bayplan.apiserver import event_views
 from bayplan.apiserver.validation import (
     aggregation,
@@ -20,7 +21,7 @@ from bayplan.apiserver.validation import (
 from bayplan.apiserver.validation import strategy as s
 from bayplan.apiserver.validation.causes import unchanged
 from bayplan.apiserver.validation.declared import show_absent, validate_declared
-from bayplan.apiserver.validation.formats import dns1123_label, path_segment
+from bayplan.apiserver.validation.formats import path_segment
 from bayplan.apiserver.validation.pod_strategy import (
     prepare_pod_create,
     prepare_pod_status,

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from bayplan.api.names import dns1123_subdomain
 from bayplan.apiserver.validation.causes import Causes, invalid, required
-from bayplan.apiserver.validation.formats import dns1123_subdomain, port_number
+from bayplan.apiserver.validation.formats import port_number
 
 _FORM = "; desired format: https://host[/path]"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_subdomain
 from bayplan.apiserver.validation.causes import (
     POSITIVE,
     Causes,
@@ -13,7 +14,7 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
-from bayplan.apiserver.validation.formats import check, dns1123_subdomain
+from bayplan.apiserver.validation.formats import check
 from bayplan.apiserver.validation.labels import (
     validate_annotations,
     validate_label_selector,

@@ -6,6 +6,7 @@ import base64
 import json
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_subdomain, qualified_name
 from bayplan.apiserver.event_views import to_core
 from bayplan.apiserver.validation.causes import (
     Causes,
@@ -16,12 +17,7 @@ from bayplan.apiserver.validation.causes import (
     required,
     too_long,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    config_key,
-    dns1123_subdomain,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, config_key
 from bayplan.apiserver.validation.meta import standard_finalizer
 
 _MAX_BYTES = 1024 * 1024

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label
 from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
@@ -19,7 +20,7 @@ from bayplan.apiserver.validation.causes import (
     too_many,
 )
 from bayplan.apiserver.validation.env import validate_env, validate_env_from
-from bayplan.apiserver.validation.formats import check, dns1123_label, port_name, port_number
+from bayplan.apiserver.validation.formats import check, port_name, port_number
 from bayplan.apiserver.validation.mounts import validate_devices, validate_mounts
 from bayplan.apiserver.validation.probes import validate_lifecycle, validate_probe
 from bayplan.apiserver.validation.resources import validate_requirements

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import Checker, dns1123_label, dns1123_subdomain, qualified_name
 from bayplan.api.patch.values import without_nulls
 from bayplan.api.schema import Field, Type, type_for
 from bayplan.apiserver.validation.causes import (
@@ -26,14 +27,7 @@ from bayplan.apiserver.validation.causes import (
     required,
     too_many,
 )
-from bayplan.apiserver.validation.formats import (
-    Checker,
-    check,
-    dns1123_label,
-    dns1123_subdomain,
-    path_segment,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, path_segment
 
 _FORMATS: dict[str, Checker] = {
     "k8s-short-name": dns1123_label,

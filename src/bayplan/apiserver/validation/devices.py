@@ -10,6 +10,7 @@ import re
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.other_groups import now_text
+from bayplan.api.names import dns1123_label, dns1123_subdomain, label_value
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
@@ -23,14 +24,7 @@ from bayplan.apiserver.validation.causes import (
     too_many,
 )
 from bayplan.apiserver.validation.claims import validate_template_meta
-from bayplan.apiserver.validation.formats import (
-    c_identifier,
-    check,
-    dns1123_label,
-    dns1123_subdomain,
-    label_value,
-    named,
-)
+from bayplan.apiserver.validation.formats import c_identifier, check, named
 from bayplan.apiserver.validation.labels import validate_label_name
 from bayplan.apiserver.validation.scheduling import validate_node_selector
 from bayplan.apiserver.validation.volumes import csi_driver_name

@@ -6,17 +6,9 @@ import re
 from collections.abc import Collection
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import Causes, invalid, not_supported, required
-from bayplan.apiserver.validation.formats import (
-    check,
-    config_key,
-    dns1123_label,
-    dns1123_subdomain,
-    env_name,
-    named,
-    no_backsteps,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, config_key, env_name, named, no_backsteps
 
 _ENV_FIELDS = (
     "metadata.name",

@@ -1,4 +1,4 @@
-"""Formats of single values: DNS names, label keys and values, ports, environment names, IPs, paths.
+"""Formats of single values beside names (`api.names`): ports, environment names, IPs, paths.
 
 Each checker returns upstream's list of complaints, empty if the value is fine; each complaint
 becomes a cause of its own. The common case is one regular expression match.
@@ -8,28 +8,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
 
+from bayplan.api.names import Checker, form, max_length, regex_text
 from bayplan.apiserver.validation.causes import Causes, invalid, required
 
-Checker = Callable[[str], list[str]]
-
-_LABEL_FMT = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN_FMT = rf"{_LABEL_FMT}(\.{_LABEL_FMT})*"
 _UNDERSCORE_LABEL_FMT = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORE_FMT = rf"{_UNDERSCORE_LABEL_FMT}(\.{_UNDERSCORE_LABEL_FMT})*"
-_DNS1035_FMT = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_KEY_FMT = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE_FMT = f"({_KEY_FMT})?"
 _CONFIG_KEY_FMT = "[-._a-zA-Z0-9]+"
 _HEADER_FMT = "[-A-Za-z0-9]+"
 _C_IDENTIFIER_FMT = "[A-Za-z_][A-Za-z0-9_]*"
 _PERCENT_FMT = "[0-9]+%"
 
-_label = re.compile(_LABEL_FMT).fullmatch
-_subdomain = re.compile(_SUBDOMAIN_FMT).fullmatch
-_key = re.compile(_KEY_FMT).fullmatch
-_value = re.compile(_VALUE_FMT).fullmatch
 _config_key = re.compile(_CONFIG_KEY_FMT).fullmatch
 _header = re.compile(_HEADER_FMT).fullmatch
 _c_identifier = re.compile(_C_IDENTIFIER_FMT).fullmatch
@@ -37,80 +26,13 @@ _percent = re.compile(_PERCENT_FMT).fullmatch
 _port_charset = re.compile("[-a-z0-9]+").fullmatch
 _letter = re.compile("[a-z]").search
 
-_KEY_TEXT = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character"
-)
-# Keys repeat from object to object; what was once found valid need not be matched again.
-_KNOWN_KEYS: set[str] = set()
-_KNOWN_KEYS_LIMIT = 20_000
 
-
-def _regex_text(text: str, pattern: str, *examples: str) -> str:
-    if not examples:
-        return f"{text} (regex used for validation is '{pattern}')"
-    listed = " or ".join(f"'{example}', " for example in examples)
-    return f"{text} (e.g. {listed}regex used for validation is '{pattern}')"
-
-
-def _max_length(value: str, limit: int, unit: str = "characters") -> list[str]:
-    too_long = len(value) > limit or (not value.isascii() and len(value.encode()) > limit)
-    return [f"must be no more than {limit} {unit}"] if too_long else []
-
-
-def dns1123_label(value: str) -> list[str]:
-    if len(value) <= 63 and _label(value):
-        return []
-    problems = _max_length(value, 63)
-    if not _label(value):
-        if _subdomain(value):
-            problems.append("must not contain dots")
-        else:
-            text = (
-                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
-                "'-', and must start and end with an alphanumeric character"
-            )
-            problems.append(_regex_text(text, _LABEL_FMT, "my-name", "123-abc"))
-    return problems
-
-
-def dns1123_subdomain(value: str) -> list[str]:
-    if len(value) <= 253 and _subdomain(value):
-        return []
-    problems = _max_length(value, 253)
-    if not _subdomain(value):
-        text = (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-            "'-' or '.', and must start and end with an alphanumeric character"
-        )
-        problems.append(_regex_text(text, _SUBDOMAIN_FMT, "example.com"))
-    return problems
-
-
-def _form(limit: int, pattern: str, text: str, *examples: str) -> Checker:
-    matches = re.compile(pattern).fullmatch
-
-    def check(value: str) -> list[str]:
-        problems = _max_length(value, limit)
-        return problems if matches(value) else [*problems, _regex_text(text, pattern, *examples)]
-
-    return check
-
-
-dns1123_subdomain_with_underscore = _form(
+dns1123_subdomain_with_underscore = form(
     253,
     _UNDERSCORE_FMT,
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     "'_', '-' or '.', and must start and end with an alphanumeric character",
     "example.com",
-)
-dns1035_label = _form(
-    63,
-    _DNS1035_FMT,
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
-    "with an alphabetic character, and end with an alphanumeric character",
-    "my-name",
-    "abc-123",
 )
 
 
@@ -121,58 +43,12 @@ def path_segment(value: str) -> list[str]:
     return [f"may not contain '{part}'" for part in ("/", "%") if part in value]
 
 
-def qualified_name(value: str) -> list[str]:
-    """Label keys, annotation keys, resource names: `[prefix/]name`."""
-    if value in _KNOWN_KEYS:
-        return []
-    problems = _qualified_name(value)
-    if not problems and len(_KNOWN_KEYS) < _KNOWN_KEYS_LIMIT:
-        _KNOWN_KEYS.add(value)
-    return problems
-
-
-def _qualified_name(value: str) -> list[str]:
-    problems: list[str] = []
-    prefix, slash, name = value.partition("/")
-    if not slash:
-        name = value
-    elif "/" in name:
-        text = _regex_text(_KEY_TEXT, _KEY_FMT, "MyName", "my.name", "123-abc")
-        tail = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a valid label key {text}{tail}"]
-    elif not prefix:
-        problems.append("prefix part must be non-empty")
-    else:
-        problems += [f"prefix part {text}" for text in dns1123_subdomain(prefix)]
-    if not name:
-        problems.append("name part must be non-empty")
-    else:
-        problems += [f"name part {text}" for text in _max_length(name, 63, "bytes")]
-    if not _key(name):
-        text = _regex_text(_KEY_TEXT, _KEY_FMT, "MyName", "my.name", "123-abc")
-        problems.append(f"name part {text}")
-    return problems
-
-
-def label_value(value: str) -> list[str]:
-    if len(value) <= 63 and _value(value):
-        return []
-    problems = _max_length(value, 63, "bytes")
-    if not _value(value):
-        text = (
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
-            "or '.', and must start and end with an alphanumeric character"
-        )
-        problems.append(_regex_text(text, _VALUE_FMT, "MyValue", "my_value", "12345"))
-    return problems
-
-
 def config_key(value: str) -> list[str]:
     """Keys of ConfigMaps and Secrets."""
-    problems = _max_length(value, 253)
+    problems = max_length(value, 253)
     if not _config_key(value):
         text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        problems.append(_regex_text(text, _CONFIG_KEY_FMT, "key.name", "KEY_NAME", "key-name"))
+        problems.append(regex_text(text, _CONFIG_KEY_FMT, "key.name", "KEY_NAME", "key-name"))
     if value in (".", ".."):
         problems.append(f"must not be '{value}'")
     elif value.startswith(".."):
@@ -196,21 +72,21 @@ def c_identifier(value: str) -> list[str]:
         "a valid C identifier must start with alphabetic character or '_', followed by a string "
         "of alphanumeric characters or '_'"
     )
-    return [_regex_text(text, _C_IDENTIFIER_FMT, "my_name", "MY_NAME", "MyName")]
+    return [regex_text(text, _C_IDENTIFIER_FMT, "my_name", "MY_NAME", "MyName")]
 
 
 def http_header_name(value: str) -> list[str]:
     if _header(value):
         return []
     text = "a valid HTTP header must consist of alphanumeric characters or '-'"
-    return [_regex_text(text, _HEADER_FMT, "X-Header-Name")]
+    return [regex_text(text, _HEADER_FMT, "X-Header-Name")]
 
 
 def percent(value: str) -> list[str]:
     if _percent(value):
         return []
     text = "a valid percent string must be a numeric string followed by an ending '%'"
-    return [_regex_text(text, _PERCENT_FMT, "1%", "93%")]
+    return [regex_text(text, _PERCENT_FMT, "1%", "93%")]
 
 
 def port_number(value: int) -> list[str]:
@@ -218,7 +94,7 @@ def port_number(value: int) -> list[str]:
 
 
 def port_name(value: str) -> list[str]:
-    problems = _max_length(value, 15)
+    problems = max_length(value, 15)
     if not _port_charset(value):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not _letter(value):
@@ -242,11 +118,6 @@ def ip_address(value: str) -> list[str]:
     except ValueError:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
     return []
-
-
-def masked(name: str) -> str:
-    """Replace a trailing dash of a generateName, which gets a suffix later."""
-    return f"{name[:-2]}a" if len(name) > 1 and name.endswith("-") else name
 
 
 def check(field: str, value: str, checker: Checker) -> Causes:

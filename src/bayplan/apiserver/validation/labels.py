@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import label_value, qualified_name
 from bayplan.apiserver.validation.causes import Causes, forbidden, invalid, required, too_long
-from bayplan.apiserver.validation.formats import check, label_value, qualified_name
+from bayplan.apiserver.validation.formats import check
 
 _ANNOTATIONS_LIMIT_BYTES = 256 * 1024
 

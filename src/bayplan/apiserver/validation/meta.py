@@ -7,7 +7,7 @@ without a domain is a standard one; custom resources do not.
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation import formats
+from bayplan.api.names import Checker, dns1123_label, masked, qualified_name
 from bayplan.apiserver.validation.causes import (
     NOT_NEGATIVE,
     Causes,
@@ -16,7 +16,7 @@ from bayplan.apiserver.validation.causes import (
     invalid,
     required,
 )
-from bayplan.apiserver.validation.formats import Checker, check, masked, qualified_name
+from bayplan.apiserver.validation.formats import check
 from bayplan.apiserver.validation.labels import validate_annotations, validate_labels
 
 _LASTING = (
@@ -61,7 +61,7 @@ def _validate_namespace(namespace: str | None, namespaced: bool) -> Causes:
         return [forbidden("metadata.namespace", text)] if namespace else []
     if not namespace:
         return [required("metadata.namespace")]
-    return check("metadata.namespace", namespace, formats.dns1123_label)
+    return check("metadata.namespace", namespace, dns1123_label)
 
 
 def _validate_common(meta: Object) -> Causes:

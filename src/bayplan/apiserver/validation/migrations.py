@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1035_label, dns1123_subdomain
 from bayplan.apiserver.validation.causes import Causes, invalid, required
-from bayplan.apiserver.validation.formats import dns1035_label, dns1123_subdomain
 from bayplan.apiserver.validation.groups import validate_conditions
 
 ENDS = {"Succeeded": "Success", "Failed": "Failed"}

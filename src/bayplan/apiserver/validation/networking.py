@@ -9,6 +9,7 @@ import ipaddress
 import re
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import Checker, dns1123_label, dns1123_subdomain, label_value, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
@@ -24,18 +25,13 @@ from bayplan.apiserver.validation.causes import (
     too_many,
 )
 from bayplan.apiserver.validation.formats import (
-    Checker,
     check,
-    dns1123_label,
-    dns1123_subdomain,
     ip_address,
-    label_value,
     named,
     path_segment,
     port_name,
     port_number,
     port_or_name,
-    qualified_name,
 )
 from bayplan.apiserver.validation.labels import validate_label_selector, validate_labels
 from bayplan.apiserver.validation.meta import validate_meta

@@ -6,6 +6,7 @@ import ipaddress
 import re
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import label_value
 from bayplan.apiserver.validation.causes import (
     Cause,
     Causes,
@@ -17,7 +18,6 @@ from bayplan.apiserver.validation.causes import (
     quote,
     repeated,
 )
-from bayplan.apiserver.validation.formats import label_value
 from bayplan.apiserver.validation.labels import validate_label_name
 from bayplan.apiserver.validation.resources import validate_amount
 from bayplan.apiserver.validation.scheduling import EFFECTS

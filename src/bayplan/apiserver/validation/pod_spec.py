@@ -11,6 +11,7 @@ from collections.abc import Callable
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.defaults.pods import aggregate
+from bayplan.api.names import dns1123_label, dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
@@ -31,11 +32,8 @@ from bayplan.apiserver.validation.containers import (
 from bayplan.apiserver.validation.formats import (
     between,
     check,
-    dns1123_label,
-    dns1123_subdomain,
     dns1123_subdomain_with_underscore,
     ip_address,
-    qualified_name,
 )
 from bayplan.apiserver.validation.labels import validate_labels
 from bayplan.apiserver.validation.resources import (

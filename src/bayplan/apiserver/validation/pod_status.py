@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
@@ -11,12 +12,7 @@ from bayplan.apiserver.validation.causes import (
     internal,
     invalid,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1123_subdomain,
-    ip_address,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, ip_address
 
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _COUNT = "must be a non-negative integer"

@@ -8,9 +8,10 @@ import json
 import msgspec
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_subdomain
 from bayplan.apiserver.validation.causes import Causes, forbidden, identity, invalid, required
 from bayplan.apiserver.validation.containers import validate_image_spaces
-from bayplan.apiserver.validation.formats import between, dns1123_subdomain
+from bayplan.apiserver.validation.formats import between
 from bayplan.apiserver.validation.meta import validate_meta, validate_meta_update
 from bayplan.apiserver.validation.pod_spec import validate_pod_spec
 from bayplan.apiserver.validation.pod_status import validate_pod_status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
@@ -15,13 +16,7 @@ from bayplan.apiserver.validation.causes import (
     one_of,
     required,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1123_subdomain,
-    named,
-    path_segment,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, named, path_segment
 from bayplan.apiserver.validation.labels import validate_label_selector
 from bayplan.apiserver.validation.resources import (
     QUOTA_NAMES,

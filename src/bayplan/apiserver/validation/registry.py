@@ -10,11 +10,12 @@ import copy
 from collections.abc import Callable
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_subdomain
 from bayplan.apiserver.validation import pods
 from bayplan.apiserver.validation.by_resource import STRATEGIES
 from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.validation.configs import validate_namespace_finalize
-from bayplan.apiserver.validation.formats import dns1123_subdomain, path_segment
+from bayplan.apiserver.validation.formats import path_segment
 from bayplan.apiserver.validation.meta import (
     validate_meta,
     validate_meta_update,

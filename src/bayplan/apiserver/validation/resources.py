@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, qualified_name
 from bayplan.api.remembered import remembered
 from bayplan.apiserver.validation.causes import (
     NOT_NEGATIVE,
@@ -18,7 +19,7 @@ from bayplan.apiserver.validation.causes import (
     not_supported,
     required,
 )
-from bayplan.apiserver.validation.formats import check, dns1123_label, qualified_name
+from bayplan.apiserver.validation.formats import check
 
 HUGEPAGES = "hugepages-"
 

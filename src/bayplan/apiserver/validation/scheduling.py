@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, dns1123_subdomain, label_value, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
@@ -14,13 +15,7 @@ from bayplan.apiserver.validation.causes import (
     repeated,
     required,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1123_label,
-    dns1123_subdomain,
-    label_value,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check
 from bayplan.apiserver.validation.labels import (
     validate_label_name,
     validate_label_selector,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
@@ -16,15 +17,7 @@ from bayplan.apiserver.validation.causes import (
     repeated,
     required,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1123_label,
-    dns1123_subdomain,
-    ip_address,
-    port_number,
-    port_or_name,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, ip_address, port_number, port_or_name
 from bayplan.apiserver.validation.labels import validate_labels
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

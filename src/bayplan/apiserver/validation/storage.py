@@ -6,6 +6,7 @@ import posixpath
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     POSITIVE,
     Causes,
@@ -24,13 +25,7 @@ from bayplan.apiserver.validation.claims import (
     validate_access_modes,
     validate_claim_spec,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1123_label,
-    dns1123_subdomain,
-    named,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check, named
 from bayplan.apiserver.validation.labels import validate_label_name, validate_label_selector
 from bayplan.apiserver.validation.meta import validate_meta
 from bayplan.apiserver.validation.pods import json_diff

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import Checker, dns1123_subdomain
 from bayplan.apiserver.validation.batch import CONTROLLER_LABELS, NAME_LABELS
 from bayplan.apiserver.validation.causes import Causes
-from bayplan.apiserver.validation.formats import Checker, dns1123_subdomain
 
 Validate = Callable[[Object], Causes]
 ValidateUpdate = Callable[[Object, Object], Causes]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     immutable,
@@ -19,12 +20,7 @@ from bayplan.apiserver.validation.causes import (
     required,
     too_long,
 )
-from bayplan.apiserver.validation.formats import (
-    check,
-    dns1123_label,
-    dns1123_subdomain,
-    qualified_name,
-)
+from bayplan.apiserver.validation.formats import check
 from bayplan.apiserver.validation.groups import validate_conditions
 from bayplan.trust import pem_blocks
 

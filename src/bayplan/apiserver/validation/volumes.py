@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label, dns1123_subdomain
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
@@ -32,8 +33,6 @@ from bayplan.apiserver.validation.formats import (
     between,
     check,
     descending,
-    dns1123_label,
-    dns1123_subdomain,
     file_mode,
     named,
     no_backsteps,

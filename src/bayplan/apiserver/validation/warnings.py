@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from bayplan.api import quantity
 from bayplan.api.defaults.json_types import Object
-from bayplan.apiserver.validation.formats import dns1123_label, label_value
+from bayplan.api.names import dns1123_label, label_value
 
 _NODE_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.names import dns1123_label
 from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
@@ -13,7 +14,7 @@ from bayplan.apiserver.validation.causes import (
     required,
 )
 from bayplan.apiserver.validation.claims import validate_claim_spec
-from bayplan.apiserver.validation.formats import check, dns1123_label
+from bayplan.apiserver.validation.formats import check
 from bayplan.apiserver.validation.labels import (
     is_empty_selector,
     selector_matches,

@@ -18,8 +18,8 @@ from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import (
     ApiError,
     bad_request,
-    not_acceptable,
     not_found,
+    not_in_this_form,
     too_large_version,
 )
 from bayplan.apiserver.kinds import INDEXED
@@ -65,7 +65,7 @@ async def get(backend: Backend, request: Request) -> Answer:
     if kv is None:
         raise not_found(request.kind.group, request.kind.resource, request.name)
     if request.output.form == PARTIAL_LIST:
-        raise not_acceptable([JSON, YAML])
+        raise not_in_this_form(PARTIAL_LIST, "not a list", request.kind)
     return await value_answer(backend, request, kv)
 
 
@@ -90,7 +90,7 @@ async def list_(backend: Backend, request: Request) -> Answer | Stream:
     """Answer with a collection, or a page of it."""
     codec = backend.codec(request.kind)
     if request.output.form == PARTIAL:
-        raise not_acceptable([JSON, YAML])
+        raise not_in_this_form(PARTIAL, "a list", request.kind, "List")
     page = await read_page(backend, request, codec)
     output = request.output
     if output.form == WHOLE and output.media == JSON and not request.pretty:

@@ -22,7 +22,7 @@ from bayplan.apiserver.backend import Backend, gone
 from bayplan.apiserver.codec import Codec, Fields, Object
 from bayplan.apiserver.errors import ApiError, not_acceptable
 from bayplan.apiserver.http import framed
-from bayplan.apiserver.negotiate import JSON, PROTOBUF, TABLE, WHOLE, Output
+from bayplan.apiserver.negotiate import JSON, PROTOBUF, STREAMS, TABLE, WHOLE, Output
 from bayplan.apiserver.protobuf import event_frame
 from bayplan.apiserver.request import Request, flag, number
 from bayplan.apiserver.responses import JSON_TYPE, Stream, dump, partial, table
@@ -46,7 +46,6 @@ BEFORE_TIMEOUT_SECONDS = 2.0
 SHORTEST_DEFAULT, LONGEST_DEFAULT = 1800.0, 3600.0
 BATCH_BYTES = 128 * 1024  # of one chunk, and of events taken at once
 MAX_ENCODED = 32 << 20  # bytes of encoded events that are kept for other watchers
-PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _LINE_END = b"}\n"
 _HEADS = {
@@ -60,7 +59,7 @@ async def watch(backend: Backend, request: Request) -> Stream:
     """Open a watch. Errors of the options are raised; later ones become events."""
     query = request.query
     if request.output.media not in (JSON, PROTOBUF):
-        raise not_acceptable([f"{JSON};stream=watch", PROTOBUF_STREAM])
+        raise not_acceptable(STREAMS)
     chosen = await selection(request)
     number(query, "limit")  # of no use here, but must be a number
     timeout = _duration(number(query, "timeoutSeconds") or 0) or default_timeout(backend)
@@ -71,7 +70,7 @@ async def watch(backend: Backend, request: Request) -> Stream:
     opened.failed = await _too_late(backend, timeout, version if initial else 0)
     if opened.failed is None:
         await opened.start(version, True if begins_with_all(query) else initial)
-    media = JSON_TYPE if request.output.media == JSON else PROTOBUF_STREAM.encode()
+    media = JSON_TYPE if request.output.media == JSON else STREAMS[1].encode()
     straight, bare = opened.write_straight, given(opened.write_straight, bare=True)
     return Stream(200, opened.lines(), media, opened.close, straight=straight, bare=bare)
 
