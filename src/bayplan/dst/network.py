@@ -103,6 +103,7 @@ class Link:
         self._whole = asyncio.Event()
         self._whole.set()
         self._dead = False
+        self.asked: Callable[[str, str], None] = lambda method, target: None
         self.told: Callable[[str, Response], None] = lambda method, answer: None
 
     def cut(self) -> None:
@@ -124,6 +125,7 @@ class Link:
         body: bytes | None,
         timeout: float | None,
     ) -> Response:
+        self.asked(method, target)
         try:
             async with asyncio.timeout(min(timeout or LONGEST, LONGEST)):
                 answer = await self._exchange(method, target, headers, body)

@@ -19,7 +19,7 @@ from bayplan.clock import rest
 from bayplan.config import DEFAULT_GATES, default_config
 from bayplan.controllers.manager import ControllerManager
 from bayplan.dst.disk import Disk
-from bayplan.dst.invariants import UNSEEN
+from bayplan.dst.invariants import LEASE, UNSEEN
 from bayplan.dst.network import Host, Link, Network
 from bayplan.dst.truth import Broken, Truth
 from bayplan.framework import Extender
@@ -164,6 +164,7 @@ class SchedulerPart(Part):
         super().__init__(name, network, api, tell)
         self._extenders = extenders
         self._starting: asyncio.Task[None] | None = None
+        self._unled = ""
         self.process = SimulatedScheduler(
             self._make, self.client, self.clock, elect=True, identity=name
         )
@@ -183,6 +184,18 @@ class SchedulerPart(Part):
             holds=holds,
         )
 
+    def client(self) -> Client:
+        made = super().client()
+        assert self._link is not None
+        self._link.asked = self._asks
+        return made
+
+    def _asks(self, method: str, target: str) -> None:
+        """See what it sends: without the lease it may only read, and ask for the lease."""
+        elector = self.process.elector
+        if method != "GET" and "/leases" not in target and not (elector and elector.holds()):
+            self._unled = f"{method} {target}"
+
     async def start(self) -> None:
         self.up = True
         self._starting = asyncio.create_task(self.process.start())
@@ -200,7 +213,9 @@ class SchedulerPart(Part):
         return self.up and elector is not None and elector.is_leader
 
     def check(self) -> None:
-        """Raise what has ended a part of it; nothing may."""
+        """Raise what has ended a part of it, or what it should not have sent."""
+        if self._unled:
+            raise Broken(LEASE, f"{self.name} sends without a lease: {self._unled}")
         for task in (self._starting, *self.process.tasks):
             if task is not None and task.done() and not task.cancelled() and task.exception():
                 raise Broken(UNSEEN, f"{self.name}: {task.exception()!r}")

@@ -1,4 +1,4 @@
-"""One run: the processes, what a plan does to them, and the calm after it.
+"""One run: the processes, what a plan does to them, and the calm between and after it.
 
 Nothing here reads the wall clock or an unseeded random number. What must hold is looked at whenever
 the clock is about to move, so between any two moments.
@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import random
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from bayplan.dst.invariants import (
 )
 from bayplan.dst.network import Network
 from bayplan.dst.outcries import heard
-from bayplan.dst.plan import Step, plan
+from bayplan.dst.plan import STEPS, Step, healed_at, plan, thorough
 from bayplan.dst.processes import (
     ApiProcess,
     ControllersPart,
@@ -54,7 +54,6 @@ from bayplan.sim.objects import SIMULATED, node
 CALM = 120.0  # seconds until all must be well
 SETTLED = 20.0  # seconds for which it must stay so; longer than a lease
 GOOD_SECONDS = 5.0
-THOROUGH = 8  # every so many seeds, all resources are watched and all of the calm is waited for
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 SITES = Inventory(
     sites=tuple(Site(f"s-{n}", "r", f"az{n}") for n in range(2)),
@@ -95,8 +94,7 @@ class World:
             for n in range(2)
         ]
         self.controllers = ControllersPart("controllers", self.network, self.api, self._told)
-        self.thorough = seed % THOROUGH == 0
-        self.controllers.thorough = self.thorough
+        self.controllers.thorough = thorough(seed)
         self.globals = GlobalProcess(self.disks[1], self.sold, SITES, self._rng("stages"))
         self.users = [Part(f"user-{n}", self.network, self.api, self._told) for n in range(3)]
         self.registers = Registers()
@@ -116,19 +114,26 @@ class World:
     # -- the run
 
     async def run(self) -> None:
-        """Do what the plan says, then let all recover and look whether they do."""
+        """Do what the plan says, let all recover on the way, and look whether they do."""
         loop = asyncio.get_running_loop()
         for process in self.processes:
             await process.start()
         for _ in range(2):
             await self.add_node(4)
-        for step in self.steps:
-            await asyncio.sleep(max(0.0, step.at - loop.time()))
-            act = getattr(work, step.what, None) or getattr(faults, step.what)
-            self.spawn(self._act(act, step), step.what)
+        healed = healed_at(self.seed)
+        await self._play(step for step in self.steps if step.at < healed)
         await self._recover()
+        late = loop.time() - healed
+        await self._play((step for step in self.steps if step.at >= healed), late)
         await self._calm()
         self._check_end()
+
+    async def _play(self, steps: Iterable[Step], late: float = 0.0) -> None:
+        loop = asyncio.get_running_loop()
+        for step in steps:
+            await asyncio.sleep(max(0.0, step.at + late - loop.time()))
+            act = getattr(work, step.what, None) or getattr(faults, step.what)
+            self.spawn(self._act(act, step), step.what)
 
     async def _act(self, act: Act, step: Step) -> None:
         try:
@@ -149,7 +154,8 @@ class World:
         self.extender.delay = 0.0
         for disk in self.disks:
             disk.full, disk.errors, disk.latency = False, 0.0, 0.002
-        await self.add_node(100)
+        for _ in range(1 + len(self.steps) // STEPS):  # room for all that was asked for
+            await self.add_node(100)
         for key in [key for key in self.truth.now if key.startswith("core/nodes/")]:
             await self._bring_back(key.rpartition("/")[2])
 
@@ -157,10 +163,10 @@ class World:
         """Wait until all is well and stays so; what is not well after CALM is broken."""
         loop = asyncio.get_running_loop()
         end = loop.time() + CALM
-        well_until = end if self.thorough else loop.time() + SETTLED
+        well_until = end if thorough(self.seed) else loop.time() + SETTLED
         while loop.time() < min(well_until, end):
             await asyncio.sleep(GOOD_SECONDS)
-            if not self.thorough and self._left() is not None:
+            if not thorough(self.seed) and self._left() is not None:
                 well_until = loop.time() + SETTLED
 
     async def _bring_back(self, name: str) -> None:
