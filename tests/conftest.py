@@ -125,7 +125,16 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
-    report = yield
+    return refused_in_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    """A whole module that skips itself."""
+    return refused_in_ci((yield))
+
+
+def refused_in_ci(report):
     if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped where CI is set: {report.longrepr[2]}"

@@ -20,4 +20,4 @@ def test_no_function_takes_100_lines_and_few_take_more_than_40():
     }
 
     assert {} == {name: length for name, length in lengths.items() if length >= 100}
-    assert 0.01 * len(lengths) > sum(length > 40 for length in lengths.values())
+    assert 0.005 * len(lengths) > sum(length > 40 for length in lengths.values())

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 MARKED, UNPROVEN = (
     re.compile(rf"<!-- {mark}: (\S+) -->\n+((?:\|.*\n)+)") for mark in ("figures", "untied")
 )
-FIGURE = re.compile(r"\d[\d,.]* ?(?:ms|µs|MB|pods/s|calls/s|s of CPU|% of a core)(?!\w)")
+UNITS = "ms|µs|[MG]B|[a-z]*/s|a second|s of CPU|% of (?:a core|the time)|×|times (?:as|faster)"
+FIGURE = re.compile(rf"\d[\d,.]* ?(?:{UNITS})(?!\w)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 UNTIED = {f"docs/results/{name}.json" for name in ("pack", "page")}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
