@@ -82,3 +82,24 @@ def test_a_file_that_others_could_read_is_replaced_by_one_that_they_cannot(tmp_p
     private.write(path, "token")
 
     assert (0o600, "token") == (mode(path), path.read_text())
+
+
+def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        private.write(pipe, "all")
+
+        assert os.read(reader, 9) == b"all"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path):
+    (tmp_path / "place" / "below").mkdir(parents=True)
+    with pytest.raises(OSError, match="place"):
+        private.write(tmp_path / "place", "text")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["place"]

@@ -6,6 +6,7 @@ before and has others' files in it (a home, `/tmp`) keeps its mode: the files pr
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -36,12 +37,21 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def write(path: Path, data: str | bytes) -> None:
-    """Write a private file, replacing an old one in one step; an OSError names it."""
+    """Write a private file, replacing an old one in one step; an OSError names it.
+
+    What is no file (/dev/stdout, a pipe) is written to, not replaced.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    body = data.encode() if isinstance(data, str) else data
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(body)
+            return
         with os.fdopen(open_file(temporary, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            file.write(body)
         temporary.replace(path)
     except OSError as problem:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise OSError(problem.errno, problem.strerror, str(path)) from problem

@@ -223,3 +223,32 @@ def test_a_server_that_is_not_there_or_speaks_no_tls(
     assert code in (1, 2), said
     assert said.count("\n") == 1, said
     assert ("it speaks no TLS" if scheme == "https" else "Connection refused") in said
+
+
+OTHERS = {
+    "global drain": ["site1", "--server"],
+    "global drain --undo": ["site1", "--server"],
+    "global rebalance": ["--server"],
+    "global stranded": ["--server"],
+    "global whatif": ["--lose", "site1", "--server"],
+    "global why": ["an-id", "--server"],
+    "backup": ["data", "copy", "--etcd-servers"],
+}
+
+
+@pytest.mark.parametrize("command", OTHERS)
+@pytest.mark.parametrize("name", ["wrong token", "a login page", "another server", "no HTTP"])
+def test_a_global_scheduler_or_etcd_that_is_none(tmp_path, monkeypatch, capsys, name, command):
+    """`global drain` called a refusal a success."""
+    monkeypatch.chdir(tmp_path)
+    with listening(None, ANSWERS[name][0]) as (port, _):
+        words = [*command.split(), *OTHERS[command], f"http://127.0.0.1:{port}"]
+        monkeypatch.setattr(sys, "argv", ["bayplan", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    said = capsys.readouterr().err
+
+    assert ended.value.code in (1, 2), said
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1, said
+    assert re.search("--token-file|--server names|check --etcd-servers|--etcd-…", said), said

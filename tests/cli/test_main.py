@@ -143,7 +143,6 @@ def test_where_one_is_an_answer_errors_exit_with_two(arguments, tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        "apiserver --store memory --bind 127.0.0.1:0 --kubeconfig-out",
         "envtest-assets",
         "extender new",
         "global init",
@@ -160,4 +159,5 @@ def test_a_place_that_cannot_be_written_is_named_without_a_traceback(
         main()
 
     assert 1 == ended.value.code
-    assert re.fullmatch(r'error: "\S+/file/new\S*": Not a directory\n', capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert re.fullmatch(r'error: "\S+/file/new\S*": Not a directory; name another\n', said)

@@ -68,7 +68,7 @@ def reply(body: object, status: bytes = b"200 OK") -> bytes:
             reply({"message": "what?"}, b"400 Bad"), Refused, "etcd answered: what?", id="refused"
         ),
         pytest.param(reply(b"no JSON", b"404 No"), Refused, "etcd answered: no JSON", id="no JSON"),
-        pytest.param(reply(b"", b"404 No"), Refused, "etcd answered: HTTP 404", id="no word"),
+        pytest.param(reply(b"", b"404 No"), Refused, "does not answer as etcd", id="no word"),
         pytest.param(
             reply({"message": "x"}, b"503 No"),
             Unavailable,

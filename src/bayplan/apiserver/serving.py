@@ -237,7 +237,7 @@ def _client_authority(settings: Settings, files: tls.TlsFiles | None) -> str:
     """Return the authority whose certificates clients may show here."""
     generated = files.authority if files is not None and files.authority_key is not None else None
     accepted = settings.client_ca or generated
-    return accepted.read_text(encoding="utf-8") if accepted is not None else ""
+    return accepted.read_text(encoding="utf-8", errors="replace") if accepted is not None else ""
 
 
 def _web_server(settings: Settings, server: ApiServer, files: tls.TlsFiles | None) -> WebServer:

@@ -23,7 +23,7 @@ from bayplan import private
 from bayplan.api.user import User
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.reader import CachedReader
-from bayplan.errors import BayplanError, ConfigError
+from bayplan.errors import BayplanError, ConfigError, reason
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ALGORITHM = "ES256"
@@ -237,7 +237,10 @@ def load_key(path: Path, *, create: bool = False) -> ec.EllipticCurvePrivateKey:
     try:
         found = serialization.load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f'reading signing key "{path}": {error}') from error
+        why = reason(error) if isinstance(error, OSError) else "it is damaged, or no key in PEM"
+        raise ConfigError(
+            f'reading signing key "{path}": {why}; name an EC key on P-256'
+        ) from error
     if not isinstance(found, ec.EllipticCurvePrivateKey) or found.curve.name != "secp256r1":
         raise ConfigError(f'signing key "{path}" must be an EC key on P-256 (prime256v1)')
     return found

@@ -10,7 +10,7 @@ import click
 from bayplan.cli import values
 
 NO_ETCD = "--store etcd needs --etcd-servers, for example http://127.0.0.1:2379"
-FILE = click.Path(path_type=Path, dir_okay=False)
+FILE = values.WrittenFile()
 READABLE = values.ReadFile(path=True)
 
 

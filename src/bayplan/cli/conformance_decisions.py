@@ -40,7 +40,15 @@ def read(path: Path) -> Iterator[Body]:
                 if line.strip():
                     yield _parse(line, path, number)
     except (OSError, packed.PackedError) as problem:
-        raise BayplanError(f'reading decisions from "{path}": {problem}') from problem
+        raise unreadable(path, problem) from problem
+
+
+def unreadable(path: Path, problem: object) -> BayplanError:
+    """An error for a file that is no recording of decisions, which says how one is made."""
+    return BayplanError(
+        f'reading decisions from "{path}": {problem}; give a recording that `bayplan conformance '
+        "record` has made, .jsonl or .jsonl.gz"
+    )
 
 
 def _parse(line: bytes, path: Path, number: int) -> Body:
@@ -48,12 +56,9 @@ def _parse(line: bytes, path: Path, number: int) -> Body:
         row: Body = dict(json.loads(line))
         missing = [key for key in ("id", "family", "objects", "pod", "expect") if key not in row]
     except (ValueError, TypeError) as problem:
-        raise BayplanError(
-            f'reading decisions from "{path}": line {number}: {problem}'
-        ) from problem
+        raise unreadable(path, f"line {number} is no JSON object") from problem
     if missing:
-        text = ", ".join(missing)
-        raise BayplanError(f'reading decisions from "{path}": line {number}: {text} missing')
+        raise unreadable(path, f"line {number}: {', '.join(missing)} missing")
     return row
 
 
@@ -125,6 +130,8 @@ def command(
     agreeing, total = replay(rows, lambda row: engine_decide(row, version), show=show)
     if not total:
         known = sorted({row["family"] for row in read(file)})
+        if not known:
+            raise unreadable(file, "it holds none")
         raise BayplanError(f"{file}: none of its decisions is chosen; families: {', '.join(known)}")
     click.echo(f"agreement: {agreeing}/{total}")
     sys.exit(0 if agreeing == total else 1)

@@ -16,7 +16,7 @@ from bayplan.words import plural
 
 
 @click.command(short_help="Record what the real scheduler decides.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=values.WrittenFile())
 @click.option("--oracle", "program", required=True, type=values.FILE,
               help="The program that `make oracle` builds.")  # fmt: skip
 @click.option("--cases", "count", default=900, type=values.COUNT, show_default=True,

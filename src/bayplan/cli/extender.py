@@ -105,7 +105,7 @@ def serve(
         served = ProfileExtender.load(Path(str(profile)), scheduler_name, load_registry(plugins))
         app = Extender(served, name=served.name)
     if token_file:
-        app.token = Path(token_file).read_text(encoding="utf-8").strip()
+        app.token = values.token_in(token_file)
     app.prefix = prefix.rstrip("/")
     app.gzip = gzip
     host, port = parse_address(bind, "--bind")
@@ -157,7 +157,7 @@ def check(
     from bayplan.extender.check import Finding, Verbs, run
 
     verbs = Verbs(filter_verb, prioritize_verb, preempt_verb, bind_verb)
-    token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else ""
+    token = values.token_in(token_file)
     findings: list[Finding] = []
     for finding in run(url, verbs, names=node_cache_capable, token=token, timeout=timeout):
         findings.append(finding)
@@ -176,7 +176,7 @@ def check(
 
 @command.command(short_help="Pass calls on and write them to FILE.")
 @click.argument("url", type=values.URL)
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=values.WrittenFile())
 @click.option("--bind", default="127.0.0.1:8889", show_default=True,
               type=values.ADDRESS, help="Address to listen on; "
               "the scheduler's urlPrefix names it.")  # fmt: skip
@@ -232,7 +232,7 @@ def replay(
     from bayplan.observe import logs
 
     logs.configure()
-    token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else ""
+    token = values.token_in(token_file)
     if "://" in target:
         reach(target)
         ask = recording.by_url(target, token)

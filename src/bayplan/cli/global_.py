@@ -135,7 +135,7 @@ def serve(
         store=store,
         data=data,
         etcd_servers=tuple(url for url in etcd_servers.split(",") if url),
-        token=token_file.read_text(encoding="utf-8").strip() if token_file else "",
+        token=values.token_in(token_file),
         name=name or f"{socket.gethostname()}-{os.getpid()}",
         share=share,
     )
@@ -183,7 +183,7 @@ def asks(function: Callable[..., None]) -> Callable[..., None]:
 
         if not server:
             server = f"http://127.0.0.1:{files.must_load(_base(config_base)).conf.port}"
-        token = token_file.read_text(encoding="utf-8").strip() if token_file else ""
+        token = values.token_in(token_file)
         function(server=server, token=token, **rest)
 
     return asking

@@ -52,6 +52,7 @@ ANSWERING = ("capacity", "diff", "extender check", "extender replay", "global dr
              "global whatif", "global why", "pack", "whatif")  # fmt: skip
 """Commands whose exit code 1 is an answer."""
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 click.IntRange.name = "whole number"  # "two" is no valid "integer range", it said
@@ -147,9 +148,11 @@ def _in_words(problem: BayplanError | OSError) -> str:
     if isinstance(problem, BayplanError):
         return f"{problem}; {problem.remedy}" if problem.remedy else str(problem)
     if problem.filename is None:
-        raise problem
-    advice = "; name a place that you may write to" if problem.errno in MAY_NOT else ""
-    return f'"{os.fsdecode(problem.filename)}": {reason(problem)}{advice}'
+        if problem.errno not in NO_ROOM:
+            raise problem
+        return f"writing the answer: {reason(problem)}; make room, or send it elsewhere"
+    advice = "name a place that you may write to" if problem.errno in MAY_NOT else "name another"
+    return f'"{os.fsdecode(problem.filename)}": {reason(problem)}; {advice}'
 
 
 def _tell(problem: click.UsageError) -> None:

@@ -43,7 +43,7 @@ def command() -> None:
               help="Stop after this much (simulated) time, e.g. 10m.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="text", show_default=True,
               help="The form of the report; html is a page with map and time.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path),
+@click.option("--out", type=values.WrittenFile(),
               help="Write the report to this file, not to the terminal.")  # fmt: skip
 @click.option("--timeline", type=click.Choice(("none", "short", "all")), default="short",
               help="How much of what happened to print; short: 200 lines.")  # fmt: skip

@@ -19,7 +19,7 @@ def command() -> None:
 
 
 @command.command(short_help="Read a cluster (or dump) and save it.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=values.WrittenFile())
 @source_options
 @click.option("--scrub", is_flag=True, help="Replace all names, consistently.")
 def save(file: Path, scrub: bool, **source: Any) -> None:
@@ -62,7 +62,7 @@ def show_(file: Path) -> None:
 
 @command.command(short_help="Copy a snapshot with all names replaced.")
 @click.argument("file", type=values.ReadFile(path=True, folder=True))
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("target", type=values.WrittenFile())
 def scrub(file: Path, target: Path) -> None:
     """Copy a snapshot with all names replaced, so that it can be given to others."""
     from bayplan.inspect import Cluster

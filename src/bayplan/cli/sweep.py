@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bayplan.sim.study.run import Outcome
     from bayplan.sim.study.sweep import Workers
 
-FILE = click.Path(path_type=Path)
+FILE = values.WrittenFile()
 SHOWN = ("pending", "unbound", "evicted", "nodes", "cpu", "fragmentation", "spread")
 EVERY = 5.0
 

@@ -15,7 +15,7 @@ from bayplan.words import plural
 if TYPE_CHECKING:
     from bayplan.sim.traces.fgd import Allocation
 
-FILE = click.Path(path_type=Path)
+FILE = values.WrittenFile()
 READABLE = values.ReadFile(path=True)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bayplan.sim.study.plan import Plan
     from bayplan.sim.study.tune import Search, Trial
 
-FILE = click.Path(path_type=Path)
+FILE = values.WrittenFile()
 
 
 @click.command()

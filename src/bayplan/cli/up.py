@@ -67,7 +67,7 @@ NEW_NODES = 3
 )
 @click.option(
     "--kubeconfig-out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=values.WrittenFile(),
     help="Where to write the kubeconfig (default: in the data directory).",
 )
 @click.option(

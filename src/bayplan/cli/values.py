@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import click
 from click.shell_completion import CompletionItem
 
-from bayplan.errors import BayplanError
+from bayplan.errors import BayplanError, ConfigError
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[str]
@@ -86,6 +86,34 @@ class ReadFile(click.Path):
             where = "" if os.path.isabs(value) else f"; it is looked for in {os.getcwd()}"
             self.fail(f'"{value}" does not exist{where}', param, ctx)
         return super().convert(value, param, ctx)
+
+
+class WrittenFile(click.Path):
+    """A file that is to be written: refused before the work whose result it is to hold."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if os.path.isdir(value):
+            self.fail(f'"{value}" is a directory; name a file in it', param, ctx)
+        above = next(place for place in Path(value).absolute().parents if place.exists())
+        if not above.is_dir():
+            self.fail(f'"{value}": "{above}" is no directory; name another place', param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def token_in(file: str | Path | None) -> str:
+    """The bearer token that a file holds; none would mean that anybody may ask."""
+    if not file:
+        return ""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").split()
+    except UnicodeDecodeError:
+        lines = []
+    if len(lines) != 1:
+        raise ConfigError(f'reading --token-file "{file}": it must hold a token and nothing else')
+    return lines[0]
 
 
 class Gates(ParamType):

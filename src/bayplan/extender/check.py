@@ -17,7 +17,7 @@ from functools import partial
 
 import msgspec
 
-from bayplan.errors import BayplanError, DecodeError
+from bayplan.errors import BayplanError, DecodeError, reason
 from bayplan.extender import wire
 
 NODE_COUNT = 1000
@@ -282,7 +282,8 @@ def reach(url: str, timeout: float = 10.0) -> None:
         port = found.port or (443 if found.scheme == "https" else 80)
         socket.create_connection((found.hostname, port), timeout).close()
     except (OSError, ValueError) as cause:
-        raise CheckError(f'reaching extender "{url}": {cause}; is it running?') from cause
+        why = reason(cause) if isinstance(cause, OSError) else cause
+        raise CheckError(f'reaching extender "{url}": {why}; is it running?') from cause
 
 
 def post(url: str, body: bytes, token: str, timeout: float) -> Answer:

@@ -191,6 +191,10 @@ async def replay(path: Path, ask: Ask, *, bind: bool = False) -> list[Compared]:
             difference = f"no answer: {problem}"
         took = time.perf_counter() - start
         found.append(Compared(number, call.path, difference, took, call.seconds))
+    if not found:
+        raise RecordingError(
+            f'"{path}" holds no call to make; record some: bayplan extender record'
+        )
     return found
 
 

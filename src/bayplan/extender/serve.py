@@ -70,8 +70,9 @@ def uvicorn_config(app: Extender | Recorder, listen: Listen) -> uvicorn.Config:
                 "ssl_ca_certs": listen.client_ca_file,
                 "ssl_cert_reqs": int(ssl.CERT_REQUIRED),
             }
-    elif listen.client_ca_file:
-        raise ConfigError("a client CA needs TLS: give a certificate and its key too")
+    elif listen.client_ca_file or listen.key_file:
+        what = "a client CA" if listen.client_ca_file else "a private key"
+        raise ConfigError(f"{what} needs TLS: give a certificate and its key too")
     config = asgi.config(app, timeout_graceful_shutdown=GRACE_SECONDS, **tls)
     try:
         config.load()

@@ -1,5 +1,6 @@
 """Asks a running global scheduler, for the command line."""
 
+import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.errors import BayplanError, ConfigError
+from bayplan.errors import BayplanError, ConfigError, reason
 from bayplan.global_scheduler.draining import Drained
 from bayplan.global_scheduler.fields import Json
 from bayplan.global_scheduler.rebalance import Plan
@@ -34,7 +35,7 @@ def ask_stranded(server: str, token: str = "") -> list[Stranded]:
     """What is stranded on the hosts of all sites."""
     answer = _fetch(f"{server.rstrip('/')}/v1/stranded", None, token)
     if answer.stranded is None:
-        raise BayplanError(answer.error_message or f"{server} gave no report")
+        raise _none(server, answer)
     return answer.stranded
 
 
@@ -50,7 +51,7 @@ def ask_what_if(
     body = msgspec.json.encode(question)
     answer = _fetch(f"{server.rstrip('/')}/v1/whatif", body, token)
     if answer.whatif is None:
-        raise BayplanError(answer.error_message or f"{server} gave no answer")
+        raise _none(server, answer)
     return answer.whatif
 
 
@@ -65,8 +66,8 @@ def ask_drain(server: str, site: str, token: str = "", *, undo: bool = False) ->
     """Drain a site, or take it up again."""
     url = f"{server.rstrip('/')}/v1/sites/{urllib.parse.quote(site, safe='')}/drain"
     answer = _fetch(url, None, token, "DELETE" if undo else "POST")
-    if answer.error_message:
-        raise BayplanError(answer.error_message)
+    if answer.error_message or (answer.drain is None and not undo):
+        raise _none(server, answer)
     return answer.drain
 
 
@@ -75,13 +76,13 @@ def ask_rebalance(server: str, moves: int, token: str = "", *, apply: bool = Fal
     url = f"{server.rstrip('/')}/v1/rebalance"
     answer = _fetch(f"{url}?moves={moves}", None, token)
     if answer.plan is None:
-        raise BayplanError(answer.error_message or f"{server} gave no plan")
+        raise _none(server, answer)
     if not apply or not answer.plan.moves:
         return answer.plan
     body = msgspec.json.encode({"moves": answer.plan.moves})
     done = _fetch(url, body, token)
     if done.moves is None:
-        raise BayplanError(done.error_message or f"{server} gave no answer")
+        raise _none(server, done)
     failed = [f"{one['allocation']}: {one['problem']}" for one in done.moves if "problem" in one]
     if failed:
         raise BayplanError(f"{len(failed)} of {len(done.moves)} moves failed: {'; '.join(failed)}")
@@ -101,13 +102,14 @@ def ask_why(server: str, what: str, token: str = "") -> Why:
         url = f"{url}/{urllib.parse.quote(what)}?explain=true"
     answer = _fetch(url, body, token)
     if answer.explain is None:
-        raise BayplanError(answer.error_message or f"{server} gave no explanation")
+        raise _none(server, answer)
     return answer.explain
 
 
 def _fetch(url: str, body: bytes | None, token: str, method: str | None = None) -> _Answer:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--server must be an http or https URL, got {url}")
+    server = url.partition("/v1/")[0]
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -116,16 +118,31 @@ def _fetch(url: str, body: bytes | None, token: str, method: str | None = None) 
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             raw = answer.read()
     except urllib.error.HTTPError as refused:
-        raw = refused.read()
-    except (urllib.error.URLError, OSError) as cause:
-        reason = getattr(cause, "reason", cause)
+        raw = refused.read() or b"{}"
+        if refused.code in (401, 403):
+            raise BayplanError(f"{server} refuses the token; --token-file names it") from refused
+        if not _decode(server, raw).error_message:
+            raise _none(server, _Answer()) from refused
+    except http.client.BadStatusLine as cause:
+        raise _none(server, _Answer()) from cause
+    except (OSError, http.client.HTTPException) as cause:
+        inner = getattr(cause, "reason", cause)
+        why = reason(inner) if isinstance(inner, OSError) else inner
         raise BayplanError(
-            f"cannot reach {url.partition('/v1/')[0]}: {reason}; is `bayplan global serve` running "
-            "there? --server names another"
+            f"cannot reach {server}: {why}; is `bayplan global serve` running there? --server "
+            "names another"
         ) from cause
-    if not raw:
-        return _Answer()
+    return _decode(server, raw) if raw else _Answer()
+
+
+def _decode(server: str, raw: bytes) -> _Answer:
     try:
         return msgspec.json.decode(raw, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise BayplanError(f"{url.partition('/v1/')[0]} is not a global scheduler") from cause
+        raise _none(server, _Answer()) from cause
+
+
+def _none(server: str, answer: _Answer) -> BayplanError:
+    """What the scheduler says instead of an answer; another server says nothing of the kind."""
+    elsewhere = f"{server} does not answer as a global scheduler; --server names another"
+    return BayplanError(answer.error_message or elsewhere)

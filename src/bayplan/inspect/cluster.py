@@ -221,7 +221,7 @@ class Cluster:
                 if elsewhere:
                     raise unknown(struct.KIND.lower(), f"{where}/{name}", elsewhere)
                 names = [item.name for item in found.values() if item.namespace == where]
-                raise unknown(struct.KIND.lower(), name, names, f'namespace "{where}"')
+                raise unknown(struct.KIND.lower(), name, names, self._place(struct, where))
         kinds = ", ".join(struct.KIND.lower() for struct in OWNERS)
         raise SourceError(f'kind "{kind}" makes no pods that can be asked about; use pod, {kinds}')
 
@@ -261,6 +261,16 @@ class Cluster:
         return None if ref is None or kind is None else (
             self.of(kind).get(f"{item.namespace}/{ref.name}")
         )  # fmt: skip
+
+    def _place(self, kind: type[Owner], namespace: str) -> str:
+        """Where an object is not; a dump without any of its kind was taken without them."""
+        place = f'namespace "{namespace}"'
+        if self.of(kind):
+            return place
+        return (
+            f"{place}: there are no {kind.RESOURCE} in {self.origin.name}; ask about pods, or, if "
+            "it is a dump, take it anew with them (`bayplan snapshot save` does)"
+        )
 
     def pod(self, name: str, namespace: str = "") -> Pod:
         """A pod by `name` or `namespace/name`; raises UnknownObject with near names."""

@@ -57,6 +57,10 @@ def _abort(response: aiohttp.ClientResponse) -> None:
         transport.abort()
 
 
+LOOK = "is it running? --etcd-servers says where"
+NO_ETCD = "does not answer as etcd; check --etcd-servers"
+
+
 class Refused(StoreError):
     """etcd understood and said no; the text is its own."""
 
@@ -98,7 +102,10 @@ class EtcdClient:
         pause = FIRST_PAUSE
         while True:
             try:
-                return msgspec.json.decode(await self._post(path, body), type=answer, strict=False)
+                said = await self._post(path, body)
+                return msgspec.json.decode(said, type=answer, strict=False)
+            except (msgspec.DecodeError, UnicodeDecodeError, aiohttp.ClientResponseError) as error:
+                raise Refused(f"{self._endpoint()} {NO_ETCD}") from error
             except aiohttp.ClientConnectorError as error:
                 problem: Exception = error  # nothing was sent
             except (aiohttp.ClientError, OSError, TimeoutError, Unavailable) as error:
@@ -114,10 +121,10 @@ class EtcdClient:
     def _silence(self, problem: Exception) -> str:
         """Why no etcd answers, and what to look at."""
         if not isinstance(problem, aiohttp.ClientConnectorError):
-            return f"calling etcd: {problem}"
+            return f"calling etcd at {self._endpoint()}: {problem}; {LOOK}"
         where = ", ".join(self._endpoints)
         why = reason(problem.os_error)
-        return f"calling etcd at {where}: {why}; is it running? --etcd-servers says where"
+        return f"calling etcd at {where}: {why}; {LOOK}"
 
     async def watch(self, body: Json) -> AsyncIterator[WatchResult]:
         """Open one watch stream and yield what it says until it breaks."""
@@ -164,13 +171,18 @@ class EtcdClient:
         if response.status == 200:
             return data
         text = _message(data) or f"HTTP {response.status}"
+        if response.status == 404 and "404" in text:
+            raise Refused(f"{self._endpoint()} {NO_ETCD}")
         if "database space exceeded" in text:
             raise Full(f"etcd answered: {text}")
         if "too large" in text or "larger than max" in text:
             raise TooLarge(f"etcd answered: {text}")
         if response.status >= 500 or any(word in text for word in _TRANSIENT):
             raise Unavailable(f"etcd answered: {text}")
-        raise Refused(f"etcd answered: {text}")
+        refused = Refused(f"etcd answered: {text}")
+        if response.status in (401, 403):
+            refused.remedy = "check the certificates that the --etcd-… flags name"
+        raise refused
 
 
 def _message(data: bytes) -> str:
