@@ -67,7 +67,11 @@ def reply(body: object, status: bytes = b"200 OK") -> bytes:
         pytest.param(
             reply({"message": "what?"}, b"400 Bad"), Refused, "etcd answered: what?", id="refused"
         ),
-        pytest.param(reply(b"no JSON", b"404 No"), Refused, "etcd answered: no JSON", id="no JSON"),
+        pytest.param(reply(b"no JSON", b"400 No"), Refused, "etcd answered: no JSON", id="no JSON"),
+        pytest.param(
+            reply({"message": "no lease"}, b"404 No"), Refused, "etcd answered: no lease", id="404"
+        ),
+        pytest.param(reply(b"a page", b"404 No"), Refused, "does not answer as etcd", id="a page"),
         pytest.param(reply(b"", b"404 No"), Refused, "does not answer as etcd", id="no word"),
         pytest.param(
             reply({"message": "x"}, b"503 No"),

@@ -171,7 +171,7 @@ class EtcdClient:
         if response.status == 200:
             return data
         text = _message(data) or f"HTTP {response.status}"
-        if response.status == 404 and "404" in text:
+        if response.status == 404 and not data.startswith(b"{"):  # etcd says so of leases, in JSON
             raise Refused(f"{self._endpoint()} {NO_ETCD}")
         if "database space exceeded" in text:
             raise Full(f"etcd answered: {text}")
