@@ -13,6 +13,8 @@ from bayplan.testing import make_pod
         pytest.param(0, 3, 4, id="rejections alone"),
         pytest.param(1, 5, 1, id="errors in a row count before any number of rejections"),
         pytest.param(3, 1, 4, id="and by their own number"),
+        pytest.param(0, 5, 10, id="never longer than the maximum"),
+        pytest.param(0, 1000, 10, id="after any number of failures"),
     ],
 )
 def test_backoff_grows_by_errors_in_a_row_or_else_by_rejections(errors, rejections, seconds):

@@ -83,6 +83,7 @@ class Refusals:
         """Tells whether a pod is alike, and nothing is to be said about this very one."""
         current, signature_of = self._shared.unassigned.get, self._verdicts.signature_of
         assumed, in_flight = self._shared.cache.is_assumed, self._shared.queue.in_flight
+        flying = self._shared.queue.in_flight_count > 0
 
         def wanted(item: QueuedPod) -> bool:
             pod = item.pod
@@ -95,7 +96,7 @@ class Refusals:
                 or meta.deletion_timestamp
                 or current(item.key) is not pod
                 or assumed(meta.uid)
-                or in_flight(meta.uid)
+                or (flying and in_flight(meta.uid))
             ):
                 return False
             try:

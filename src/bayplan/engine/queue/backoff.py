@@ -17,17 +17,19 @@ from bayplan.engine.queue.pods import QueuedPod
 class Backoff:
     """The rule, with its limits in seconds; a maximum of 0 switches backoff off."""
 
-    __slots__ = ("aligned", "initial", "maximum")
+    __slots__ = ("_steps", "aligned", "initial", "maximum")
 
     def __init__(self, initial: float, maximum: float, *, aligned: bool) -> None:
         self.initial = initial
         self.maximum = maximum
         self.aligned = aligned
+        self._steps = [initial * 2.0**failures for failures in range(63)]
 
     def duration(self, count: int, size: int = 0) -> float:
         """How long a pod waits after so many failures, or a pod group of a size."""
         most = self.maximum * math.sqrt(size) if size > 1 else self.maximum
-        return min(self.initial * 2.0 ** min(count - 1, 62), most)
+        step = self._steps[count - 1 if count < 63 else 62]
+        return step if step < most else most
 
     def expiration(self, item: QueuedPod) -> float:
         """When a pod's backoff ends; 0 if it has none."""
@@ -41,7 +43,11 @@ class Backoff:
 
     def active(self, item: QueuedPod, now: float) -> bool:
         """Whether the pod still backs off."""
-        return self.expiration(item) >= (math.floor(now) if self.aligned else now)
+        return self.expiration(item) >= self.edge(now)
+
+    def edge(self, now: float) -> float:
+        """The earliest end of a backoff that is not over."""
+        return math.floor(now) if self.aligned else now
 
     def over_at(self, item: QueuedPod) -> float:
         """The first moment at which the pod no longer backs off."""

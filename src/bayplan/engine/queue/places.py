@@ -209,22 +209,25 @@ class QueuePlaces:
         self, items: Iterable[QueuedPod], strategy: Strategy, event: str, now: float
     ) -> int:
         """Do `_requeue` for waiting pods that no gate holds, in one go."""
-        after_backoff = strategy is Strategy.AFTER_BACKOFF
-        active = backing_off = 0
+        after_backoff, over = strategy is Strategy.AFTER_BACKOFF, self.backoff.edge(now)
+        active, backing_off = list[QueuedPod](), list[QueuedPod]()
+        groups = list[QueuedPod]()
+        end, hold, leave = self.backoff.expiration, self._gates.hold, self._waiting.remove
         for item in items:
-            off = after_backoff and self.backoff.active(item, now)
-            if (not off or self.pop_from_backoff) and self._gates.hold(item):
+            off = after_backoff and end(item) >= over
+            if (not off or self.pop_from_backoff) and hold(item):
                 self._gate(item, event, now)
                 continue
-            self._waiting.remove(item)
+            leave(item)
             if off:
-                (self._error_backoff if item.group_size else self._backoff).push(item)
-                backing_off += 1
+                (groups if item.group_size else backing_off).append(item)
                 continue
             if item.initial_attempt_timestamp is None:
                 item.initial_attempt_timestamp = now
-            self._active.push(item)
-            active += 1
-        self.incoming["active", event] += active
-        self.incoming["backoff", event] += backing_off
-        return active + backing_off
+            active.append(item)
+        self._active.push_all(active)
+        self._backoff.push_all(backing_off)
+        self._error_backoff.push_all(groups)
+        self.incoming["active", event] += len(active)
+        self.incoming["backoff", event] += len(backing_off) + len(groups)
+        return len(active) + len(backing_off) + len(groups)
