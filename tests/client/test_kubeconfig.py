@@ -115,9 +115,12 @@ def test_a_token_of_digits_stays_text(tmp_path):
         ),
         pytest.param(
             {"users": [{"name": "a", "user": {"exec": {"command": "x", "apiVersion": "v9"}}}]},
-            'exec apiVersion "v9"',
+            'exec apiVersion "v9" is not known; use client.authentication.k8s.io/v1$',
             id="exec version",
         ),
+        pytest.param({"contexts": []}, "contexts there: none", id="no context"),
+        pytest.param({"clusters": []}, "clusters there: none", id="no cluster"),
+        pytest.param({"users": [{"name": "b"}]}, "users there: b", id="no such user"),
         pytest.param(
             {
                 "clusters": [

@@ -333,3 +333,37 @@ def test_an_answer_as_old_as_the_deadline_makes_no_leader(late, leads):
         return seen
 
     assert leads is run_virtual(main())
+
+
+def test_work_that_fails_says_so_and_releases_the_lease():
+    async def main():
+        api = FakeApi()
+
+        async def fails():
+            raise LookupError("x")
+
+        with pytest.raises(LookupError):
+            await candidate(api, "a").run(fails)
+        return api.objects[LEASE]["spec"].get("holderIdentity", "")
+
+    assert "" == run_virtual(main())
+
+
+def test_every_new_leader_is_told_once():
+    told = []
+
+    async def main():
+        api = FakeApi()
+        client = Client(AsgiTransport(api))
+        watcher = LeaderElector(client, "c", on_new_leader=told.append)
+        for name in "ab":
+            standing = asyncio.create_task(candidate(api, name).run(forever))
+            await asyncio.sleep(5)
+            for _ in range(2):
+                await watcher._try()
+            standing.cancel()
+            await asyncio.gather(standing, return_exceptions=True)
+
+    run_virtual(main())
+
+    assert ["a", "b"] == told

@@ -47,6 +47,17 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(acting):
     assert [b"GET / HTTP/1.1"] * 2 == [head.split(b"\r\n")[0] for head in server.requests]
 
 
+async def test_the_credential_is_sent_with_every_request(acting):
+    async with RawServer(reply(b""), reply(b"")) as server:
+        transport = SocketTransport(Connection(server.url, token="t", impersonate=acting))
+        await transport.request("GET", "/", {}, None, 20)
+        await streamed(transport)
+        await transport.close()
+
+    for head in server.requests:
+        assert b"authorization: bearer t" in head.lower().split(b"\r\n")
+
+
 async def test_names_of_headers_are_small(acting):
     busy = reply(b"", b"Retry-After: 7", code=b"429 Too Many Requests")
     async with RawServer(busy, busy) as server:

@@ -6,7 +6,7 @@ import structlog
 
 from bayplan.api import Node, ObjectMeta
 from bayplan.errors import BayplanError
-from bayplan.extender import Extender, NodeCache, wire
+from bayplan.extender import Extender, NodeCache, watchdog, wire
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -90,6 +90,40 @@ async def test_a_slow_function_is_told_with_its_place_while_it_runs(kind):
         await app.answer("filter", wire.encode_args(b"{}", names=["a"]))
 
     assert 1.0 == app.registry.get_sample_value("extender_slow_calls_total", {"verb": "filter"})
+
+
+async def test_the_end_does_not_wait_for_a_function_that_hangs():
+    app, begun, go_on = Extender(), threading.Event(), threading.Event()
+    app.filter(lambda names: begun.set() or (go_on.wait(60) and names))
+    call = asyncio.create_task(app.answer("filter", wire.encode_args(b"{}", names=["a"])))
+    await asyncio.to_thread(begun.wait, 60)
+    events, sent = iter(["lifespan.startup", "lifespan.shutdown"]), []
+
+    async def receive():
+        return {"type": next(events)}
+
+    async def send(event):
+        sent.append((event["type"], go_on.is_set()))
+
+    late = threading.Timer(20, go_on.set)
+    late.start()
+    await app({"type": "lifespan"}, receive, send)
+    late.cancel()
+    go_on.set()
+    await call
+
+    assert [(f"lifespan.{what}.complete", False) for what in ("startup", "shutdown")] == sent
+
+
+async def test_how_long_a_call_has_taken_is_told_once(monkeypatch):
+    told, now = [], [1000.0]
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: now[0])
+    watch = watchdog.Watchdog(5.0, lambda *words: told.append(words))
+    for seconds in (5.0, 7.0):
+        with watch.watch("filter"):
+            now[0] += seconds
+
+    assert [("filter", 7.0, "its end; the event loop was held")] == told
 
 
 async def test_a_quick_function_is_not_told():

@@ -218,6 +218,20 @@ def test_what_goes_wrong_is_said_as_in_two_calls(caller):
             client.filter(POD, nodes)
 
 
+def test_of_sets_the_one_used_longest_ago_goes_first():
+    known = pairs.KnownNodes(sets=2, entries=3)
+
+    def call(name, have):
+        add = [] if have else [b"a"]
+        return known.args_of(pairs.PairCall(b"{}", name, have, add, [(0, 1)], False))
+
+    for name, have in (("one", 0), ("two", 0), ("one", 1), ("three", 0)):
+        assert ["a"] == call(name, have).names
+
+    assert ["a"] == call("one", 1).names
+    assert call("two", 1) is None
+
+
 def test_sets_are_bounded_and_places_outside_are_refused():
     known = pairs.KnownNodes(sets=2, entries=3)
 

@@ -3,6 +3,7 @@ import gzip
 import json
 import stat
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -10,7 +11,7 @@ from bayplan.cli.extender import command
 from bayplan.errors import BayplanError
 from bayplan.extender import Extender, wire
 from bayplan.extender.check import post
-from bayplan.extender.recording import Recorder, read
+from bayplan.extender.recording import Answer, Recorded, Recorder, _difference, read
 from tests.extender.servers import plain_server, serving
 
 POD = b'{"metadata":{"name":"p"},\n "spec":{"containers":[]}}'
@@ -61,6 +62,24 @@ def test_an_equal_version_answers_the_same(recorded):
 
     assert 0 == result.exit_code, result.output
     assert "3 calls, 0 differ" in result.output
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (1, '"a": 5 became 7'),
+        (3, '"a": 5 became 7; node "b": 5 became 7; node "c": 5 became 7'),
+        (5, '"a": 5 became 7; node "b": 5 became 7; node "c": 5 became 7; and 2 more'),
+    ],
+)
+def test_of_many_differences_three_are_told(changed, text):
+    def body(new):
+        scores = [(name, 7 if n < new else 5) for n, name in enumerate("abcde")]
+        return json.dumps([{"Host": name, "Score": score} for name, score in scores]).encode()
+
+    before = Recorded("/prioritize", msgspec.Raw(b"{}"), 200, msgspec.Raw(body(0)), 0.0)
+
+    assert f"node {text}" == _difference(before, Answer(200, body(changed)))
 
 
 def test_what_another_version_says_otherwise_is_told_by_node(recorded):

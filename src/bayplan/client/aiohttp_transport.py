@@ -36,6 +36,9 @@ from bayplan.origin import is_loopback
 READ_BUFFER = 1 << 20
 
 
+Pair = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
+
+
 class AiohttpTransport:
     """A Transport to the server of a connection."""
 
@@ -52,8 +55,8 @@ class AiohttpTransport:
         self._limit = max_connections
         gzip = connection.compression if compression is None else compression
         self._encoding = "gzip" if gzip else "identity"
-        self._session: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
+        self._pair: Pair | None = None
+        """For requests, and for streams, which are not limited."""
         self._cert = b""
 
     async def request(
@@ -111,8 +114,7 @@ class AiohttpTransport:
         return await self._credentials.refresh()
 
     async def close(self) -> None:
-        before = (self._session, self._streams)
-        self._session = self._streams = None
+        before, self._pair = self._pair, None
         await _close(before)
 
     async def _chunks(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -122,20 +124,16 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError, TimeoutError) as cause:
             raise self._broken(cause) from cause
 
-    async def _sessions(
-        self, credential: Credential
-    ) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-        if self._session is None or self._streams is None or credential.cert != self._cert:
+    async def _sessions(self, credential: Credential) -> Pair:
+        pair = self._pair
+        if pair is None or credential.cert != self._cert:
             # No await before both are set: another request would open a second pair.
-            before = (self._session, self._streams)
+            before = pair
             context = client_context(self._connection, cert=credential.cert, key=credential.key)
-            self._session = self._open(context, self._limit)
-            self._streams = self._open(context, 0)
+            pair = self._pair = self._open(context, self._limit), self._open(context, 0)
             self._cert = credential.cert
             await _close(before)
-        assert self._session is not None
-        assert self._streams is not None
-        return self._session, self._streams
+        return pair
 
     def _open(self, context: ssl.SSLContext | None, limit: int) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -189,9 +187,8 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-async def _close(sessions: Iterable[aiohttp.ClientSession | None]) -> None:
-    for session in sessions:
-        if session is not None:
-            await session.close()
+async def _close(sessions: Iterable[aiohttp.ClientSession] | None) -> None:
+    for session in sessions or ():
+        await session.close()
     # aiohttp closes TLS connections in callbacks of the next loop turn.
     await asyncio.sleep(0)

@@ -357,7 +357,7 @@ _SECRET = (
 def _checked_server(server: str, source: str, cluster: Tree, user: Tree) -> str:
     if "://" not in server:
         secure = any(cluster.get(key) for key in _SECURE) or any(user.get(key) for key in _SECRET)
-        secure = secure or server.rsplit(":", 1)[-1] == "443"
+        secure = secure or server.endswith(":443")
         server = f"{'https' if secure else 'http'}://{server}"
     if not server.startswith(("http://", "https://")):
         raise KubeconfigError(f'{source}: server "{server}" must begin with https:// or http://')

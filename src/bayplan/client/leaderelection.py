@@ -86,10 +86,10 @@ class LeaderElector:
         self._on_lost = on_lost
         self._seen: LeaseSpec | None = None
         self._raw = b""
-        self._seen_at = 0.0
+        self._seen_at: float
         self._reported = ""
-        self._sent_at = 0.0  # when the last write of the lease was sent
-        self._renewed_at = 0.0
+        self._sent_at: float  # when the last write of the lease was sent
+        self._renewed_at: float
         self._until = -math.inf
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> bool:
@@ -161,8 +161,8 @@ class LeaderElector:
         try:
             ours = await self._acquire_or_renew()
             # An answer that comes this late tells what was, not what is.
-            age = asyncio.get_running_loop().time() - self._sent_at
-            return ours and age < self._renew_deadline
+            now = asyncio.get_running_loop().time
+            return ours and now() - self._sent_at < self._renew_deadline
         except Conflict:
             log.info("another was quicker to write the leader lease")
             return False
@@ -175,9 +175,8 @@ class LeaderElector:
             raw = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
             return await self._create()
-        self._note(raw)
-        assert self._seen is not None
-        spec, ours = self._seen, self._seen.holder_identity == self.identity
+        spec = self._note(raw)
+        ours = spec.holder_identity == self.identity
         valid = self._seen_at + spec.lease_duration_seconds > asyncio.get_running_loop().time()
         if spec.holder_identity and valid and not ours:
             return False
@@ -216,12 +215,13 @@ class LeaderElector:
         self._sent_at = asyncio.get_running_loop().time()
         self._note(await self._client.update(LEASES, self._name, lease, self._namespace))
 
-    def _note(self, raw: bytes) -> None:
+    def _note(self, raw: bytes) -> LeaseSpec:
         found = _decoder.decode(raw).spec
         self._raw = raw
         if found != self._seen:
             self._seen, self._seen_at = found, asyncio.get_running_loop().time()
             self._report(found.holder_identity)
+        return found
 
     async def _release(self) -> None:
         """Give the lease up, so that nobody has to wait until it has run out."""
@@ -237,12 +237,12 @@ class LeaderElector:
         if seen is None or seen.holder_identity != self.identity:
             return True
         # A renewal whose answer nobody waited for has left another version behind.
-        self._note(await self._client.get(LEASES, self._name, self._namespace))
-        if self._seen is None or self._seen.holder_identity != self.identity:
+        seen = self._note(await self._client.get(LEASES, self._name, self._namespace))
+        if seen.holder_identity != self.identity:
             return True
         stamp = self._stamp()
         try:
-            await self._write(LeaseSpec("", 1, stamp, stamp, self._seen.lease_transitions))
+            await self._write(LeaseSpec("", 1, stamp, stamp, seen.lease_transitions))
         except Conflict:
             return False
         return True
