@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.backup import command
+from bayplan.cli.restore import command as restore
 from bayplan.store import Compacted, Put, SqliteStore, StoreError, etcd_backup
 from bayplan.store.etcd import EtcdStore
 from bayplan.store.sqlite_backup import backup
@@ -223,7 +224,7 @@ async def test_a_copy_of_a_busy_etcd_is_a_state_it_once_had(own_etcd, tmp_path, 
     assert ["copy", "etcd"] == sorted(path.name for path in tmp_path.iterdir())
 
 
-def run(*words):
+def run(*words, command=command):
     return CliRunner().invoke(command, [str(word) for word in words])
 
 
@@ -248,4 +249,69 @@ async def test_an_etcd_without_our_objects_makes_no_backup(own_etcd, tmp_path):
     )
 
     assert "holds no objects of ours" in str(said.exception)
+    assert ["etcd"] == [path.name for path in tmp_path.iterdir()]
+
+
+async def copied(etcd, tmp_path):
+    """A copy of an etcd's objects, and what they were."""
+    store = await with_objects(etcd)
+    await store.put("a/large", b"x" * 1_000_000)
+    objects = [(kv.key, kv.value) for kv in (await store.range("")).items]
+    await asyncio.to_thread(etcd_backup.backup, [etcd.url], tmp_path / "copy")
+    return store, objects
+
+
+async def restored(etcd, tmp_path):
+    given = (tmp_path / "copy", "--etcd-servers", etcd.url)
+    return await asyncio.to_thread(run, *given, command=restore)
+
+
+async def test_an_etcd_that_lost_its_objects_gets_them_back(own_etcd, tmp_path, monkeypatch):
+    store, objects = await copied(own_etcd, tmp_path)
+    for key, _ in objects[3:]:
+        await store.delete(key)
+    seen = store.revision
+    monkeypatch.setattr(etcd_backup, "AT_ONCE", 4)
+    monkeypatch.setattr(etcd_backup, "PAGE", 2)
+
+    said = await restored(own_etcd, tmp_path)
+    found = (await store.range("")).items
+    await store.close()
+
+    assert (0, "") == (said.exit_code, said.stderr), said.output
+    assert "13 objects restored" in said.stdout
+    assert objects == [(kv.key, kv.value) for kv in found]
+    assert all(kv.mod_revision > seen for kv in found[3:]), "and no more was written"
+    assert all(kv.mod_revision < seen for kv in found[:3])
+
+
+async def test_a_new_etcd_is_told_to_be_behind_its_clients(own_etcd, tmp_path):
+    data = await SqliteStore.open(tmp_path / "copy")
+    await asyncio.gather(*(data.put("a/b", b"%d" % number) for number in range(5000)))
+    await data.close()
+
+    said = await restored(own_etcd, tmp_path)
+
+    assert "1 object restored" in said.stdout, said.output
+    assert "warning: this etcd counts from below what clients have seen" in said.stderr
+
+
+@pytest.mark.parametrize("key", ["a/05", "z/other"])
+async def test_nothing_is_restored_over_other_objects(own_etcd, tmp_path, key):
+    store, _ = await copied(own_etcd, tmp_path)
+    await store.delete("a/01")
+    await store.put(key, b"other")
+
+    said = await restored(own_etcd, tmp_path)
+    missing = await store.get("a/01")
+    await store.close()
+
+    assert f'this etcd holds "{key}", which is not of the copy' in str(said.exception)
+    assert missing is None
+
+
+async def test_only_a_copy_is_restored(own_etcd, tmp_path):
+    said = await restored(own_etcd, tmp_path)
+
+    assert 'copy" has no bayplan.db; give what "bayplan backup" made' in str(said.exception)
     assert ["etcd"] == [path.name for path in tmp_path.iterdir()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -11,6 +13,18 @@ from bayplan.words import plural
 
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 READABLE = values.ReadFile(path=True)
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def etcd_files(function: F) -> F:
+    """Let a command take the files that TLS to etcd needs."""
+    for name, text in (
+        ("--etcd-keyfile", "The key of --etcd-certfile."),
+        ("--etcd-certfile", "Certificate to show to etcd."),
+        ("--etcd-cafile", "Authority that signed etcd's certificate."),
+    ):
+        function = click.option(name, type=READABLE, help=text)(function)
+    return function
 
 
 @click.command()
@@ -23,9 +37,7 @@ READABLE = values.ReadFile(path=True)
     type=values.URLS,
     help="Comma-separated URLs: copy the objects that servers keep there.",
 )
-@click.option("--etcd-cafile", type=READABLE, help="Authority that signed etcd's certificate.")
-@click.option("--etcd-certfile", type=READABLE, help="Certificate to show to etcd.")
-@click.option("--etcd-keyfile", type=READABLE, help="The key of --etcd-certfile.")
+@etcd_files
 def command(
     data: Path,
     target: Path,
@@ -37,7 +49,7 @@ def command(
 ) -> None:
     """Copy the store in DATA into the new directory TARGET, with its tokens, keys and certificates.
 
-    To restore, start a server with --data TARGET.
+    To restore, start a server with --data TARGET; into an etcd: bayplan restore.
     """
     from bayplan import private
     from bayplan.apiserver.serving import KEY_NAME, TOKEN_NAME

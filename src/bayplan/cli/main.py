@@ -36,6 +36,7 @@ COMMANDS = {
     "learn": "eight lessons that grow a scheduler",
     "nodes": "add simulated nodes to a cluster",
     "pack": "tell how few nodes would do, with a proof, and the moves",
+    "restore": "write what backup copied into an etcd",
     "scenario": "run a cluster's life in virtual time",
     "scheduler": "schedule pods; takes kube-scheduler's place",
     "snapshot": "save a cluster as one file without secrets",

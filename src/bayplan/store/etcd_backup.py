@@ -3,8 +3,9 @@
 All is read at one revision, page by page, while servers write on. As with a copy of a SQLite store
 (`sqlite_backup`), the copy goes on far ahead of what clients have seen, and has no past.
 
-It does not write into etcd: a new one would count revisions from the beginning again, which only
-etcd's own tools can change (docs/how-to/etcd.md).
+`restore` writes such a copy into an etcd that holds nothing else of ours. Revisions are etcd's own:
+a new one counts from the beginning again, which `Restored.behind` tells, so that clients are
+started anew. What was interrupted can be done again: what is there already counts, if it is equal.
 """
 
 from __future__ import annotations
@@ -12,15 +13,27 @@ from __future__ import annotations
 import asyncio
 import shutil
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from bayplan.store.errors import StoreError
 from bayplan.store.etcd import PAGE, EtcdStore
 from bayplan.store.etcd_wire import PLACE_BITS
+from bayplan.store.protocol import KeyValue, RangeResult
 from bayplan.store.sqlite_backup import AHEAD
-from bayplan.store.sqlite_file import SqliteFile
+from bayplan.store.sqlite_file import FILE_NAME, SqliteFile
+
+AT_ONCE = 512  # objects given to the batcher together
+
+
+class Restored(NamedTuple):
+    """What a restore did."""
+
+    objects: int
+    behind: bool
+    """Clients of the copied store have seen revisions that this etcd has yet to come to."""
 
 
 def backup(endpoints: Sequence[str], target: Path, *, tls: ssl.SSLContext | None = None) -> int:
@@ -47,15 +60,62 @@ async def _read(endpoints: Sequence[str], tls: ssl.SSLContext | None, file: Sqli
 
 
 async def _copy(store: EtcdStore, file: SqliteFile) -> int:
-    page, count = await store.range("", limit=PAGE), 0
-    if not page.items:
-        raise StoreError("this etcd holds no objects of ours; check --etcd-servers")
-    while True:
+    count, revision = 0, 0
+    async for page in _pages(store):
         file.fill(page.items)
-        count += len(page.items)
-        if not page.remaining:
-            break
+        count, revision = count + len(page.items), page.revision
+    if not count:
+        raise StoreError("this etcd holds no objects of ours; check --etcd-servers")
+    file.compact(revision + (AHEAD << PLACE_BITS))
+    return count
+
+
+async def _pages(store: EtcdStore) -> AsyncIterator[RangeResult]:
+    """All objects as of one revision."""
+    page = await store.range("", limit=PAGE)
+    yield page
+    while page.remaining:
         last = page.items[-1].key
         page = await store.range("", start_after=last, limit=PAGE, revision=page.revision)
-    file.compact(page.revision + (AHEAD << PLACE_BITS))
-    return count
+        yield page
+
+
+def restore(source: Path, endpoints: Sequence[str], *, tls: ssl.SSLContext | None) -> Restored:
+    """Write all objects of a data directory, which no server uses, into an etcd without others."""
+    if not (source / FILE_NAME).is_file():
+        raise StoreError(f'"{source}" has no {FILE_NAME}; give what "bayplan backup" made')
+    with closing(SqliteFile(source)) as file:
+        items = file.load().items
+    return asyncio.run(_restore(items, endpoints, tls))
+
+
+async def _restore(
+    items: Sequence[KeyValue], endpoints: Sequence[str], tls: ssl.SSLContext | None
+) -> Restored:
+    store = await EtcdStore.open(endpoints, tls=tls, compact_seconds=0)
+    try:
+        missing = await _missing(store, items)
+        for start in range(0, len(missing), AT_ONCE):
+            some = missing[start : start + AT_ONCE]
+            writes = (store.put(kv.key, kv.value, expect=0) for kv in some)
+            for result in await asyncio.gather(*writes, return_exceptions=True):
+                if isinstance(result, BaseException):
+                    raise result
+        seen = max((kv.mod_revision for kv in items), default=0)
+        return Restored(len(items), (await store.range("", limit=1)).revision < seen)
+    finally:
+        await store.close()
+
+
+async def _missing(store: EtcdStore, items: Sequence[KeyValue]) -> list[KeyValue]:
+    """Return what is still to be written; refuse an etcd that holds anything else."""
+    left = {kv.key: kv for kv in items}
+    async for page in _pages(store):
+        for kv in page.items:
+            ours = left.pop(kv.key, None)
+            if ours is None or ours.value != kv.value:
+                raise StoreError(
+                    f'this etcd holds "{kv.key}", which is not of the copy; restore into one '
+                    "without objects, before a server is started on it"
+                )
+    return list(left.values())
