@@ -123,14 +123,14 @@ def hear_nothing_any_more(patch):
 
 
 def write_without_the_lease(patch):
-    """End the work a minute late, as behind a thread that waits, and have no fence."""
+    """Never end the work, as behind a thread that waits for ever, and have no fence."""
     renew = LeaderElector._renew
 
-    async def late(self):
+    async def never(self):
         await renew(self)
-        await asyncio.sleep(SECONDS)
+        await asyncio.get_running_loop().create_future()
 
-    patch.setattr(LeaderElector, "_renew", late)
+    patch.setattr(LeaderElector, "_renew", never)
     patch.setattr(FencedTransport, "request", lambda self, *given: self._inner.request(*given))
 
 
