@@ -98,13 +98,24 @@ async def test_a_second_deletion_only_brings_the_end_nearer(clocked, after, agai
     await delete(clocked)
     clocked.at(after)
 
-    await delete(clocked, **again)
+    assert 200 == (await delete(clocked, **again)).status
 
     found = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]
     assert (seconds, LATER.format(end)) == (
         found["deletionGracePeriodSeconds"],
         found["deletionTimestamp"],
     )
+
+
+async def test_a_pod_that_has_no_time_left_stays_as_it_is_for_its_finalizers(clocked):
+    await running(clocked, finalizers=["example.com/stay"])
+    first = await delete(clocked, gracePeriodSeconds=0)
+    clocked.at(9)
+
+    again = await delete(clocked, gracePeriodSeconds=0)
+
+    assert (200, 200) == (first.status, again.status)
+    assert first.body["metadata"] == again.body["metadata"]
 
 
 async def test_none_left_takes_a_waiting_pod_away(clocked):

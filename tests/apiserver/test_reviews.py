@@ -2,6 +2,9 @@
 
 import pytest
 
+from bayplan.apiserver.authorization import Action
+from bayplan.apiserver.subresources.reviews import action_of
+
 REVIEWS = "/apis/authorization.k8s.io/v1/"
 PATH = {"path": "/healthz", "verb": "get"}
 PODS = {"verb": "get", "resource": "pods"}
@@ -118,3 +121,13 @@ async def test_a_review_has_no_table(api):
     answer = await api.call("POST", REVIEWS + "selfsubjectaccessreviews", body, headers=headers)
 
     assert 406 == answer.status
+
+
+def test_what_a_review_asks_is_an_action():
+    path = {"verb": "get", "path": "/healthz"}
+    resource = {"verb": "get", "group": "g", "resource": "r", "subresource": "s"}
+    there = {"namespace": "ns", "name": "n"}
+
+    assert Action("get", path="/healthz") == action_of({"nonResourceAttributes": path})
+    wanted = Action("get", "g", "r", "s", "ns", "n")
+    assert wanted == action_of({"resourceAttributes": resource | there})

@@ -31,8 +31,8 @@ def pod(name="waiting"):
     return make_pod(name)
 
 
-def placed(name="other"):
-    return make_pod(name).node("n")
+def placed(name="other", namespace="default"):
+    return make_pod(name, namespace).node("n")
 
 
 CASES = [
@@ -91,6 +91,15 @@ CASES = [
      placed().label({"app": "x"}), None, True, "a counted pod went"),
     ("PodTopologySpread", POD, DELETE, pod().spread(1, ZONE, "app=x"),
      placed().label({"app": "y"}), None, False, "an uncounted pod went"),
+    ("PodTopologySpread", POD, ActionType.UPDATE_POD_LABEL, pod().spread(1, ZONE, "app=x"),
+     pod(), pod().label({"app": "x"}), True, "its own labels"),
+    ("PodTopologySpread", POD, ActionType.UPDATE_POD_LABEL, pod().spread(1, ZONE, "app=x"),
+     pod("x"), pod("x").label({"app": "x"}), False, "those of a pod that is nowhere"),
+    ("PodTopologySpread", POD, ActionType.UPDATE_POD_LABEL, pod().spread(1, ZONE, "app=x"),
+     placed(), placed().label({"app": "x"}), True, "those of one that is placed"),
+    ("PodTopologySpread", POD, ActionType.UPDATE_POD_LABEL, pod().spread(1, ZONE, "app=x"),
+     placed(namespace="b"), placed(namespace="b").label({"app": "x"}), False,
+     "those of one in another namespace"),
     ("PodTopologySpread", NODE, ADD, pod().spread(1, ZONE, "app=x"), None,
      make_node("n").zone("z"), True, "a node with the key"),
     ("PodTopologySpread", NODE, ADD, pod().spread(1, ZONE, "app=x"), None,
@@ -109,6 +118,11 @@ CASES = [
      make_node("n").zone("z"), True, "a node got the key"),
     ("InterPodAffinity", NODE, LABEL, pod().near("app=x", ZONE), make_node("n").zone("z"),
      make_node("n").zone("z").label({"a": "b"}), False, "the key stayed"),
+    ("NodeDeclaredFeatures", POD, ActionType.UPDATE_POD_LABEL, pod(), pod("x"), pod("x"), False,
+     "another pod"),
+    ("NodeDeclaredFeatures", POD, ActionType.UPDATE_POD_LABEL, pod(), pod(), pod(), False,
+     "it needs what it needed"),
+    ("NodeDeclaredFeatures", NODE, ADD, pod(), None, make_node("n"), True, "any new node "),
     ("DefaultPreemption", POD, DELETE, pod(), placed(), None, False, "others decide"),
 ]  # fmt: skip
 

@@ -3,7 +3,15 @@
 import pytest
 
 from bayplan.api.schema import type_for
-from bayplan.apiserver.apply.fieldset import difference, ensure_named, paths, union, without
+from bayplan.apiserver.apply import managed
+from bayplan.apiserver.apply.fieldset import (
+    difference,
+    ensure_named,
+    path_text,
+    paths,
+    union,
+    without,
+)
 from bayplan.apiserver.apply.walk import MISSING, TypedError, compare, element, merge, remove
 
 SERVICE = type_for("v1", "Service")
@@ -133,3 +141,28 @@ def test_what_is_removed_of_a_list():
     assert [port(1), port(2, name="b")] == remove(items, {KEY: {"f:name": LEAF}}, PORTS)
     assert MISSING is remove([port(1)], {KEY: LEAF}, PORTS)
     assert ["b"] == remove(["a", "b"], {'v:"a"': LEAF}, FINALIZERS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "valid"), [(None, True), ({}, True), ({"f:a": {}}, True), ("x", False), ([], False)]
+)
+def test_fields_of_a_manager_are_an_object_or_not_there(fields, valid):
+    entry = {
+        "manager": "m",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+
+    found = managed.read([entry])
+
+    assert valid is (found is not None)
+    if valid:
+        assert [fields or {}] == [owner.fields for owner in found.values()]
+
+
+def test_a_path_is_told_as_it_was_written():
+    path = ("f:spec", 'k:{"name":"ü","port":1}', 'v:"é"', "i:3")
+
+    assert '.spec[name="ü",port=1][="é"][3]' == path_text(path)
