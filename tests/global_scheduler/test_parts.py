@@ -6,11 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bayplan.global_scheduler import listing
+from bayplan.global_scheduler import listing, members, quotas
 from bayplan.global_scheduler.fields import Fields
 from bayplan.global_scheduler.inventory import (
+    EipPool,
+    Flavor,
     Host,
+    Inventory,
+    Quota,
+    Site,
     VolumePool,
+    merged,
     read_hosts,
     read_quota,
     read_volume_pools,
@@ -18,17 +24,26 @@ from bayplan.global_scheduler.inventory import (
 from bayplan.global_scheduler.ledger import COMMITTED
 from bayplan.global_scheduler.levels import together
 from bayplan.global_scheduler.packing import UNLIMITED, _slots_of
+from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
+from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.plugins.scores import (
     STORAGE_WEIGHT,
     SiteResourcesLeastAllocated,
     free_share,
     matches,
 )
-from bayplan.global_scheduler.stack import Requirement
+from bayplan.global_scheduler.stack import (
+    Allocation,
+    FlavorChoice,
+    Requirement,
+    Resource,
+    Stack,
+)
 from bayplan.global_scheduler.table import SiteTable, _amounts
 from bayplan.global_scheduler.view import SiteView
 from bayplan.global_scheduler.writer import Writer, _backoff
 from bayplan.store import Conflict, KeyValue, MemoryStore, NotFound
+from bayplan.testing import make_node
 from tests.global_scheduler.sites import ask, three_sites
 from tests.global_scheduler.test_service import service_on, snapshot, with_id
 
@@ -225,3 +240,105 @@ async def test_what_is_committed_already_stays_as_it_is():
 
     assert (COMMITTED, made.id, before) == (again.state, again.id, snapshot(service.table))
     await service.stop()
+
+
+def test_of_a_pool_of_volumes_zone_and_type_must_be_told():
+    problems = []
+    wrong = {"region": "r", "pools": [{"capabilities": {}}]}
+    read_volume_pools(Fields(wrong, problems), honour_reserved=False)
+
+    assert 2 == len(problems)
+
+
+def test_two_inventories_are_one_with_all_their_parts():
+    one, other = (
+        Inventory(
+            sites=(Site(f"s{n}", "r", f"z{n}"),),
+            hosts=(Host("r", f"z{n}", "gp", 1, 1),),
+            flavors=(Flavor("r", f"f{n}", 1, 1, "gp"),),
+            eip_pools=(EipPool("r", f"ip{n}", 1),),
+            volume_pools=(VolumePool("r", f"z{n}", "SAS", 1, 0),),
+            volume_types=frozenset({f"T{n}"}),
+        )
+        for n in (1, 2)
+    )
+
+    both = merged(one, other)
+
+    assert {"T1", "T2"} == both.volume_types
+    for name in ("sites", "hosts", "flavors", "eip_pools", "volume_pools", "quotas"):
+        assert getattr(one, name) + getattr(other, name) == getattr(both, name)
+
+
+@pytest.mark.parametrize(
+    ("used", "more", "text"),
+    [
+        (3, 2, None),
+        (3, 3, 'domain "d" would have 6 vcpus and may have 5; it has 3 now'),
+        (9, 0, None),
+        (0, 6, 'domain "d" would have 6 vcpus and may have 5; it has 0 now'),
+    ],
+)
+@pytest.mark.parametrize("owner", ["d", "*", "other"])
+def test_who_may_have_no_more_is_told_what_it_has(owner, used, more, text):
+    known = {} if not used else {"vcpus": used}
+    found = {owner: Quota(owner, {"vcpus": 5, "memory": 1})}
+    if text is None or owner == "other":
+        quotas.check(found, "d", known, {"vcpus": more})
+        return
+    with pytest.raises(quotas.QuotaError) as told:
+        quotas.check(found, "d", known, {"vcpus": more})
+
+    assert text == str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"),
+    [((1, 1), True), ((0, 1), False), ((1, 0), False)],
+)
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_machine_has_processors_and_memory(size, fits, quick):
+    table = SiteTable(
+        Inventory(
+            (Site("s", "r", "z"),), (Host("r", "z", "gp", 4, 4),), (Flavor("r", "f", *size, "gp"),)
+        )
+    )
+    stack = Stack("s", (Resource("r", (FlavorChoice("f"),)),))
+    found = Placer(DEFAULT_POLICY, in_tree_registry(), quick=quick).decide(
+        table, Allocation("a", stack)
+    )
+
+    assert fits is not isinstance(found, NoSite)
+
+
+@pytest.mark.parametrize(("free", "fits"), [(2, True), (1, False)])
+@pytest.mark.parametrize("quick", [False, True])
+def test_as_many_addresses_as_are_asked_for_are_enough(free, fits, quick):
+    table = SiteTable(
+        Inventory(
+            (Site("s", "r", "z", eip_pool="ip"),),
+            (Host("r", "z", "gp", 9, 9),),
+            (Flavor("r", "f", 1, 1, "gp"),),
+            eip_pools=(EipPool("r", "ip", 5, 5 - free),),
+        )
+    )
+    stack = Stack("s", (Resource("r", (FlavorChoice("f"),), 2, need_eip=True),))
+    found = Placer(DEFAULT_POLICY, in_tree_registry(), quick=quick).decide(
+        table, Allocation("a", stack)
+    )
+
+    assert fits is not isinstance(found, NoSite)
+
+
+@pytest.mark.parametrize(
+    ("node", "usable"),
+    [
+        (make_node("n").ready(), True),
+        (make_node("n").ready().cordon(), False),
+        (make_node("n").ready("False"), False),
+        (make_node("n").ready("False").cordon(), False),
+    ],
+    ids=["ready", "closed", "not ready", "neither"],
+)
+def test_which_nodes_of_a_member_count(node, usable):
+    assert usable is members._usable(node.build())
