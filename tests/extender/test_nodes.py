@@ -133,3 +133,17 @@ async def test_a_quick_function_is_not_told():
     await app.answer("filter", wire.encode_args(b"{}", names=["a"]))
 
     assert app.registry.get_sample_value("extender_slow_calls_total", {"verb": "filter"}) is None
+
+
+@pytest.mark.parametrize(("scores", "result"), [({"a": 3}, "answered"), ([3], "error")])
+async def test_calls_of_a_pair_are_counted_by_how_they_end(scores, result):
+    app = Extender()
+    app.prioritize(lambda names: scores)
+
+    found, text = await app._scores(wire.ExtenderArgs(b"{}", None, ["a"]))
+
+    assert (result == "error") == bool(text) == (not found)
+    for each in ("answered", "error"):
+        labels = {"verb": "prioritize", "result": each}
+        count = app.registry.get_sample_value("extender_calls_total", labels)
+        assert (1.0 if each == result else None) == count

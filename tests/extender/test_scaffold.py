@@ -76,3 +76,27 @@ def test_the_directory_is_made_with_its_parents_and_may_be_there_already(tmp_pat
 
     assert [p.name for p in first] == [p.name for p in second]
     assert all(path.is_file() for path in (*first, *second))
+
+
+@pytest.mark.parametrize("named", ["module", "file"])
+def test_what_is_here_comes_before_what_is_elsewhere(tmp_path, monkeypatch, named):
+    module = f"an_extender_by_{named}"
+    for place in ("here", "elsewhere"):
+        text = f'from bayplan.extender import Extender\n\nother = Extender(name="{place}")\n'
+        (tmp_path / place).mkdir()
+        (tmp_path / place / f"{module}.py").write_text(text)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "elsewhere"), *sys.path])
+    monkeypatch.chdir(tmp_path / "here" if named == "module" else tmp_path)
+
+    found = load(f"{module}:other" if named == "module" else f"here/{module}.py:other")
+
+    assert "here" == found.name
+
+
+@pytest.mark.parametrize(("target", "name"), [("no_such_one", "app"), ("no_such_one:x", "x")])
+def test_where_a_module_is_not_the_way_to_name_it_is_told(target, name, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ConfigError) as told:
+        load(target)
+
+    assert str(told.value).endswith(f"name the file: DIRECTORY/no_such_one.py:{name}")
