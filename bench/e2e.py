@@ -416,7 +416,8 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, str]:
     found = {}
     for pair in ratios(rows):
         name = pair["workload"]
-        for row in (row for row in rows if row["workload"] == name):
+        own = (row for row in rows if row["workload"] == name)
+        for row in sorted(own, key=lambda row: SCHEDULERS.index(row["scheduler"])):
             found[f"{name} {row['scheduler']} speed"] = f"{row['pods_per_s']:,.0f} pods/s"
             found[f"{name} {row['scheduler']} cpu"] = f"{row['cpu_ms_per_pod']:.2f} ms"
         found[f"{name} speed"] = f"{pair['speed']:.1f} ×"
