@@ -6,8 +6,6 @@ ones are let in however much is held, so that who holds the room keeps nobody el
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from bayplan.errors import BayplanError
 
 MAX_INTAKE = 256 * 1024 * 1024
@@ -52,11 +50,6 @@ class Share:
     def __enter__(self) -> Share:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._intake.held -= self.size
         self.size = 0

@@ -1,5 +1,6 @@
 """Writes of the fast lane leave what the API server would leave."""
 
+import json
 from typing import Any
 
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from bayplan.api.patch import apply_strategic_merge
 from bayplan.api.schema import type_for
 from bayplan.client import Resource
+from bayplan.client.resources import CONFIG_MAPS
 from bayplan.sim import ScenarioClient, run_scenario
 from bayplan.sim.fast.cluster import with_report
 from bayplan.sim.fast.world import FastWorld
@@ -112,3 +114,19 @@ def test_a_scheduler_follows_a_kind_from_its_first_object_on():
     assert known == [{"class1"}, {"class1", "class2"}]
     assert all("storageclasses" in some for some in listed)
     assert not any("resourceslices" in some for some in listed)
+
+
+def test_what_is_applied_beside_pods_and_nodes_has_a_manager():
+    async def scenario(client: ScenarioClient) -> None:
+        world = client.faults
+        assert isinstance(world, FastWorld)
+        head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "it"}}
+        body = {**head, "data": {"a": "1"}}
+        made = await world.fast.patch(
+            CONFIG_MAPS, "it", body, "default", kind="apply", field_manager="me"
+        )
+        assert "me" == json.loads(made)["metadata"]["managedFields"][0]["manager"]
+
+    result = run_scenario(scenario, faithful=False)
+
+    assert result.ok, result.problems()

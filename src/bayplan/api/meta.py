@@ -6,8 +6,9 @@ Conventions: lists are tuples, `()` when absent; maps are dicts, `{}` when absen
 `None` appears only where absent and empty lead to different decisions.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -143,3 +144,17 @@ class Condition(Model, frozen=True):
 def parse_time(text: str) -> float:
     """Return an RFC 3339 time as seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def with_condition(
+    known: Iterable[dict[str, Any]] | None, new: dict[str, Any], now: str
+) -> list[dict[str, Any]]:
+    """Return conditions with one set, in its place; its time moves only when its status does."""
+    found = list(known or ())
+    for index, old in enumerate(found):
+        if old.get("type") == new["type"]:
+            same = old.get("status") == new["status"]
+            since = (old.get("lastTransitionTime") if same else None) or now
+            found[index] = {**new, "lastTransitionTime": since}
+            return found
+    return [*found, {**new, "lastTransitionTime": now}]

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.meta import with_condition
+
 GROUP, RESOURCE = "apiregistration.k8s.io", "apiservices"
 Object = dict[str, Any]
 
@@ -84,18 +86,14 @@ class Remote:
 
     def conditions(self, known: list[Object] | None, now: str) -> list[Object]:
         """Return the conditions of the APIService's status."""
-        kept = [each for each in known or () if each.get("type") != "Available"]
-        before = next((each for each in known or () if each.get("type") == "Available"), {})
-        status = "True" if self.available else "False"
-        since = before.get("lastTransitionTime") if before.get("status") == status else now
         made = {
             "type": "Available",
-            "status": status,
-            "lastTransitionTime": since or now,
+            "status": "True" if self.available else "False",
+            "lastTransitionTime": now,
             "reason": self.reason,
             "message": self.message,
         }
-        return [*kept, made]
+        return with_condition(known, made, now)
 
     def aggregated(self) -> Object:
         """Return its part of an aggregated discovery document."""

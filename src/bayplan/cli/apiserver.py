@@ -63,11 +63,7 @@ def _words(given: str) -> list[str]:
     type=READABLE,
     help="Clients may show certificates of this authority; the generated one by default.",
 )
-@click.option(
-    "--authorization-mode",
-    type=click.Choice(("AlwaysAllow", "RBAC")),
-    help="Default: RBAC beyond loopback, AlwaysAllow on it.",
-)
+@values.authorization_mode
 @click.option(
     "--anonymous-auth",
     type=click.BOOL,
@@ -87,12 +83,7 @@ def _words(given: str) -> list[str]:
     is_flag=True,
     help="Refuse a binding that the node has no room for.",
 )
-@click.option(
-    "--enable-admission-plugins",
-    default="",
-    type=values.ADMISSION,
-    help="Switched on besides the default ones.",
-)
+@values.admission_plugins
 @click.option(
     "--disable-admission-plugins",
     default="",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from types import TracebackType
 
 
 class FreshDirectory:
@@ -29,11 +28,6 @@ class FreshDirectory:
     def __enter__(self) -> FreshDirectory:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._made is not None:
             shutil.rmtree(self._made, ignore_errors=True)

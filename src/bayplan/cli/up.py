@@ -83,17 +83,8 @@ NEW_NODES = 3
     type=values.CONTROLLERS,
     help="Which controllers to run.",
 )
-@click.option(
-    "--authorization-mode",
-    type=click.Choice(("AlwaysAllow", "RBAC")),
-    help="Default: RBAC beyond loopback, AlwaysAllow on it.",
-)
-@click.option(
-    "--enable-admission-plugins",
-    default="",
-    type=values.ADMISSION,
-    help="Switched on besides the default ones.",
-)
+@values.authorization_mode
+@values.admission_plugins
 @click.option(
     "--emulated-version",
     default="",

@@ -290,7 +290,7 @@ def nodes_or_selector(text: str) -> None:
     if not NAME.fullmatch(text):
         try:
             _selector(text)
-        except BayplanError as problem:
+        except ValueError as problem:
             raise ValueError(f'"{text}" is neither a node nor a label selector') from problem
 
 
@@ -319,3 +319,16 @@ FILE_OR_FOLDER = ReadFile(folder=True)
 SECONDS = click.FloatRange(min=0)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(min=0)
+
+# Options that `apiserver` and `up` share.
+authorization_mode = click.option(
+    "--authorization-mode",
+    type=click.Choice(("AlwaysAllow", "RBAC")),
+    help="Default: RBAC beyond loopback, AlwaysAllow on it.",
+)
+admission_plugins = click.option(
+    "--enable-admission-plugins",
+    default="",
+    type=ADMISSION,
+    help="Switched on besides the default ones.",
+)

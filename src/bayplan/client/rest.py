@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Literal
+from typing import Literal, TypedDict
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -48,6 +48,25 @@ PATCH_CONTENT_TYPES: dict[PatchType, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+
+
+class PatchOptions(TypedDict, total=False):
+    """What `Client.patch` is told beside the object, for those that pass it on."""
+
+    kind: PatchType
+    subresource: str
+    field_manager: str
+    force: bool
+
+
+class DeleteOptions(TypedDict, total=False):
+    """What `Client.delete` is told beside the object, for those that pass it on."""
+
+    grace_period: int | None
+    uid: str
+    propagation: str
+
+
 JSON = "application/json"
 MAX_RETRIES = 10
 MAX_EVENT = 64 << 20  # bytes of a line of a watch; objects have a few megabytes
@@ -377,11 +396,7 @@ class Client:
         propagation: str = "",
     ) -> bytes:
         """Delete an object; with `uid`, only if it is still that one."""
-        options: dict[str, object] = {}
-        if grace_period is not None:
-            options["gracePeriodSeconds"] = grace_period
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        options = _delete_options(grace_period, uid)
         if propagation:
             options["propagationPolicy"] = propagation
         path = resource.path(namespace, quote(name))
@@ -412,22 +427,26 @@ class Client:
         self, namespace: str, name: str, *, uid: str = "", grace_period: int | None = None
     ) -> None:
         """Evict a pod; raises TooManyRequests while a disruption budget forbids it."""
-        options: dict[str, object] = {}
-        if grace_period is not None:
-            options["gracePeriodSeconds"] = grace_period
-        if uid:
-            options["preconditions"] = {"uid": uid}
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": options,
+            "deleteOptions": _delete_options(grace_period, uid),
         }
         await self.request("POST", PODS.path(namespace, quote(name), "eviction"), body=body)
 
     async def close(self) -> None:
         """Close the transport."""
         await self.transport.close()
+
+
+def _delete_options(grace_period: int | None, uid: str) -> dict[str, object]:
+    options: dict[str, object] = {}
+    if grace_period is not None:
+        options["gracePeriodSeconds"] = grace_period
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    return options
 
 
 class Paging:

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import tempfile
-from types import TracebackType
 from typing import IO, Any, Self
 
 from bayplan.errors import BayplanError
@@ -51,12 +50,7 @@ class Oracle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

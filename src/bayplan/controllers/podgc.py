@@ -101,4 +101,4 @@ class PodGarbageCollector:
                 await self._kit.patch(PODS, pod.key, body, kind="strategic", subresource="status")
             except NotFound:
                 return
-        await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid, grace=0)
+        await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid, grace_period=0)

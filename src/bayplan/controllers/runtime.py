@@ -15,13 +15,13 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 import structlog
 
 from bayplan.client import Change, Client, ClientError, Informer, NotFound, Resource
-from bayplan.client.rest import PatchType
+from bayplan.client.rest import DeleteOptions, PatchOptions
 from bayplan.controllers.objects import Bare, Json, Meta, Object, StorageClass, timestamp
 from bayplan.controllers.recorder import Recorder
 
@@ -194,18 +194,10 @@ class Kit:
         return self._note(resource, await self.client.create(resource, body, namespace))
 
     async def patch(
-        self,
-        resource: Resource,
-        key: str,
-        body: Json,
-        *,
-        kind: PatchType = "merge",
-        subresource: str = "",
+        self, resource: Resource, key: str, body: Json, **options: Unpack[PatchOptions]
     ) -> Json:
         namespace, _, name = key.rpartition("/")
-        raw = await self.client.patch(
-            resource, name, body, namespace, kind=kind, subresource=subresource
-        )
+        raw = await self.client.patch(resource, name, body, namespace, **options)
         return self._note(resource, raw)
 
     async def set_status(self, resource: Resource, obj: Object, status: Json) -> None:
@@ -222,21 +214,11 @@ class Kit:
         body = {"status": status}
         await self.patch(resource, key, body, kind="strategic", subresource="status")
 
-    async def delete(
-        self,
-        resource: Resource,
-        key: str,
-        *,
-        uid: str = "",
-        grace: int | None = None,
-        propagation: str = "",
-    ) -> None:
+    async def delete(self, resource: Resource, key: str, **options: Unpack[DeleteOptions]) -> None:
         """Delete an object; one that is gone already is fine."""
         namespace, _, name = key.rpartition("/")
         try:
-            raw = await self.client.delete(
-                resource, name, namespace, grace_period=grace, uid=uid, propagation=propagation
-            )
+            raw = await self.client.delete(resource, name, namespace, **options)
         except NotFound:
             return
         self._note(resource, raw)

@@ -15,7 +15,6 @@ a server would see it. Who only needs a node not to be used marks it unschedulab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -38,12 +37,7 @@ class Trial:
     def __enter__(self) -> Trial:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.undo()
 
     def undo(self, to: int = 0) -> None:

@@ -20,13 +20,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bayplan.store.errors import Closed, Conflict, Full, FutureRevision, NotFound, StoreError
-from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History, HistoryWatcher
+from bayplan.store.errors import Conflict, Full, NotFound, StoreError
+from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History
 from bayplan.store.memory import FIRST_REVISION
-from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, RangeResult, Store
+from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, Store
 from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
 from bayplan.store.sqlite_writer import Compact, Probe, Report, Request, Write, Writer, Writing
-from bayplan.store.table import Table, build
+from bayplan.store.table import Table, TableStore, build
 from bayplan.supervised import to_its_end
 
 MakeWriter = Callable[[SqliteFile, asyncio.AbstractEventLoop, Report], Writing]
@@ -34,14 +34,13 @@ MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
 COMPACT_EVERY = 10_000  # revisions that fell out of memory before the file is compacted too
 
 
-class SqliteStore:
+class SqliteStore(TableStore):
     """A store in a directory; acknowledged means on disk. Open it with `SqliteStore.open`."""
 
     def __init__(
         self, file: SqliteFile, loaded: Loaded, history: History, writer: MakeWriter = Writer
     ) -> None:
-        self._history = history
-        self._table = Table(history, loaded.items)
+        super().__init__(Table(history, loaded.items))
         self._next = history.revision + 1
         self._on_disk_compacted = loaded.compacted
         self._loop = asyncio.get_running_loop()
@@ -49,12 +48,9 @@ class SqliteStore:
         self._batch: list[Request] = []
         self._in_flight = 0
         self._epoch = 0
-        self._closed = False
         self._closing: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._writer = writer(file, self._loop, self._finish)
-        self.get_now, self.range_now = self._table.get, self._table.range
-        self.failures = history.failures
 
     @classmethod
     async def open(
@@ -80,22 +76,6 @@ class SqliteStore:
         limits = {"max_events": max_events, "max_bytes": max_bytes, "max_lag": max_lag}
         return cls(file, loaded, past_of(loaded, **limits))
 
-    @property
-    def revision(self) -> int:
-        return self._history.revision
-
-    @property
-    def compacted(self) -> int:
-        return self._history.compacted
-
-    async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
-        return self._table.get_at(key, revision) if revision else self._table.get(key)
-
-    async def range(
-        self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
-    ) -> RangeResult:
-        return self._table.range(prefix, start_after, limit, revision)
-
     async def put(self, key: str, value: bytes, *, expect: int | None = None) -> KeyValue:
         return (await self.transact((Put(key, value, expect),)))[0]
 
@@ -106,8 +86,7 @@ class SqliteStore:
         if len(ops) > MAX_OPS:
             raise StoreError(f"a transaction of {len(ops)} operations; at most {MAX_OPS} fit")
         while True:
-            if self._closed:
-                raise Closed
+            self._check_open()
             try:
                 events = build(ops, self._lookup, self._next)
                 break
@@ -122,26 +101,12 @@ class SqliteStore:
             await self._submit(events)
         return [event.kv for event in events]
 
-    def watch(self, prefix: str, *, after: int) -> HistoryWatcher:
-        if self._closed:
-            raise Closed
-        return self._history.watch(prefix, after=after)
-
-    async def compact(self, revision: int) -> None:
-        if self._closed:
-            raise Closed
-        if revision > self._history.revision:
-            raise FutureRevision(asked=revision, current=self._history.revision)
+    async def _compact_kept(self, revision: int) -> None:
         if revision > self._on_disk_compacted:
             await asyncio.shield(self._compact_file(revision))
-        self._history.compact(revision)
-
-    async def wait_for(self, revision: int) -> None:
-        await self._history.wait_for(revision)
 
     async def check(self) -> None:
-        if self._closed:
-            raise Closed
+        self._check_open()
         probe = Probe()
         self._enqueue(probe)
         await asyncio.shield(probe.done)

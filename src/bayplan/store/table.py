@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from bayplan.store.errors import Compacted, Conflict, FutureRevision, NotFound
-from bayplan.store.history import History
+from bayplan.store.errors import Closed, Compacted, Conflict, FutureRevision, NotFound
+from bayplan.store.history import History, HistoryWatcher
 from bayplan.store.protocol import Check, Delete, Event, KeyValue, Op, Put, RangeResult
 from bayplan.store.sortedkeys import SortedKeys, prefix_end
 
@@ -110,3 +110,51 @@ class Table:
             raise Compacted(asked=revision, compacted=self.history.compacted)
         if revision > self.history.revision:
             raise FutureRevision(asked=revision, current=self.history.revision)
+
+
+class TableStore:
+    """What stores that read from a table have in common: reads, watches, whether they are open."""
+
+    def __init__(self, table: Table) -> None:
+        self._history = table.history
+        self._table = table
+        self._closed = False
+        self.get_now, self.range_now = table.get, table.range
+        self.failures = table.history.failures
+
+    @property
+    def revision(self) -> int:
+        return self._history.revision
+
+    @property
+    def compacted(self) -> int:
+        return self._history.compacted
+
+    async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
+        return self._table.get_at(key, revision) if revision else self._table.get(key)
+
+    async def range(
+        self, prefix: str, *, start_after: str = "", limit: int = 0, revision: int = 0
+    ) -> RangeResult:
+        return self._table.range(prefix, start_after, limit, revision)
+
+    def watch(self, prefix: str, *, after: int) -> HistoryWatcher:
+        self._check_open()
+        return self._history.watch(prefix, after=after)
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        if revision > self._history.revision:
+            raise FutureRevision(asked=revision, current=self._history.revision)
+        await self._compact_kept(revision)
+        self._history.compact(revision)
+
+    async def _compact_kept(self, revision: int) -> None:
+        """Forget what is kept beside the table."""
+
+    async def wait_for(self, revision: int) -> None:
+        await self._history.wait_for(revision)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed

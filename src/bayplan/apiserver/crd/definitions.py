@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
+from bayplan.api.meta import with_condition
 from bayplan.api.names import dns1035_label, dns1123_subdomain
 from bayplan.apiserver.crd.custom_kind import Object
 from bayplan.apiserver.crd.structural import validate_schema
@@ -376,7 +377,8 @@ def establish(
     found = [named, established]
     if _is_protected(obj["spec"].get("group", "")):
         found.append(_approval_condition(obj, now))
-    status["conditions"] = _merged(status.get("conditions") or [], found)
+    for each in found:
+        status["conditions"] = with_condition(status.get("conditions"), each, now)
     return {**obj, "status": status}
 
 
@@ -395,7 +397,7 @@ def terminate(obj: Object, now: str) -> None:
     text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     condition = _condition("Terminating", "True", "InstanceDeletionPending", text, now)
     status = obj.setdefault("status", {})
-    status["conditions"] = _merged(status.get("conditions") or [], [condition])
+    status["conditions"] = with_condition(status.get("conditions"), condition, now)
 
 
 def is_established(obj: Object) -> bool:
@@ -448,15 +450,3 @@ def _condition(kind: str, status: str, reason: str, message: str, now: str) -> O
         "reason": reason,
         "message": message,
     }
-
-
-def _merged(before: list[Object], after: list[Object]) -> list[Object]:
-    """Keep the time of conditions that did not change, and conditions of others."""
-    old = {condition["type"]: condition for condition in before}
-    result = dict(old)
-    for condition in after:
-        previous = old.get(condition["type"])
-        if previous is not None and previous["status"] == condition["status"]:
-            condition = {**condition, "lastTransitionTime": previous["lastTransitionTime"]}
-        result[condition["type"]] = condition
-    return list(result.values())

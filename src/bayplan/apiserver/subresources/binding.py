@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, nullcontext
 
+from bayplan.api.meta import with_condition
 from bayplan.apiserver import pipeline
 from bayplan.apiserver.admission import CREATE
 from bayplan.apiserver.aside import aside_of, decoded
@@ -123,16 +124,6 @@ def _write(pod: Object, node: str, metadata: Object, now: str) -> None:
 
 
 def set_condition(obj: Object, condition: Object, now: str) -> None:
-    """Add a condition to an object's status or replace the one of its type.
-
-    The time of the last transition changes only when the status does.
-    """
+    """Add a condition to an object's status or replace the one of its type."""
     status = obj.setdefault("status", {})
-    conditions: list[Object] = status.setdefault("conditions", [])
-    for index, old in enumerate(conditions):
-        if old.get("type") == condition["type"]:
-            changed = old.get("status") != condition["status"]
-            moment = now if changed else old.get("lastTransitionTime", now)
-            conditions[index] = {**condition, "lastTransitionTime": moment}
-            return
-    conditions.append({**condition, "lastTransitionTime": now})
+    status["conditions"] = with_condition(status.get("conditions"), condition, now)

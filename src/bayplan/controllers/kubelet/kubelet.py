@@ -305,7 +305,7 @@ class Kubelet:
             await self._write(run, node)
         if pod.metadata.finalizers and grace == 0:
             return None  # who takes the last finalizer off removes the pod
-        await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid, grace=0)
+        await self._kit.delete(PODS, pod.key, uid=pod.metadata.uid, grace_period=0)
         return None
 
     async def _write(self, run: PodRun, node: Object) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from bayplan.api.labels import parse_selector
+from bayplan.api.meta import with_condition
 from bayplan.client import Client, NotFound, Resource
 from bayplan.client.resources import NODES, PODS
-from bayplan.client.rest import Body, PatchType, Query
+from bayplan.client.rest import Body, DeleteOptions, PatchOptions, Query
 from bayplan.sim.errors import ScenarioError
 from bayplan.sim.fast.admission import Admission
 from bayplan.sim.fast.budgets import allow_eviction
-from bayplan.sim.fast.cluster import FastCluster, Json, with_condition
+from bayplan.sim.fast.cluster import FastCluster, Json
 
 HERE = {PODS: PODS, NODES: NODES}
 """The resources in memory; others may name them by an equal value."""
@@ -127,55 +128,31 @@ class FastClient(Client):
         name: str,
         body: Body,
         namespace: str = "",
-        *,
-        kind: PatchType = "merge",
-        subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
+        **options: Unpack[PatchOptions],
     ) -> bytes:
         here = HERE.get(resource)
         if here is None:
             refuse(resource)
-            done = await self._inner.patch(
-                resource, name, body, namespace, kind=kind, subresource=subresource
-            )
-            if subresource != "status":
+            done = await self._inner.patch(resource, name, body, namespace, **options)
+            if options.get("subresource") != "status":
                 self._admission.forget()
             return done
-        return _encode(self.change(here, _key(namespace, name), body, kind, subresource))
+        return _encode(self.change(here, _key(namespace, name), body, options))
 
-    def change(
-        self, resource: Resource, key: str, patch: Any, kind: PatchType, subresource: str
-    ) -> Json:
+    def change(self, resource: Resource, key: str, patch: Any, options: PatchOptions) -> Json:
         """Patch a pod or node and return it, without encoding it."""
+        kind, subresource = options.get("kind", "merge"), options.get("subresource", "")
         return self._cluster.patch(resource, key, patch, kind, subresource).body
 
     async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str = "",
-        *,
-        grace_period: int | None = None,
-        uid: str = "",
-        propagation: str = "",
+        self, resource: Resource, name: str, namespace: str = "", **options: Unpack[DeleteOptions]
     ) -> bytes:
         here = HERE.get(resource)
         if here is None:
             self._admission.forget()
-            return await self._inner.delete(
-                resource,
-                name,
-                namespace,
-                grace_period=grace_period,
-                uid=uid,
-                propagation=propagation,
-            )
-        key = _key(namespace, name)
-        self._cluster.delete(here, key, uid=uid, grace=grace_period)
-        return (
-            b"{}"  # what was deleted nobody reads here, and encoding it takes as long as deleting
-        )
+            return await self._inner.delete(resource, name, namespace, **options)
+        self._cluster.delete(here, _key(namespace, name), **options)
+        return b"{}"  # what was deleted nobody reads here; encoding takes as long as deleting
 
     def remove(self, resource: Resource, key: str) -> None:
         """Delete a pod or node at once; one that is gone already is fine."""
@@ -201,9 +178,9 @@ class FastClient(Client):
             "message": "Eviction API: evicting",
         }
         status = entry.body["status"]
-        conditions = with_condition(status, target, self._cluster.stamp())
+        conditions = with_condition(status.get("conditions"), target, self._cluster.stamp())
         self._cluster.put_status(entry, {**status, "conditions": conditions})
-        self._cluster.delete(PODS, key, uid=uid, grace=grace_period)
+        self._cluster.delete(PODS, key, uid=uid, grace_period=grace_period)
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
         """Other requests, discovery above all, are the API server's to answer."""

@@ -8,12 +8,13 @@ nothing is encoded, sent or decoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from bayplan.api import Node, Object, Pod
+from bayplan.api.meta import with_condition
 from bayplan.api.patch import apply_json_patch, apply_merge_patch, apply_strategic_merge
 from bayplan.api.pod import PodStatus
 from bayplan.api.schema import type_for
@@ -21,7 +22,7 @@ from bayplan.apiserver.admission.pods import TOPOLOGY
 from bayplan.client import AlreadyExists, ApiError, Conflict, NotFound, Resource
 from bayplan.client.errors import Invalid
 from bayplan.client.resources import NODES, PODS
-from bayplan.client.rest import PatchType
+from bayplan.client.rest import DeleteOptions, PatchType
 from bayplan.controllers.objects import timestamp
 
 Json = dict[str, Any]
@@ -195,7 +196,7 @@ class FastCluster:
         status = dict(body.get("status") or {})
         status.pop("nominatedNodeName", None)
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
-        status["conditions"] = with_condition(status, scheduled, self.stamp())
+        status["conditions"] = with_condition(status.get("conditions"), scheduled, self.stamp())
         version, labels = self._next(), pod.metadata.labels
         meta = {**body["metadata"], "resourceVersion": version}
         if where := self._topology(node):
@@ -256,10 +257,9 @@ class FastCluster:
                 text = f'Operation cannot be fulfilled on {resource.plural} "{meta["name"]}"'
                 raise Conflict(409, "Conflict", f"{text}: another {name}")
 
-    def delete(
-        self, resource: Resource, key: str, *, uid: str = "", grace: int | None = None
-    ) -> Entry:
+    def delete(self, resource: Resource, key: str, **options: Unpack[DeleteOptions]) -> Entry:
         """Delete an object; a bound pod is marked first, and its kubelet ends it."""
+        uid, grace = options.get("uid"), options.get("grace_period")
         entry = self.get(resource, key)
         meta = entry.body["metadata"]
         if uid and uid != meta["uid"]:
@@ -310,18 +310,6 @@ def _patched(resource: Resource, body: Json, patch: Any, kind: PatchType) -> Jso
     else:
         raise ApiError(415, "UnsupportedMediaType", "apply patches need --faithful")
     return merged
-
-
-def with_condition(status: Json, condition: Json, now: str) -> list[Json]:
-    """The conditions with one set, in its place; the time moves only when its value does."""
-    conditions: list[Json] = list(status.get("conditions") or ())
-    for index, old in enumerate(conditions):
-        if old.get("type") == condition["type"]:
-            changed = old.get("status") != condition["status"]
-            moment = now if changed else old.get("lastTransitionTime", now)
-            conditions[index] = {**condition, "lastTransitionTime": moment}
-            return conditions
-    return [*conditions, {**condition, "lastTransitionTime": now}]
 
 
 def with_report(status: Json, report: Json) -> Json | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import msgspec
 
 from bayplan.client import Change, Informer, NotFound, Resource
 from bayplan.client.resources import PODS
-from bayplan.client.rest import PatchType
+from bayplan.client.rest import DeleteOptions, PatchOptions
 from bayplan.controllers.objects import Bare, Json, Meta, Object
 from bayplan.controllers.runtime import Cache, Item, Kit
 from bayplan.sim.fast.client import HERE, FastClient
@@ -86,17 +86,11 @@ class FastKit(Kit):
         return await super().create(resource, body, namespace)
 
     async def patch(
-        self,
-        resource: Resource,
-        key: str,
-        body: Json,
-        *,
-        kind: PatchType = "merge",
-        subresource: str = "",
+        self, resource: Resource, key: str, body: Json, **options: Unpack[PatchOptions]
     ) -> Json:
         if (here := HERE.get(resource)) is not None:
-            return self._fast.change(here, key, body, kind, subresource)
-        return await super().patch(resource, key, body, kind=kind, subresource=subresource)
+            return self._fast.change(here, key, body, options)
+        return await super().patch(resource, key, body, **options)
 
     async def report_status(self, resource: Resource, key: str, status: Json) -> None:
         if resource == PODS:
@@ -104,20 +98,12 @@ class FastKit(Kit):
             return
         await super().report_status(resource, key, status)
 
-    async def delete(
-        self,
-        resource: Resource,
-        key: str,
-        *,
-        uid: str = "",
-        grace: int | None = None,
-        propagation: str = "",
-    ) -> None:
+    async def delete(self, resource: Resource, key: str, **options: Unpack[DeleteOptions]) -> None:
         here = HERE.get(resource)
         if here is None:
-            await super().delete(resource, key, uid=uid, grace=grace, propagation=propagation)
+            await super().delete(resource, key, **options)
             return
         try:
-            self.cluster.delete(here, key, uid=uid, grace=grace)
+            self.cluster.delete(here, key, **options)
         except NotFound:
             return
