@@ -32,6 +32,7 @@ from bayplan.global_scheduler.plugins.scores import (
     free_share,
     matches,
 )
+from bayplan.global_scheduler.sources import Charges
 from bayplan.global_scheduler.stack import (
     Allocation,
     FlavorChoice,
@@ -342,3 +343,32 @@ def test_as_many_addresses_as_are_asked_for_are_enough(free, fits, quick):
 )
 def test_which_nodes_of_a_member_count(node, usable):
     assert usable is members._usable(node.build())
+
+
+def test_charges_are_taken_from_all_their_sources_wherever_hosts_are_listed():
+    """And given back: machines of real hosts, of a sum, and volumes, in one charge."""
+    table = SiteTable(
+        Inventory(
+            (Site("s", "r", "z"),),
+            (Host("r", "z", "gp", 4, 4, name="a", count=2), Host("r", "z", "hi", 9, 9)),
+            (Flavor("r", "f", 3, 1, "gp"),),
+            volume_pools=(VolumePool("r", "z", "SAS", 50, 0),),
+            volume_types=frozenset({"SAS"}),
+        )
+    )
+    gp, hi = "hosts/r/z/gp", "hosts/r/z/hi"
+    [volumes] = (source for source in table._slots if "SAS" in source)
+    takes = {"gone": (1,), gp: (3, 1), hi: (2, 3), volumes: (20,)}
+    charges = Charges(takes, {gp: (("a/1", 3, 1),)})
+    free = {source: table.free(source) for source in (gp, hi, volumes)}
+    assert 2 == table.pools["gp"].machines_at(0, 3, 1)
+
+    table.apply(charges)
+
+    assert 1 == table.pools["gp"].machines_at(0, 3, 1)
+    assert 2 == table.pools["hi"].machines_at(0, 3, 3)
+    for source, before in free.items():
+        left = [a - b for a, b in zip(before, takes[source], strict=False)]
+        assert left == [*table.free(source)][: len(left)]
+    table.apply(charges, -1)
+    assert free == {source: table.free(source) for source in free}
