@@ -51,9 +51,12 @@ FOLDERS: dict[str, tuple[list[str], list[str]]] = {
     "apiserver/verbs": (
         _api(
             "apply",
+            "crd",
             "test_autoscaler_form.py",
             "test_delete.py",
             "test_edge.py",
+            "test_field_selectors.py",
+            "test_indexed.py",
             "test_lists.py",
             "test_security.py",
             "test_verbs.py",
