@@ -14,7 +14,7 @@ from bayplan.dst.disk import Disk
 from bayplan.dst.plan import FAULTS, WORK
 from bayplan.dst.world import run
 
-SEEDS = 30
+SEEDS = 50
 FIRST = 10  # among them 0 and 8, whose stories are long
 EACH = 5
 
