@@ -33,7 +33,7 @@ READY = {
 }
 ALONE = ("up", "global")
 """Of these a page has one at a time."""
-NOT_HERE = re.compile(r"^(make |mkdir |export PATH=|kube-scheduler |etcdutl )")
+NOT_HERE = re.compile(r"^(make |mkdir |export PATH=|kube-scheduler )")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=--secure-port )\d+")
 ETCD_PORT = "2379"
 PATIENCE = 60.0
@@ -118,7 +118,7 @@ class Walk:
                 self.running.remove(process)
         if kind == "up":
             words += ["--bind", "127.0.0.1:0"]
-        if kind == "etcd":
+        if kind == "etcd" and "--listen-client-urls" not in words:
             url = f"http://127.0.0.1:{self._free(ETCD_PORT)}"
             words += [f"--{what}-client-urls={url}" for what in ("listen", "advertise")]
             words += ["--listen-peer-urls=http://127.0.0.1:0"]

@@ -138,8 +138,9 @@ def take_a_lease_that_is_held(patch):
     note = LeaderElector._note
 
     def hasty(self, raw):
-        note(self, raw)
+        found = note(self, raw)
         self._seen_at -= 12.0
+        return found
 
     patch.setattr(LeaderElector, "_note", hasty)
 
