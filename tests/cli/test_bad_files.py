@@ -5,6 +5,8 @@ Commands and options are those of the parser itself: a new one must be in the ta
 
 import errno
 import gzip
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -204,3 +206,21 @@ def test_a_private_key_without_a_certificate_is_not_passed_over(here, monkeypatc
 
     assert code == 1
     assert "needs TLS" in said
+
+
+CLOSED = ["config print-default", "nodes shapes", "completion bash", "why p --from cluster.yaml"]
+
+
+@pytest.mark.parametrize("words", CLOSED)
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(here, words):
+    """`bayplan … | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        command = [sys.executable, "-m", "bayplan", *words.split()]
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+
+    assert done.returncode == 1
+    assert not done.stderr

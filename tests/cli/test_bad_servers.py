@@ -24,7 +24,9 @@ from cryptography.x509.oid import NameOID
 
 from bayplan.api import yaml
 from bayplan.cli.main import bayplan, main
+from bayplan.cli.remembering import remembered
 from bayplan.errors import BayplanError
+from bayplan.testing.servers import Process, bayplan_command
 from tests.cli.walking import CONFIG, commands
 
 TOKEN = "a-token-that-must-not-leave"
@@ -252,3 +254,30 @@ def test_a_global_scheduler_or_etcd_that_is_none(tmp_path, monkeypatch, capsys, 
     assert said.startswith("error: ")
     assert said.count("\n") == 1, said
     assert re.search("--token-file|--server names|check --etcd-servers|--etcd-…", said), said
+
+
+def test_a_scheduler_outlives_a_web_page_in_its_api_servers_place(tmp_path):
+    """A proxy may show one for a while: whoever schedules tries until it has gone."""
+    with listening(None, ANSWERS["a login page"][0]) as (port, _):
+        write_kubeconfig(tmp_path / "config", {"server": f"http://127.0.0.1:{port}"})
+        words = ["scheduler", "--secure-port=0", "--leader-elect=false", "--kubeconfig", "config"]
+        process = Process([*bayplan_command(), *words], tmp_path / "log", cwd=tmp_path)
+        try:
+            process.wait_until(lambda: "trying until it can" in process.last_words())
+
+            assert process.running
+        finally:
+            process.stop()
+
+
+def test_why_tells_that_the_scheduler_it_is_to_ask_refuses(tmp_path, monkeypatch):
+    write_kubeconfig(tmp_path / "config", {"server": "http://127.0.0.1:1"})
+    for name, word in (("wrong token", "401"), ("a login page", "web page"), ("no HTTP", "HTTP")):
+        with listening(None, ANSWERS[name][0]) as (port, _):
+            there = f"http://127.0.0.1:{port}"
+            with pytest.raises(BayplanError, match=f"{word}.*check --scheduler"):
+                remembered("default/p", str(tmp_path / "config"), "", there)
+    with listening(None, refusal(404, "NotFound")) as (port, _):
+        there = f"http://127.0.0.1:{port}"
+
+        assert remembered("default/p", str(tmp_path / "config"), "", there) == ()

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bayplan.client import ApiError, Connection, TransportError, connect, load_kubeconfig
+from bayplan.client import ApiError, Connection, NotFound, TransportError, connect, load_kubeconfig
 from bayplan.engine.loop.explain import Explanation
 from bayplan.errors import BayplanError
 from bayplan.inspect.sources.live import run_beside
@@ -28,11 +28,9 @@ def remembered(pod: str, kubeconfig: str, context: str, scheduler: str) -> tuple
         connection = scheduler_at(connection, scheduler.rstrip("/"))
     try:
         body = run_beside(lambda: _ask(connection, pod))
-    except TransportError as problem:
-        if scheduler:
+    except (TransportError, ApiError) as problem:
+        if scheduler and not isinstance(problem, NotFound):  # which says that it knows no such pod
             raise BayplanError(f"asking the scheduler: {problem}; check --scheduler") from problem
-        return ()
-    except ApiError:
         return ()
     try:
         return tuple(_lines(msgspec.json.decode(body, type=Explanation)))

@@ -4,9 +4,9 @@
     └── ClientError
         ├── KubeconfigError      a kubeconfig or credential is wrong; the text says what to change
         ├── NotLeading           nothing was sent, because the lease was lost
-        ├── NoApiServer          what answered is another server
         ├── TransportError       no answer: refused, reset, TLS; a write may have happened
         │   ├── RequestTimeout   the answer did not come in time
+        │   ├── NoApiServer      another server answered
         │   └── AnswerTooLong    no API server says so much
         └── ApiError             the server answered with a Status of failure
             ├── BadRequest       400
@@ -45,19 +45,19 @@ class NotLeading(ClientError):
 ELSEWHERE = "so this is no API server; check its address in the kubeconfig"
 
 
-class NoApiServer(ClientError):
-    """Something else answered: a proxy that wants a login, say."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(f"the server answers with {said}, {ELSEWHERE}")
-
-
 class TransportError(ClientError):
     """No answer came; whether the server carried out a write is unknown."""
 
 
 class RequestTimeout(TransportError):
     """The answer did not come in time."""
+
+
+class NoApiServer(TransportError):
+    """Something else answered: a proxy that wants a login, say; it may pass."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"the server answers with {said}, {ELSEWHERE}")
 
 
 class AnswerTooLong(TransportError):
