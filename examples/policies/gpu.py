@@ -33,6 +33,8 @@ MOST_CPU, MOST_GPU = 128_000.0, 8_000.0
 REASON = "node(s) had no GPUs that fit"
 CPU = resource_id("cpu")
 _NUMBERS = np.arange(MOST_DEVICES)
+_CAUSES, _NO_GPU = 6, 1
+"""How many causes of fragmentation the paper's program adds up, and the one of too full devices."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -310,7 +312,7 @@ def rate_fgd(policy: GpuPolicy, view: View, wish: Wish) -> Array:
         whole = left == WHOLE
         left[whole & (np.cumsum(whole, axis=1) <= wish.count)] = 0
     before = typical.at_present(view)
-    after = typical.fragmented(left, view.cpu - wish.cpu, typical.reach(view))
+    after = typical.fragmented(left, view.cpu - wish.cpu, view.codes)
     return _steepness(before - after)
 
 
@@ -326,7 +328,7 @@ def partial_scores(typical: Typical, view: View, wish: Wish) -> Array:
     left = view.left[rows]
     left[np.arange(len(rows)), devices] -= wish.milli
     before = typical.at_present(view)[rows]
-    after = typical.fragmented(left, view.cpu[rows] - wish.cpu, typical.reach(view)[rows])
+    after = typical.fragmented(left, view.cpu[rows] - wish.cpu, view.codes[rows])
     scores[rows, devices] = _steepness(before - after)
     return scores
 
@@ -348,7 +350,9 @@ class Typical:
         self._until = 0
         self._fresh: Array = np.zeros(0, dtype=bool)
         self._wasted: Array = np.zeros(0)
-        self._table: Array = np.zeros((0, len(pods)), dtype=bool)
+        self._numbers = np.arange(len(pods))
+        self._causes: Array = np.zeros((0, 4, len(pods)), dtype=np.int64)
+        """Why a device's rest is lost: by model, room (CPU twice, GPU once) and pod."""
 
     def at_present(self, view: View) -> Array:
         """What of these rows is fragmented, worked out once after each change of a row."""
@@ -357,50 +361,44 @@ class Typical:
             self._journal, self._until = devices.journal, 0
             self._fresh = np.zeros(len(devices.count), dtype=bool)
             self._wasted = np.zeros(len(devices.count))
-            self._table = np.stack([self._wanted(model) for model in devices.known])
+            self._causes = np.stack([self._why(model) for model in devices.known])
         self._fresh[devices.journal[self._until :]] = False
         self._until = len(devices.journal)
         old = ~self._fresh[view.rows]
         if old.any():
             rows = view.rows[old]
-            reach = self.reach(view)[old]
-            self._wasted[rows] = self.fragmented(view.left[old], view.cpu[old], reach)
+            self._wasted[rows] = self.fragmented(view.left[old], view.cpu[old], view.codes[old])
             self._fresh[rows] = True
         return self._wasted[view.rows]
 
-    def reach(self, view: View) -> Array:
-        """Which typical pods accept the models of these rows (rows, pods); after `at_present`."""
-        found: Array = self._table[view.codes]
-        return found
-
-    def fragmented(self, left: Array, cpu: Array, reach: Array) -> Array:
+    def fragmented(self, left: Array, cpu: Array, codes: Array) -> Array:
         """Expected thousandths of GPUs, a row, that a pod drawn from the typical ones cannot use.
 
-        What it could use counts only the devices that are too full for it.
+        What it could use counts only the devices that are too full for it. Rows are given by what
+        their devices and CPU have left and by their models; `at_present` has to come first.
         """
-        total = left.sum(axis=1)[:, None].astype(np.float64)
-        room = left[:, :, None] >= self._milli[None, None, :]
-        gpus = room.sum(axis=1) >= self._count[None, :]
-        cpus = cpu[:, None] >= self._cpu[None, :]
-        wants = (self._milli > 0)[None, :]
-        near = wants & reach
-        part = np.where(room, 0, left[:, :, None]).sum(axis=1)
+        total = left.sum(axis=1)[:, None]
+        room = left[:, :, None] >= self._milli
+        gpus = room.sum(axis=1) >= self._count
+        part = (left[:, :, None] * ~room).sum(axis=1)
+        rooms = 2 * (cpu[:, None] >= self._cpu) + gpus
+        causes = self._causes[codes[:, None], rooms, self._numbers]
+        lost = np.where((causes == _NO_GPU) & gpus, part, total) * self._share
         # By cause and in the order of the typical pods, as the paper's program adds: sums that
         # are equal on paper then differ by the same last bits, which decide between whole scores.
-        causes = (
-            np.where(near & ~gpus & ~cpus, total, 0.0),
-            np.where(near & gpus & cpus, part, np.where(near & ~gpus & cpus, total, 0.0)),
-            np.where(near & gpus & ~cpus, total, 0.0),
-            np.where(~wants & cpus, total, 0.0),
-            np.where(~wants & ~cpus, total, 0.0),
-            np.where(wants & ~reach, total, 0.0),
-        )
-        sums = np.cumsum(np.stack(causes) * self._share, axis=2)[:, :, -1]
-        wasted: Array = np.cumsum(sums, axis=0)[-1]
+        places = causes + _CAUSES * np.arange(len(left))[:, None]
+        sums = np.bincount(places.ravel(), lost.ravel(), _CAUSES * len(left))
+        wasted: Array = sums.reshape(-1, _CAUSES).cumsum(axis=1)[:, -1]
         return wasted
 
-    def _wanted(self, model: str) -> Array:
-        return np.array([not wanted or model in wanted for wanted in self._models], dtype=bool)
+    def _why(self, model: str) -> Array:
+        """The causes on nodes of a model: without room, with GPUs, with CPU, with both."""
+        reach = np.array([not wanted or model in wanted for wanted in self._models], dtype=bool)
+        wants = self._milli > 0
+        near = [0, 2, _NO_GPU, _NO_GPU]  # with both, only devices that are too full are lost
+        none = [4, 4, 3, 3]
+        found = [np.where(wants, np.where(reach, n, 5), o) for n, o in zip(near, none, strict=True)]
+        return np.stack(found)
 
 
 class AnyNode(GpuPolicy):
