@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from figures import write
+from figures import keep
 
 from bayplan.cli.bench_decide import command
 
@@ -70,12 +70,10 @@ def figures_of(name: str) -> Figures:
 
 def write_figures(path: Path, names: list[str]) -> None:
     """Measure and write; told on stderr while it goes on."""
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {"figures": {}}
     for name in names or [*RATIOS, "preemption", "preemption-pdb", "records", "memory"]:
         found = figures_of(name)
         print(name, found, file=sys.stderr, flush=True)
-        known["figures"].update(found)
-        write(path, "bench/decide.py", known["figures"])
+        keep(path, "bench/decide.py", name, found)
 
 
 if __name__ == "__main__":

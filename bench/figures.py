@@ -4,7 +4,8 @@
 
 A table stands under `<!-- figures: FILE -->`, or `<!-- untied: FILE -->` before FILE was written
 for the first time; filled in, it is tied. Its cells behind the titles show FILE's figures, in
-its order. `tests/docs/test_figures.py` compares them.
+its order. A file may also give the table's `columns`, title by title with the number of figures
+in each cell. `tests/docs/test_figures.py` compares them.
 """
 
 import argparse
@@ -36,7 +37,8 @@ def texts(
 def keep(path: Path, command: str, part: str, figures: dict[str, str]) -> None:
     """Write the figures of a part of a command, with the load after it; other parts stay."""
     known = json.loads(path.read_text("utf-8")) if path.exists() else {"load": {}, "figures": {}}
-    load = known["load"] | {part: round(os.getloadavg()[0], 1)}
+    before = known["load"] if isinstance(known["load"], dict) else {"others": known["load"]}
+    load = before | {part: round(os.getloadavg()[0], 1)}
     write(path, command, known["figures"] | figures, load=load)
 
 
@@ -47,13 +49,26 @@ def filled(page: str, root: Path = ROOT) -> str:
         name, head, rows = found.groups()
         if not (root / name).exists():
             return found.group()
-        figures = iter(json.loads((root / name).read_text("utf-8"))["figures"].values())
+        results = json.loads((root / name).read_text("utf-8"))
+        figures = iter(results["figures"].values())
+        if "columns" in results:
+            head, rows = _laid_out(results["columns"], head, rows)
         text = "".join(_row(row, figures) for row in rows.splitlines())
         if left := list(figures):
             raise ValueError(f"{name} has figures that the table has no place for: {left}")
         return f"<!-- figures: {name} -->{head}{text}"
 
     return TABLE.sub(table, page)
+
+
+def _laid_out(columns: Mapping[str, int], head: str, rows: str) -> tuple[str, str]:
+    """Head and rows with the columns of a file; cells have a place for each figure."""
+    title = head.strip().split("|")[1].strip()
+    first = "".join(f" {text} |" for text in [title, *columns])
+    cells = " | ".join(", ".join("?" * count) for count in columns.values())
+    titles = (row.split("|")[1].strip() for row in rows.splitlines())
+    body = "".join(f"| {text} | {cells} |\n" for text in titles)
+    return f"\n\n|{first}\n|{' --- |' * (len(columns) + 1)}\n", body
 
 
 def _row(row: str, figures: Iterator[str]) -> str:

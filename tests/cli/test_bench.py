@@ -19,6 +19,20 @@ def test_every_workload_runs(workload):
     assert result["pods_per_s"] > 0
 
 
+def test_a_gang_of_more_pods_than_fit_gets_no_node():
+    """Two nodes have room for 80 pods, and one was placed before; no pod of a gang goes alone."""
+    assert 79 == run(2, 79, 0, "gang")["scheduled"]
+    assert 0 == run(2, 80, 0, "gang")["scheduled"]
+    assert 79 == run(2, 80, 0, "basic")["scheduled"]
+
+
+def test_a_gang_without_records_is_refused():
+    result = CliRunner().invoke(command, ["decide", "--workload", "gang", "--no-records"])
+
+    assert 2 == result.exit_code
+    assert "always keeps records" in result.output
+
+
 def test_json_is_one_object_with_the_agreed_keys():
     args = ["decide", "--nodes", "20", "--pods", "5", "--placed", "3", "--json"]
     result = CliRunner().invoke(command, args)

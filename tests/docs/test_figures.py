@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 MARKED, UNPROVEN = (
     re.compile(rf"<!-- {mark}: (\S+) -->\n+((?:\|.*\n)+)") for mark in ("figures", "untied")
 )
-UNITS = "ms|µs|[MG]B|[a-z]*/s|a second|s of CPU|% of (?:a core|the time)|×|times (?:as|faster)"
-FIGURE = re.compile(rf"\d[\d,.]* ?(?:{UNITS})(?!\w)")
+UNITS = "ms|µs|[MG]B|[a-z]*/s|a second|s (?:of )?CPU|% of (?:a core|the time)|×|times (?:as|faster)"
+FIGURE = re.compile(rf"\d[\d,.]* ?(?:{UNITS})(?!\w)|\d\.\d+ %")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 UNTIED = {f"docs/results/{name}.json" for name in ("pack", "page")}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -98,4 +98,38 @@ def test_what_a_long_benchmark_will_write_fits_its_table(tmp_path, monkeypatch, 
 
     done = figures["filled"]((ROOT / "docs" / f"{page}.md").read_text("utf-8"), tmp_path)
 
-    assert [list(together.values())] == [cells(table) for _, table in MARKED.findall(done)]
+    found = dict(MARKED.findall(done))
+    assert list(together.values()) == cells(found[f"docs/results/{name}.json"])
+
+
+def test_a_run_beside_kube_scheduler_fills_readme_in(tmp_path, monkeypatch):
+    """Also the column that counts start-up, which the file of an older run does not have."""
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    bench, figures = (run_path(str(ROOT / "bench" / f"{part}.py")) for part in ("e2e", "figures"))
+    kinds = ("pods_per_s", "pods_per_s_with_start", "cpu_ms_per_pod", "cpu_ms_per_pod_with_start")
+    rows = [
+        {"workload": workload, "scheduler": name} | {kind: 2.0 + i for i, kind in enumerate(kinds)}
+        for workload in bench["WORKLOADS"]
+        for name in reversed(bench["SCHEDULERS"])
+    ]
+    rows[1]["pods_per_s_with_start"] = 6.0
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    shown = bench["figures"](rows)
+    path = tmp_path / "docs/results/e2e.json"
+    figures["write"](path, "bench/e2e.py", shown, columns=bench["SHOWN"])
+
+    done = figures["filled"]((ROOT / "README.md").read_text("utf-8"), tmp_path)
+
+    [(_, table)] = MARKED.findall(done)
+    assert "| both with start-up |" in table.splitlines()[0]
+    assert "| 2 pods/s, 4.00 ms | 2 pods/s, 4.00 ms | 1.0 × | 1/1.0 | 0.5 ×, 1/1.0 |" in table
+    assert list(shown.values()) == cells(table)
+    assert done == figures["filled"](done, tmp_path)
+
+
+def test_readme_says_who_ran_first_in_the_run_that_it_shows():
+    """Files with columns are of a program that alternates."""
+    alternated = "columns" in json.loads((ROOT / "docs/results/e2e.json").read_text("utf-8"))
+
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert alternated == ("kube-scheduler was first each time" not in text)

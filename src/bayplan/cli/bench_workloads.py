@@ -165,6 +165,13 @@ def node(number: int, workload: str) -> Body:
     }
 
 
+def gang(pods: int) -> Body:
+    """The PodGroup of the workload `gang`: all of its pods, or none."""
+    policy = {"gang": {"minCount": pods}}
+    meta = {"name": "gang", "namespace": "default", "uid": "gang"}
+    return {"metadata": meta, "spec": {"schedulingPolicy": policy}}
+
+
 def prepare(engine: Engine, nodes: int, workload: str) -> None:
     """What a workload needs besides nodes."""
     if workload == "owned":
