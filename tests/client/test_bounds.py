@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from bayplan import packed
 from bayplan.client import AsgiTransport, Client, Informer, TransportError, http1_connection, rest
 from bayplan.client.errors import AnswerTooLong, ApiError
+from bayplan.client.http1 import _Exchange
 from bayplan.client.resources import PODS, Resource
 from bayplan.client.rest import Paging
 from bayplan.client.transport import StreamResponse
@@ -59,6 +61,38 @@ async def test_of_a_refusal_enough_is_read_and_no_more(monkeypatch):
             pass
 
     assert [0, 1, 2] == read
+
+
+def chunks_of(size, body):
+    cut = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in cut) + b"0\r\n\r\n"
+
+
+FRAMES = {
+    "a length": lambda body: b"content-length: %d\r\n\r\n%b" % (len(body), body),
+    "one chunk": lambda body: b"transfer-encoding: chunked\r\n\r\n" + chunks_of(4096, body),
+    "chunks": lambda body: b"transfer-encoding: chunked\r\n\r\n" + chunks_of(1, body),
+    "gzip": lambda body: b"content-encoding: gzip\r\n" + FRAMES["a length"](packed.pack(body)),
+}
+
+
+@pytest.mark.parametrize("at_once", [1, 4096], ids=["in many reads", "in one read"])
+@pytest.mark.parametrize("frame", FRAMES)
+async def test_a_body_may_be_as_long_as_its_bound_and_no_longer(frame, at_once):
+    """What stands around it is not counted."""
+
+    async def read(size):
+        exchange = _Exchange()
+        answer = exchange.answer = asyncio.get_running_loop().create_future()
+        exchange.limit = MOST
+        sent = b"HTTP/1.1 200 OK\r\n" + FRAMES[frame](b"x" * size)
+        for at in range(0, len(sent), at_once):
+            exchange.data_received(sent[at : at + at_once])
+        return len((await answer).body)
+
+    assert MOST == await read(MOST)
+    with pytest.raises(TransportError, match=f"(longer|larger) than {MOST} bytes"):
+        await read(MOST + 1)
 
 
 @pytest.mark.parametrize("pages", [2, 200], ids=["long ones", "many"])

@@ -20,7 +20,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from bayplan import packed
-from bayplan.client.errors import RequestTimeout, TransportError
+from bayplan.client.errors import AnswerTooLong, RequestTimeout, TransportError
 from bayplan.client.http1_connection import HttpConnection, most
 from bayplan.client.http1_stream import Streaming
 from bayplan.client.transport import Response, StreamResponse
@@ -50,7 +50,10 @@ class _Exchange(HttpConnection):
             self._headers[lower.decode()] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
-        self.in_body = True
+        self.received = 0
+        if len(self._body) + len(body) > self.limit:
+            self.fail(AnswerTooLong("the body", self.limit))
+            return
         if not self._body:
             self._body = body
             return
@@ -62,7 +65,6 @@ class _Exchange(HttpConnection):
         status = self.parser.get_status_code()
         if status < 200:  # an interim answer; the real one follows
             return
-        self.in_body = False
         self.received = 0
         if not self.parser.should_keep_alive():
             self.reusable = False

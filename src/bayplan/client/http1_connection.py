@@ -1,8 +1,8 @@
 """What every HTTP/1.1 connection of the client does: feeds the parser, tells of the end.
 
-A server may be anything that an address in a kubeconfig names: what it may say before its body
-begins is bounded, interim answers included; so is what comes in all, where it is kept, by what was
-asked for: a list may be long, one object not.
+A server may be anything that an address in a kubeconfig names: what it may say beside its body
+is bounded, interim answers included; so is the body, where it is kept, by what was asked for: a
+list may be long, one object not.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.parser = httptools.HttpResponseParser(self)
-        self.in_body = False
         self.received = 0
-        """Bytes of the answer that is under way."""
+        """Bytes since the answer began or its body went on."""
         self.limit = MAX_ANSWER
         self.server = ""
 
@@ -58,13 +57,7 @@ class HttpConnection(asyncio.Protocol):
             )
             return
         if self.received > MAX_HEAD:
-            self._bound()
-
-    def _bound(self) -> None:
-        if not self.in_body:
-            self.fail(AnswerTooLong("the head", MAX_HEAD))
-        elif self.received > self.limit:
-            self.fail(AnswerTooLong("the body", self.limit))
+            self.fail(AnswerTooLong("the head or trailer", MAX_HEAD))
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = (reason(exc) if isinstance(exc, OSError) else exc) or "end of stream"

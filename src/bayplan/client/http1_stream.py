@@ -41,7 +41,7 @@ class Streaming(HttpConnection):
             self.head.set_result(StreamResponse(status, self._headers, self._chunks()))
 
     def on_body(self, body: bytes) -> None:
-        self.in_body, self.received = True, 0  # it is not kept here, so it may go on for ever
+        self.received = 0  # it is not kept here, so it may go on for ever
         self._parts.append(body)
         self._buffered += len(body)
         self._more.set()
