@@ -1,6 +1,7 @@
 """A backup is taken while the store is written, and can be started with."""
 
 import asyncio
+import shutil
 import sqlite3
 from types import SimpleNamespace
 
@@ -9,7 +10,8 @@ from click.testing import CliRunner
 
 from bayplan.cli.backup import command
 from bayplan.cli.restore import command as restore
-from bayplan.store import Compacted, Put, SqliteStore, StoreError, etcd_backup
+from bayplan.store import Compacted, Put, SqliteStore, StoreError, etcd_backup, sqlite_file
+from bayplan.store.errors import Locked
 from bayplan.store.etcd import EtcdStore
 from bayplan.store.sqlite_backup import backup
 from bayplan.store.sqlite_salvage import _last_row, salvage
@@ -315,3 +317,57 @@ async def test_only_a_copy_is_restored(own_etcd, tmp_path):
 
     assert 'copy" has no bayplan.db; give what "bayplan backup" made' in str(said.exception)
     assert ["etcd"] == [path.name for path in tmp_path.iterdir()]
+
+
+def looks(directory):
+    """All that a reader could have changed in a directory."""
+    found = {path.name: (path.stat().st_mode, path.read_bytes()) for path in directory.iterdir()}
+    return found, directory.stat().st_mode, directory.stat().st_mtime_ns
+
+
+async def test_a_copy_that_cannot_be_written_is_restored_and_stays_as_it_is(own_etcd, tmp_path):
+    """Its modes are no hindrance to root, so it is compared, too."""
+    store, objects = await copied(own_etcd, tmp_path)
+    await store.delete(objects[0][0])
+    for path in (tmp_path / "copy").iterdir():
+        path.chmod(0o400)
+    (tmp_path / "copy").chmod(0o500)
+    before = looks(tmp_path / "copy")
+
+    said = await restored(own_etcd, tmp_path)
+    found = (await store.range("")).items
+    await store.close()
+
+    assert 0 == said.exit_code, said.output
+    assert objects == [(kv.key, kv.value) for kv in found]
+    assert before == looks(tmp_path / "copy")
+
+
+async def test_what_a_server_uses_is_not_restored(tmp_path):
+    store = await SqliteStore.open(tmp_path)
+    with pytest.raises(Locked, match="in use by process"):
+        await asyncio.to_thread(sqlite_file.read, tmp_path)
+    await store.close()
+
+
+async def test_of_a_server_that_was_killed_the_log_is_restored_too(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    await store.put("a/b", b"x")
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    await store.close()
+
+    assert ["a/b"] == [kv.key for kv in sqlite_file.read(tmp_path / "copy")]
+
+
+@pytest.mark.parametrize("save", [backup, salvage])
+async def test_where_nothing_can_be_written_a_copy_can_be_made(tmp_path, monkeypatch, save):
+    store = await SqliteStore.open(tmp_path / "data")
+    await store.put("a/b", b"x")
+    await store.close()
+    before = looks(tmp_path / "data")
+    monkeypatch.setattr(sqlite_file.os, "access", lambda path, mode: False)  # root may anywhere
+
+    save(tmp_path / "data", tmp_path / "saved")
+
+    assert before == looks(tmp_path / "data")
+    assert ["a/b"] == [kv.key for kv in sqlite_file.read(tmp_path / "saved")]

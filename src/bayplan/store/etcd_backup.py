@@ -23,7 +23,7 @@ from bayplan.store.etcd import PAGE, EtcdStore
 from bayplan.store.etcd_wire import PLACE_BITS
 from bayplan.store.protocol import KeyValue, RangeResult
 from bayplan.store.sqlite_backup import AHEAD
-from bayplan.store.sqlite_file import FILE_NAME, SqliteFile
+from bayplan.store.sqlite_file import FILE_NAME, SqliteFile, read
 
 AT_ONCE = 512  # objects given to the batcher together
 
@@ -84,9 +84,7 @@ def restore(source: Path, endpoints: Sequence[str], *, tls: ssl.SSLContext | Non
     """Write all objects of a data directory, which no server uses, into an etcd without others."""
     if not (source / FILE_NAME).is_file():
         raise StoreError(f'"{source}" has no {FILE_NAME}; give what "bayplan backup" made')
-    with closing(SqliteFile(source)) as file:
-        items = file.load().items
-    return asyncio.run(_restore(items, endpoints, tls))
+    return asyncio.run(_restore(read(source), endpoints, tls))
 
 
 async def _restore(

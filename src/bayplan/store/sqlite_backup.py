@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bayplan import private
 from bayplan.store.errors import StoreError
-from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS
+from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS, open_to_read
 
 AHEAD = 1_000_000_000  # revisions; what etcd's pages advise
 PAGES, PAUSE = 1024, 0.002  # copied at once, and seconds between, so that the server is not slowed
@@ -31,7 +31,7 @@ def backup(source: Path, target: Path) -> int:
     unfinished = target / f".{FILE_NAME}"
     private.write(unfinished, b"")
     try:
-        count = _copy(source / FILE_NAME, unfinished)
+        count = _copy(source, unfinished)
     except sqlite3.Error as error:
         unfinished.unlink(missing_ok=True)
         raise StoreError(f'copying "{source / FILE_NAME}": {error}') from error
@@ -40,7 +40,7 @@ def backup(source: Path, target: Path) -> int:
 
 
 def _copy(source: Path, target: Path) -> int:
-    one = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
+    one = open_to_read(source)
     other = sqlite3.connect(target)
     try:
         one.backup(other, pages=PAGES, sleep=PAUSE)

@@ -168,16 +168,7 @@ class SqliteFile:
         path = directory / FILE_NAME
         try:
             execute = self._db.execute
-            (version,) = execute("PRAGMA user_version").fetchone()
-            (application,) = execute("PRAGMA application_id").fetchone()
-            (tables,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if tables and application != APPLICATION_ID:
-                raise StoreError(f'opening "{path}": a SQLite file, but not one of Bayplan\'s')
-            if version > SCHEMA_VERSION:
-                raise StoreError(
-                    f'opening "{path}": schema version {version} is newer than '
-                    f"{SCHEMA_VERSION}; use a newer Bayplan"
-                )
+            tables = _tables(self._db, path)
             execute(f"PRAGMA page_size = {PAGE_SIZE}")  # of a file that is still empty
             execute("PRAGMA journal_mode = WAL")
             execute(f"PRAGMA synchronous = {synchronous}")
@@ -198,8 +189,7 @@ class SqliteFile:
             raise StoreError(f"loading the store: {error}; {DAMAGED}") from error
 
     def _load(self) -> Loaded:
-        query = "SELECT key, value, create_rv, rv FROM objects"
-        items = [KeyValue(*row) for row in self._db.execute(query)]
+        items = _items(self._db)
         (compacted,) = self._db.execute("SELECT value FROM meta").fetchone()
         now: dict[str, KeyValue] = {item.key: item for item in items}
         events: list[Event] = []
@@ -301,6 +291,55 @@ class SqliteFile:
         os.close(self._lock)
 
 
+def read(directory: Path) -> list[KeyValue]:
+    """Return the objects of a directory that no server uses; nothing in it is changed."""
+    path = directory / FILE_NAME
+    with contextlib.ExitStack() as stack:
+        if (directory / LOCK_NAME).exists():
+            stack.callback(
+                os.close, _locked(directory, os.open(directory / LOCK_NAME, os.O_RDONLY))
+            )
+        try:
+            db = stack.enter_context(contextlib.closing(open_to_read(directory, unused=True)))
+            _tables(db, path)
+            return _items(db)
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f'reading "{path}": {error}') from error
+
+
+def open_to_read(directory: Path, *, unused: bool = False) -> sqlite3.Connection:
+    """Open a store only to read it, also where nothing can be written.
+
+    SQLite needs files of its own beside one that may be written to meanwhile. A running server has
+    a log; none can begin in a directory that cannot be written, nor in one that is said to be
+    unused.
+    """
+    path = (directory / FILE_NAME).resolve()
+    still = unused or not os.access(directory, os.W_OK)
+    mode = "immutable=1" if still and not Path(f"{path}-wal").exists() else "mode=ro"
+    return sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)
+
+
+def _tables(db: sqlite3.Connection, path: Path) -> int:
+    """Return how many tables there are; refuse what others, or a newer Bayplan, have written."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise StoreError(f'opening "{path}": a SQLite file, but not one of Bayplan\'s')
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f'opening "{path}": schema version {version} is newer than '
+            f"{SCHEMA_VERSION}; use a newer Bayplan"
+        )
+    return int(tables)
+
+
+def _items(db: sqlite3.Connection) -> list[KeyValue]:
+    query = "SELECT key, value, create_rv, rv FROM objects"
+    return [KeyValue(*row) for row in db.execute(query)]
+
+
 def _make_private(directory: Path) -> None:
     """Set the modes before SQLite writes: its journals get that of the database."""
     os.close(private.open_file(directory / FILE_NAME, os.O_RDWR))
@@ -310,8 +349,13 @@ def _make_private(directory: Path) -> None:
 
 def _lock(directory: Path) -> int:
     """Take the directory for this process; the kernel gives it back however the process ends."""
-    path = directory / LOCK_NAME
-    handle = private.open_file(path, os.O_RDWR)
+    handle = _locked(directory, private.open_file(directory / LOCK_NAME, os.O_RDWR))
+    os.ftruncate(handle, 0)
+    os.write(handle, f"{os.getpid()}\n".encode())
+    return handle
+
+
+def _locked(directory: Path, handle: int) -> int:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -321,8 +365,6 @@ def _lock(directory: Path) -> int:
             f'opening store "{directory}": in use by process {owner or "unknown"}; '
             "stop it or choose another directory"
         ) from error
-    os.ftruncate(handle, 0)
-    os.write(handle, f"{os.getpid()}\n".encode())
     return handle
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from bayplan.store.errors import StoreError
 from bayplan.store.protocol import KeyValue
-from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS, SqliteFile
+from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS, SqliteFile, open_to_read
 
 GAP = 1_000_000  # revisions that may have been used and cannot be read any more
 BATCH = 500
@@ -28,8 +28,7 @@ def salvage(source: Path, target: Path) -> tuple[int, int]:
         raise StoreError(f'"{source}" has no {FILE_NAME}; give the --data directory of a server')
     if (target / FILE_NAME).exists():
         raise StoreError(f'"{target}" has a store already; choose another directory')
-    address = f"{(source / FILE_NAME).resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True)) as damaged:
+    with closing(open_to_read(source)) as damaged:
         rows = _last_row(damaged) + 1  # raises before anything is made
         with closing(SqliteFile(target)) as file:
             return _copy(damaged, rows, file)
