@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from bayplan.cli.extender import command
 from bayplan.errors import BayplanError
 from bayplan.extender import Extender, check
-from bayplan.extender.check import Verbs, run
+from bayplan.extender.check import Verbs, checks, reach, run
 from tests.extender.servers import plain_server, serving
 
 VERBS = Verbs(preempt="preempt", bind="bind")
@@ -126,3 +126,39 @@ def test_who_promises_nothing_is_not_asked_twice():
         found = [f.check for f in run(url, VERBS, names=True)]
 
     assert [] == [name for name in found if "promise" in name]
+
+
+@pytest.mark.parametrize(
+    ("verbs", "asked"),
+    [
+        (Verbs("", "", "", "bind"), ["bind a pod that does not exist"]),
+        (Verbs("", "", "preempt"), ["preempt 2 nodes"]),
+        (Verbs("", "", ""), []),
+    ],
+)
+def test_only_verbs_that_are_named_are_asked(verbs, asked):
+    assert asked == [check.name for check in checks(verbs, names=True)]
+
+
+def test_who_binds_a_pod_that_does_not_exist_is_found_out():
+    with plain_server(lambda path, body: (200, b'{"Error":""}')) as url:
+        [found] = run(url, Verbs("", "", "", "bind"), names=True)
+
+    assert "200 and no Error" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("url", "port"), [("http://h/x", 80), ("https://h", 443), ("https://h:8443/x", 8443)]
+)
+def test_an_address_without_a_port_has_that_of_its_scheme(url, port, monkeypatch):
+    asked = []
+
+    def refused(address, timeout):
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(check.socket, "create_connection", refused)
+    with pytest.raises(BayplanError, match="is it running"):
+        reach(url)
+
+    assert [("h", port)] == asked

@@ -115,3 +115,16 @@ def test_an_unknown_profile_is_named(tmp_path):
 
     with pytest.raises(ConfigError, match='no profile "other"; it has: mine'):
         ProfileExtender.load(path, "other", in_tree_registry())
+
+
+def test_a_plugin_that_breaks_fails_the_call_and_not_the_nodes(tmp_path):
+    class Broken(OddNode):
+        def filter_node(self, state, pod, node):
+            raise RuntimeError("no odd nodes today")
+
+    path = tmp_path / "ksc.yaml"
+    path.write_text(CONFIG)
+    registry = in_tree_registry() | {"OddNode": lambda args, handle: Broken()}
+    app = Extender(ProfileExtender.load(path, "", registry))
+
+    assert "no odd nodes today" in ask(app, "filter", nodes(*FOUR))["Error"]

@@ -192,3 +192,36 @@ def test_kept_connections_that_were_closed_are_passed_over_when_sending_fails(ca
         idle.close()  # writing to it fails at once
 
         assert b"two" == ask(caller, url)
+
+
+def test_a_caller_that_ends_fails_the_calls_that_wait(caller):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/f"
+        pending = caller.begin(Call(url, "filter", b"{}", 60.0))
+        before = pending.ready()
+        caller.close()
+
+        assert (False, True) == (before, pending.ready())
+        with pytest.raises(ExtenderError, match="failed filter with extender"):
+            pending()
+
+
+def test_an_answer_that_is_there_and_not_wanted_leaves_its_connection_free(caller):
+    with scripted([sized(b"one"), sized(b"two")]) as (url, _):
+        pending = caller.begin(Call(url, "filter", b"{}", 60.0))
+        deadline = time.monotonic() + 60
+        while not pending.ready() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        pending.drop()
+
+        assert 1 == sum(map(len, caller._idle.values()))
+        assert b"two" == ask(caller, url)
+
+
+def test_a_call_is_made_again_on_a_connection_that_is_new(caller):
+    """Where one that was kept is dead, so are the others: the server was started again."""
+    with scripted([sized(b"one")], [sized(b"two")], [sized(b"three")]) as (url, _):
+        pending = [caller.begin(Call(url, "filter", b"{}", 60.0)) for _ in range(2)]
+
+        assert [b"one", b"two"] == [each() for each in pending]
+        assert b"three" == ask(caller, url)

@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 
 from bayplan.errors import BayplanError
-from bayplan.extender import Extender, Rejection, wire
+from bayplan.extender import Extender, Rejection, serve, wire
 from bayplan.extender.body import BodyError, read_body
 from bayplan.intake import Intake
 from tests.extender.servers import serving
@@ -237,3 +237,33 @@ def test_a_function_that_is_registered_keeps_its_name(verb):
         raise AssertionError("is not called")
 
     assert getattr(Extender(), verb)(mine) is mine
+
+
+def test_of_many_nodes_that_the_cache_lacks_five_are_named():
+    class Empty:
+        def node_json(self, name):
+            return None
+
+    app = Extender(nodes=Empty())
+    app.filter(lambda nodes: [])
+    body = wire.encode_args(POD, names=list("abcdefg"))
+
+    assert ask(app, "filter", body)["Error"].endswith("does not know a, b, c, d, e yet")
+
+
+async def test_a_server_tells_its_port_answers_and_ends_when_it_is_told(monkeypatch):
+    app, stops = Extender(), []
+    app.filter(lambda names: names)
+    monkeypatch.setattr(serve, "stop_on_signals", stops.append)
+    told = asyncio.get_running_loop().create_future()
+    listen = serve.Listen(port=0)
+    served = serve._serve(serve.uvicorn_config(app, listen), listen, told.set_result)
+    task = asyncio.ensure_future(served)
+    await asyncio.wait([task, told], return_when=asyncio.FIRST_COMPLETED)
+    url = f"http://127.0.0.1:{told.result()}/filter"
+    status, _ = await asyncio.to_thread(post, url, NAMES)
+    [stopped] = stops
+    stopped.set()
+    await task
+
+    assert 200 == status

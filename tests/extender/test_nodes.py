@@ -35,6 +35,7 @@ def test_an_index_follows_nodes_that_come_change_and_go():
     assert set() == nodes.where("zone", "z1")
     assert {"a"} == nodes.where("zone", "z2")
     assert ["a", "c"] == sorted(one.metadata.name for one in nodes)
+    assert 2 == len(nodes)
 
 
 def test_an_unknown_or_doubled_index_is_named():

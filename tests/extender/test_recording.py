@@ -226,3 +226,41 @@ def test_what_a_recorder_answers_itself_and_what_it_passes_on(tmp_path):
 def test_a_recording_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(BayplanError, match=r"writing .*missing"):
         Recorder("http://127.0.0.1:1", tmp_path / "missing" / "calls.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("path", "verb"),
+    [("/filter", "filter"), ("/v1/priorities/", "prioritize"), ("/v1/choose", "choose")],
+)
+def test_a_verb_is_told_by_the_last_part_of_its_path(path, verb):
+    assert verb == Recorded(path, msgspec.Raw(b"{}"), 200, msgspec.Raw(b"{}"), 0.0).verb
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "says"),
+    [
+        (b'{"Error":"full"}', b'{"Error":"full"}', ""),
+        (b'{"Error":"full"}', b'{"Error":"lost"}', "Error: full became lost"),
+        (b'{"NodeNames":[]}', b'{"Error":"lost"}', "Error: nothing became lost"),
+        (b'{"Nodes":[{"metadata":{"name":"a"}}]}', b'{"NodeNames":["a"]}', ""),
+        (b'{"FailedNodes":{"a":"x"}}', b"5", 'node "a": refused (x) became nothing; the answer:'),
+    ],
+)
+def test_what_a_filter_says_otherwise_is_told(before, now, says):
+    recorded = Recorded("/filter", msgspec.Raw(b"{}"), 200, msgspec.Raw(before), 0.0)
+
+    found = _difference(recorded, Answer(200, now))
+
+    assert found.startswith(says)
+    assert bool(says) == bool(found)
+
+
+@pytest.mark.parametrize("name", ["calls.jsonl", "calls.jsonl.gz"])
+def test_a_recording_is_read_while_it_is_made(tmp_path, name):
+    with plain_server(lambda path, body: (200, b"[]")) as url:
+        recorder = Recorder(url, tmp_path / name)
+        exchange(recorder, "POST", "/filter", b'{"a": 1}')
+        found = list(read(tmp_path / name))
+        recorder.close()
+
+    assert ["/filter"] == [call.path for call in found]

@@ -114,3 +114,11 @@ def test_binding_args_are_read_back():
     assert {"PodName", "PodNamespace", "PodUID", "Node"} == set(
         json.loads(wire.encode_binding_args(args))
     )
+
+
+def test_nodes_may_come_as_a_bare_list():
+    """As some extenders send them."""
+    nodes = '[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]'
+
+    assert ["a", "b"] == wire.decode_args(f'{{"Pod":{{}},"Nodes":{nodes}}}'.encode()).names
+    assert ["a", "b"] == wire.decode_filter_result(f'{{"Nodes":{nodes}}}'.encode()).nodes
