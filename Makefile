@@ -14,6 +14,13 @@ JOBS ?= 2
 ORDER ?= 0
 TIMES ?= 20
 
+# Where Python is told to write no bytecode, each process of pytest would compile its plugins anew,
+# of which this package is one: five seconds. As in tests/conftest.py, which comes too late for them.
+ifneq ($(PYTHONDONTWRITEBYTECODE),)
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.pytest_cache/bytecode
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo start test test-again test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets figures kube-suites test-conformance oracle fuzz dst attack kept clean
 

@@ -77,6 +77,7 @@ def _field(type_: Type, name: str, depth: int, wrong: bool) -> st.SearchStrategy
     return values(field.type, depth - 1, wrong) if field is not None else GARBAGE
 
 
+@cache
 def objects(api_version: str, kind: str, *, wrong: bool = False) -> st.SearchStrategy[Json]:
     """Whole objects of a kind, with a name."""
     type_ = type_for(api_version, kind)

@@ -1,6 +1,6 @@
 """What tests of the page in a real Chromium share: sources that are served, and a tab that watches.
 
-Screenshots go to the folder that BAYPLAN_SCREENSHOTS names, else to pytest's own.
+Screenshots are made where BAYPLAN_SCREENSHOTS names a folder for them.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from bayplan.testing.clusters import cluster_objects
 CHROMIUM = shutil.which("chromium")
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update",
-        "--disable-sync"]  # fmt: skip
+        "--disable-sync", "--renderer-process-limit=1"]  # none beside those in use  # fmt: skip
 
 ENGINE = 90_000
 """Milliseconds that a busy machine may take to fill an engine with 100,000 pods."""
@@ -29,6 +29,7 @@ ENGINE = 90_000
 PATIENCE = 60_000
 """Milliseconds until what is waited for is missed."""
 
+SCREENSHOTS = os.environ.get("BAYPLAN_SCREENSHOTS")
 LATE = int(os.environ.get("BAYPLAN_PAGE_LATE", "0"))
 LATER = """(late) => {
   const {fetch: ask, addEventListener: listen} = window;
@@ -166,10 +167,9 @@ class Tab:
     def drawn(self):
         self.page.wait_for_function("() => performance.getEntriesByName('map drawn').length > 0")
 
-    def shot(self, name, folder):
-        target = Path(os.environ.get("BAYPLAN_SCREENSHOTS") or folder)
-        target.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=target / f"{name}.png")
+    def shot(self, name):
+        if SCREENSHOTS:
+            self.page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
 
     def close(self):
         wide = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")

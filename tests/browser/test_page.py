@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width, tmp_path):
+def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width):
     here = tab(small, scheme=scheme, width=width, height=844 if width < 500 else 900)
     for name, address in VIEWS.items():
         if name == "time":
@@ -32,17 +32,17 @@ def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width, tmp_pa
             page.get_by_role("heading", name="Every node").wait_for()
         if name == "what-if":
             page.get_by_text("everything that runs").wait_for()
-        here.shot(f"6-{name}-{scheme}-{width}", tmp_path)
+        here.shot(f"6-{name}-{scheme}-{width}")
     there = tab(story, scheme=scheme, width=width, height=844 if width < 500 else 900)
     there.go("#/time?with=seed+7").locator(".one").get_by_text("seed 7").wait_for()
     there.page.get_by_text("the same load on every node").wait_for()
-    there.shot(f"6-time-{scheme}-{width}", tmp_path)
+    there.shot(f"6-time-{scheme}-{width}")
 
     assert here.page.evaluate("document.documentElement.dataset.theme") == scheme
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 390), ("light", 1440)])
-def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_path):
+def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width):
     here = tab(large, scheme=scheme, width=width, height=844 if width < 500 else 900)
     board = large["source"].board
     waits = board.key_of(min(board.waiting))
@@ -67,11 +67,11 @@ def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width, tmp_pat
             page.locator(".one .facts").get_by_text("400 pending").wait_for()
             page.get_by_role("slider", name="Moment").press("Home")
             page.locator(".one .facts").get_by_text("· 0 pending").wait_for()
-        here.shot(f"5000-{name}-{scheme}-{width}", tmp_path)
+        here.shot(f"5000-{name}-{scheme}-{width}")
 
 
 @pytest.mark.parametrize("width", [390, 768, 1100, 1280, 3840])
-def test_a_window_of_any_width_is_used_well(tab, small, width, tmp_path):
+def test_a_window_of_any_width_is_used_well(tab, small, width):
     here = tab(small, width=width, height=2160 if width > 2000 else 800)
     for name in ("map", "queue", "pod", "what-if"):
         page = here.go(VIEWS[name])
@@ -83,7 +83,7 @@ def test_a_window_of_any_width_is_used_well(tab, small, width, tmp_path):
 
         assert ends <= width, name
         assert max(tops) < 12, f"{name}: the header's first line is broken"
-    here.shot(f"6-what-if-wide-{width}", tmp_path)
+    here.shot(f"6-what-if-wide-{width}")
 
 
 def nothing():

@@ -300,7 +300,7 @@ def test_names_are_text_whatever_they_are(tab, chromium, width, tmp_path):
             assert found == 0
             assert "\u202e" not in page.inner_text("body")
         here.go("#/map?colour=owner")
-        here.shot(f"nasty-{width}", tmp_path)
+        here.shot(f"nasty-{width}")
         with page.expect_download() as download:
             page.get_by_text("Save").click()
         download.value.save_as(tmp_path / "nasty.html")

@@ -248,14 +248,14 @@ def test_a_report_says_that_nothing_was_tried(saved):
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_a_new_pod_without_a_node_waits_beside_the_map_and_tells_why(tab, small, width, tmp_path):
+def test_a_new_pod_without_a_node_waits_beside_the_map_and_tells_why(tab, small, width):
     here = tab(small, width=width, height=844)
     page = here.go(f"#/what-if?change={HUGE}")
     beside = page.locator(".waits")
     beside.get_by_text("fresh").wait_for()
     why = page.get_by_role("table", name="What happens to pods").get_by_text("Insufficient cpu")
     why.scroll_into_view_if_needed()
-    here.shot(f"6-new-pod-{width}", tmp_path)
+    here.shot(f"6-new-pod-{width}")
 
     assert why.is_visible()
     assert "5 pending afterwards" in beside.inner_text()

@@ -7,8 +7,10 @@ ready for the scalar reference and for the engine alike. Needs hypothesis, a dev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy, composite
@@ -40,14 +42,26 @@ class DrawnCluster:
     budgets: list[PodDisruptionBudget] = field(default_factory=list)
 
 
+_T = TypeVar("_T")
+_KEPT: dict[tuple[Any, ...], SearchStrategy[Any]] = {}
+
+
+def _among(values: tuple[_T, ...]) -> SearchStrategy[_T]:
+    """`sampled_from`, made once for equal values: making one takes longer than drawing from it."""
+    if values not in _KEPT:
+        _KEPT[values] = st.sampled_from(values)
+    return _KEPT[values]
+
+
+@cache
 def label_sets() -> SearchStrategy[dict[str, str]]:
     """Labels of a pod."""
     return st.fixed_dictionaries(
         {},
         optional={
-            "app": st.sampled_from(APPS),
-            "ver": st.sampled_from(("1", "2")),
-            "tier": st.sampled_from(("front", "back")),
+            "app": _among(APPS),
+            "ver": _among(("1", "2")),
+            "tier": _among(("front", "back")),
         },
     )
 
@@ -65,6 +79,7 @@ SELECTORS = (
     None,
 )
 NAMESPACE_SELECTORS = ("team=a", "team", "!team", "env notin (prod)", "")
+NODE_SELECTORS = st.sampled_from(({"disk": "ssd"}, {ZONE: "z1"}, {}))
 NODE_REQUIREMENTS = (
     f"{ZONE} in (z1,z2)",
     f"{ZONE} notin (z3)",
@@ -80,19 +95,19 @@ NODE_REQUIREMENTS = (
 def nodes(draw: DrawFn, name: str = "node") -> Node:
     """One node."""
     builder = make_node(name).capacity(
-        cpu=draw(st.sampled_from(("1", "2", "4", "3500m"))),
-        memory=draw(st.sampled_from(("2Gi", "4Gi", "8Gi"))),
-        pods=draw(st.sampled_from((2, 5, 110, 110))),
+        cpu=draw(_among(("1", "2", "4", "3500m"))),
+        memory=draw(_among(("2Gi", "4Gi", "8Gi"))),
+        pods=draw(_among((2, 5, 110, 110))),
     )
-    if zone := draw(st.sampled_from((*ZONES, ""))):
+    if zone := draw(_among((*ZONES, ""))):
         builder.zone(zone)
     optional = {"rack": ("r1", "r2"), "disk": ("ssd",), "gen": ("1", "2", "3", "x")}
     for key, values in optional.items():
-        if value := draw(st.sampled_from((*values, "", ""))):
+        if value := draw(_among((*values, "", ""))):
             builder.label({key: value})
-    for _ in range(draw(st.sampled_from((0, 0, 0, 1, 2)))):
-        taint = draw(st.tuples(st.sampled_from(("gpu", "old")), st.sampled_from(EFFECTS)))
-        builder.taint(*taint, value=draw(st.sampled_from(("", "yes"))))
+    for _ in range(draw(_among((0, 0, 0, 1, 2)))):
+        taint = draw(st.tuples(_among(("gpu", "old")), _among(EFFECTS)))
+        builder.taint(*taint, value=draw(_among(("", "yes"))))
     if draw(st.integers(0, 9)) == 0:
         builder.cordon()
     if draw(st.booleans()):
@@ -117,13 +132,12 @@ def pods(
     about: str = "",
 ) -> Pod:
     """One pod; with a node it is bound there. With a plugin's name it has what that looks at."""
-    builder = make_pod(name, namespace or draw(st.sampled_from(NAMESPACES)))
-    builder.label(draw(label_sets())).image(draw(st.sampled_from(IMAGES)))
+    builder = make_pod(name, namespace or draw(_among(NAMESPACES)))
+    builder.label(draw(label_sets())).image(draw(_among(IMAGES)))
     _requests(draw, builder)
     if draw(st.booleans()):
-        builder.priority(draw(st.sampled_from((-5, 0, 10, 100))))
-    chosen = st.sampled_from(_ABOUT.get(about, _FEATURES))
-    for feature in draw(st.lists(chosen, min_size=bool(about), max_size=3, unique=True)):
+        builder.priority(draw(_among((-5, 0, 10, 100))))
+    for feature in draw(_features(about)):
         feature(draw, builder)
     if node:
         builder.node(node).started(f"2026-01-01T00:00:{draw(st.integers(0, 59)):02}Z")
@@ -135,54 +149,54 @@ def pods(
 def _requests(draw: DrawFn, builder: PodBuilder) -> None:
     found: dict[str, Any] = {}
     if draw(st.booleans()):
-        found["cpu"] = draw(st.sampled_from(CPUS))
+        found["cpu"] = draw(_among(CPUS))
     if draw(st.booleans()):
-        found["memory"] = draw(st.sampled_from(MEMORIES))
+        found["memory"] = draw(_among(MEMORIES))
     if draw(st.integers(0, 5)) == 0:
         found[EXTENDED] = draw(st.integers(0, 2))
     builder.req(found)
     if draw(st.integers(0, 4)) == 0:
-        builder.init(sidecar=draw(st.booleans()), cpu=draw(st.sampled_from(CPUS)))
+        builder.init(sidecar=draw(st.booleans()), cpu=draw(_among(CPUS)))
     if draw(st.integers(0, 6)) == 0:
-        builder.pod_level(cpu=draw(st.sampled_from(CPUS)))
+        builder.pod_level(cpu=draw(_among(CPUS)))
     if draw(st.integers(0, 6)) == 0:
         builder.overhead(cpu="10m")
 
 
 def _tolerations(draw: DrawFn, builder: PodBuilder) -> None:
-    key, effect = draw(st.sampled_from(("gpu", "old", ""))), draw(st.sampled_from((*EFFECTS, "")))
-    operator = draw(st.sampled_from(("Exists", "Equal")))
+    key, effect = draw(_among(("gpu", "old", ""))), draw(_among((*EFFECTS, "")))
+    operator = draw(_among(("Exists", "Equal")))
     builder.tolerate(key, effect, operator=operator, value="yes" if operator == "Equal" else "")
 
 
 def _node_selector(draw: DrawFn, builder: PodBuilder) -> None:
-    builder.node_selector(draw(st.sampled_from(({"disk": "ssd"}, {ZONE: "z1"}, {}))))
+    builder.node_selector(draw(NODE_SELECTORS))
 
 
 def _required_nodes(draw: DrawFn, builder: PodBuilder) -> None:
     for _ in range(draw(st.integers(1, 2))):
-        builder.require_node(*draw(st.lists(st.sampled_from(NODE_REQUIREMENTS), max_size=2)))
+        builder.require_node(*draw(st.lists(_among(NODE_REQUIREMENTS), max_size=2)))
 
 
 def _preferred_nodes(draw: DrawFn, builder: PodBuilder) -> None:
     for _ in range(draw(st.integers(1, 3))):
-        builder.prefer_node(draw(st.integers(1, 100)), draw(st.sampled_from(NODE_REQUIREMENTS)))
+        builder.prefer_node(draw(st.integers(1, 100)), draw(_among(NODE_REQUIREMENTS)))
 
 
 def _ports(draw: DrawFn, builder: PodBuilder) -> None:
-    ip = draw(st.sampled_from(("", "0.0.0.0", "127.0.0.1")))
-    builder.host_port(draw(st.sampled_from((80, 8080))), draw(st.sampled_from(("TCP", "UDP"))), ip)
+    ip = draw(_among(("", "0.0.0.0", "127.0.0.1")))
+    builder.host_port(draw(_among((80, 8080))), draw(_among(("TCP", "UDP"))), ip)
 
 
 def _pod_affinity(draw: DrawFn, builder: PodBuilder) -> None:
     for _ in range(draw(st.integers(1, 2))):
         more: dict[str, Any] = {}
         if draw(st.integers(0, 2)) == 0:
-            more["namespaces"] = draw(st.lists(st.sampled_from(NAMESPACES), max_size=2))
+            more["namespaces"] = draw(st.lists(_among(NAMESPACES), max_size=2))
         if draw(st.integers(0, 2)) == 0:
-            more["namespaceSelector"] = draw(st.sampled_from(NAMESPACE_SELECTORS))
-        selector = draw(st.sampled_from(SELECTORS))
-        key = draw(st.sampled_from(TOPOLOGY_KEYS))
+            more["namespaceSelector"] = draw(_among(NAMESPACE_SELECTORS))
+        selector = draw(_among(SELECTORS))
+        key = draw(_among(TOPOLOGY_KEYS))
         if draw(st.booleans()):
             add = draw(st.sampled_from((builder.near, builder.apart)))
             add(selector, key, **more)
@@ -203,8 +217,8 @@ def _spread(draw: DrawFn, builder: PodBuilder) -> None:
             more["matchLabelKeys"] = ["ver"]
         if hard and draw(st.integers(0, 2)) == 0:
             more["minDomains"] = draw(st.integers(1, 4))
-        key = draw(st.sampled_from(TOPOLOGY_KEYS))
-        selector = draw(st.sampled_from(SELECTORS))
+        key = draw(_among(TOPOLOGY_KEYS))
+        selector = draw(_among(SELECTORS))
         builder.spread(draw(st.integers(1, 3)), key, selector, hard=hard, **more)
 
 
@@ -230,27 +244,37 @@ _ABOUT = {
 }
 
 
+@cache
+def _features(about: str) -> SearchStrategy[list[Callable[[DrawFn, PodBuilder], None]]]:
+    chosen = st.sampled_from(_ABOUT.get(about, _FEATURES))
+    return st.lists(chosen, min_size=bool(about), max_size=3, unique=True)
+
+
+_node = cache(nodes)
+_bound_pod = cache(pods)
+
+
 @composite
 def clusters(
     draw: DrawFn, *, max_nodes: int = 6, max_pods: int = 10, about: str = ""
 ) -> DrawnCluster:
     """Nodes with pods bound to them, services, namespaces and budgets; `about` as for `pods`."""
-    found = [draw(nodes(f"n{i}")) for i in range(draw(st.integers(1, max_nodes)))]
+    found = [draw(_node(f"n{i}")) for i in range(draw(st.integers(1, max_nodes)))]
     names = [node.name for node in found]
     placed = [
-        draw(pods(f"p{i}", draw(st.sampled_from(names)), about=about))
+        draw(_bound_pod(f"p{i}", draw(_among(tuple(names))), about=about))
         for i in range(draw(st.integers(0, max_pods)))
     ]
     services = [
-        make_service(f"s{i}", draw(label_sets()), draw(st.sampled_from(NAMESPACES))).build()
+        make_service(f"s{i}", draw(label_sets()), draw(_among(NAMESPACES))).build()
         for i in range(draw(st.integers(0, 2)))
     ]
     budgets = [
         make_budget(
             f"b{i}",
-            draw(st.sampled_from(SELECTORS)),
+            draw(_among(SELECTORS)),
             draw(st.integers(0, 2)),
-            draw(st.sampled_from(NAMESPACES)),
+            draw(_among(NAMESPACES)),
         ).build()
         for i in range(draw(st.integers(0, 2)))
     ]
