@@ -55,6 +55,8 @@ def test_scalar_is_resolved_by_gos_rules(text, value):
         ("a: 1\na: 2", 'yaml: line 2: key "a" already set in map'),
         ("a: b: c", "yaml: line 1: mapping values are not allowed in this context"),
         ("a: &x [*x]", "yaml: an anchor's value contains itself"),
+        ("a: &x {<<: *x}", "yaml: an anchor's value contains itself"),
+        ("a: &x {<<: [{b: 1}, *x]}", "yaml: an anchor's value contains itself"),
         ("a: .nan", "yaml: line 1: json: unsupported value: nan"),
         ("a: !!bool foo", "yaml: line 1: cannot decode !!str `foo` as a !!bool"),
         ("? [a]\n: 1", "yaml: line 1: invalid map key: it must be a scalar"),

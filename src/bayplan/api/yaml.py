@@ -43,6 +43,7 @@ _MAX_CHARACTERS = 16 << 20
 _MAX_MERGED = 100_000  # pairs that merge keys bring in
 
 EXCESSIVE = "yaml: document contains excessive aliasing"
+ITSELF = "yaml: an anchor's value contains itself"
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -79,13 +80,19 @@ class _Loader(yaml.CSafeLoader):
 
     merged = 0
 
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self.open: set[int] = set()
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Replace merge keys by what they stand for; own keys win, then earlier merges."""
         if not any(key.tag == _TAG + "merge" for key, _ in node.value):
             return
         own = [pair for pair in node.value if pair[0].tag != _TAG + "merge"]
         sources = [value for key, value in node.value if key.tag == _TAG + "merge"]
-        node.value = own  # before its sources: one of them may be the node itself
+        if id(node) in self.open:
+            raise DecodeError(ITSELF)
+        self.open.add(id(node))
         pairs: list[tuple[yaml.Node, yaml.Node]] = []
         for source in sources:
             several = source.value if isinstance(source, yaml.SequenceNode) else [source]
@@ -97,6 +104,7 @@ class _Loader(yaml.CSafeLoader):
                 if self.merged > _MAX_MERGED:
                     raise DecodeError(EXCESSIVE)
                 pairs += each.value
+        self.open.discard(id(node))
         node.value = [*pairs, *own]
 
 
@@ -305,7 +313,7 @@ def _check_aliases(document: Json) -> None:
         if known is not None:
             return known
         if id(value) in open_:
-            raise DecodeError("yaml: an anchor's value contains itself")
+            raise DecodeError(ITSELF)
         open_.add(id(value))
         count, characters = 1, 2
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
