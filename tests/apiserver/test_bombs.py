@@ -281,7 +281,7 @@ async def test_a_definition_that_somebody_else_holds_is_written_once(api):
 
     assert before == api.server.store.revision
     assert [] == (await api.ok("GET", THINGS))["items"], "its kind is served while it is there"
-    assert 405 == (await api.call("POST", THINGS, thing())).status
+    assert 403 == (await api.call("POST", THINGS, thing())).status
     await api.ok("PATCH", name, {"metadata": {"finalizers": None}})
     assert 404 == (await api.call("GET", name)).status
     async with asyncio.timeout(60):

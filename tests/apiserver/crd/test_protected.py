@@ -52,7 +52,9 @@ async def test_a_definition_waits_for_its_objects(api):
     assert ["customresourcecleanup.apiextensions.k8s.io"] == gone["metadata"]["finalizers"]
     assert ["held"] == [item["metadata"]["name"] for item in left["items"]]
     assert left["items"][0]["metadata"]["deletionTimestamp"]
-    assert (405, 200) == (refused.status, (await api.call("GET", path)).status)
+    why = "create not allowed while custom resource definition is terminating"
+    assert f'things.example.com "x" is forbidden: {why}' == refused.body["message"]
+    assert (403, 200) == (refused.status, (await api.call("GET", path)).status)
 
     await api.ok("PATCH", f"{THINGS}/held", {"metadata": {"finalizers": None}})
 

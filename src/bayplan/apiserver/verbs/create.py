@@ -11,7 +11,13 @@ from bayplan.apiserver.aside import aside
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.bodies import read_object
 from bayplan.apiserver.codec import Codec, Object
-from bayplan.apiserver.errors import ApiError, already_exists, bad_request, not_unique
+from bayplan.apiserver.errors import (
+    ApiError,
+    already_exists,
+    bad_request,
+    forbidden,
+    not_unique,
+)
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, object_answer, value_answer
 from bayplan.store import Conflict, KeyValue, Op
@@ -34,8 +40,9 @@ async def create_object(
 ) -> Answer:
     """Create a decoded and defaulted object; also used by PUT and apply of a missing one."""
     if request.kind.storage in backend.terminating:
-        text = "create not allowed while custom resource definition is terminating"
-        raise ApiError(405, "MethodNotAllowed", text, details={})
+        why = "create not allowed while custom resource definition is terminating"
+        name = str(obj["metadata"].get("name", ""))
+        raise forbidden(request.kind.group, request.kind.resource, name, why)
     codec = backend.codec(request.kind)
     attrs = pipeline.attributes(request, CREATE, obj, None, obj["metadata"].get("name", ""))
     await pipeline.admit(backend, request, attrs)
