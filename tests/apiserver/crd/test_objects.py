@@ -8,6 +8,7 @@ import json
 import pytest
 
 from bayplan.apiserver import crd
+from bayplan.apiserver.crd.defaults import fill
 from bayplan.apiserver.crd.formats import matches_format
 from bayplan.apiserver.crd.rules import Rules
 from bayplan.apiserver.crd.values import validate_value
@@ -311,3 +312,53 @@ async def test_a_default_that_is_newer_than_an_object_is_shown(api):
 
     assert "red" == (await api.ok("GET", f"{objects}/old"))["flag"]
     assert ["red"] == [item["flag"] for item in (await api.ok("GET", objects))["items"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("1.0", "1"),
+        ("1e3", "1000"),
+        ("-0.0", "0"),
+        ("9007199254740991.0", "9007199254740991"),
+        ("9223372036854775807", "9223372036854775807"),
+    ],
+)
+def test_a_whole_number_is_kept_in_the_form_that_an_integer_is_read_from(text, kept):
+    holds = [{"name": "a", "load": json.loads(text)}]
+    obj, _ = crd.prune(KIND, ship(flag="ab", size=json.loads(text), holds=holds), None)
+
+    assert kept == json.dumps(obj["spec"]["size"]) == json.dumps(obj["spec"]["holds"][0]["load"])
+    assert [] == crd.validate_create(KIND, obj)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [("9007199254740992.0", 1), ("1e18", 1), ("1e20", 2), ("1.5", 2), ("1e308", 2)],
+)
+def test_a_number_that_no_integer_field_holds_exactly_is_refused(text, complaints):
+    obj, _ = crd.prune(KIND, ship(flag="ab", holds=[{"name": "a", "load": json.loads(text)}]), None)
+
+    causes = crd.validate_create(KIND, obj)
+
+    assert complaints == len(causes)
+    assert 'must be of type integer: "number"' in causes[0].message
+
+
+def test_a_default_is_written_in_the_form_that_an_integer_is_read_from():
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {
+                "type": "object",
+                "default": {"b": 2.0},
+                "properties": {"b": {"type": "integer"}},
+            },
+            "c": {"type": "integer", "default": 1.0},
+        },
+    }
+    obj = {}
+
+    fill(obj, schema)
+
+    assert '{"a": {"b": 2}, "c": 1}' == json.dumps(obj)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api.patch import clone
+from bayplan.apiserver.crd.pruning import prune
 
 Schema = Mapping[str, Any]
 
@@ -28,7 +29,7 @@ def fill(value: Any, schema: Schema) -> None:
             if value.get(key) is None and (key not in value or not inner.get("nullable")):
                 value.pop(key, None)
                 if "default" in inner:
-                    value[key] = clone(inner["default"])
+                    value[key] = prune(clone(inner["default"]), inner, "", [])
             if key in value:
                 fill(value[key], inner)
         other = schema.get("additionalProperties")

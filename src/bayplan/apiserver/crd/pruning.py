@@ -1,4 +1,8 @@
-"""Drops what a structural schema does not name."""
+"""Drops what a structural schema does not name.
+
+Go prints 1.0 as 1, so a whole number that a float can hold exactly becomes an integer here: clients
+could not read `1.0` into an integer field.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ Schema = Mapping[str, Any]
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
 TYPE_META = ("apiVersion", "kind", "metadata")
+EXACT = 2**53 - 1
 
 
 def prune_root(obj: Object, schema: Schema, path: str, found: list[str]) -> Object:
@@ -36,9 +41,9 @@ def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) ->
     for key, item in value.items():
         inner = f"{path}.{key}" if path else key
         if key in properties:
-            result[key] = _prune(item, properties[key], inner, found)
+            result[key] = prune(item, properties[key], inner, found)
         elif isinstance(other, Mapping):
-            result[key] = _prune(item, other, inner, found)
+            result[key] = prune(item, other, inner, found)
         elif other or schema.get(PRESERVE):
             result[key] = item
         else:
@@ -46,12 +51,18 @@ def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) ->
     return result
 
 
-def _prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
+def prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
+    """Return a value without unknown fields; their paths are added to `found`."""
     if isinstance(value, dict):
         if schema.get(EMBEDDED):
             return prune_root(value, schema, path, found)
         return _prune_object(value, schema, path, found)
     items = schema.get("items")
     if isinstance(value, list) and isinstance(items, Mapping):
-        return [_prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
-    return value
+        return [prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
+    return int(value) if isinstance(value, float) and is_whole(value) else value
+
+
+def is_whole(value: float) -> bool:
+    """Whether upstream takes a float for an integer."""
+    return value.is_integer() and abs(value) <= EXACT

@@ -13,6 +13,7 @@ from typing import Any
 from bayplan.api.patch import identity, same
 from bayplan.api.patterns import PatternError, compile_pattern
 from bayplan.apiserver.crd.formats import matches_format
+from bayplan.apiserver.crd.pruning import is_whole
 from bayplan.apiserver.validation.causes import (
     Cause,
     duplicate,
@@ -59,7 +60,7 @@ def _has_type(value: Any, wanted: str | None) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "integer":
-            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            whole = isinstance(value, int) or (isinstance(value, float) and is_whole(value))
             return whole and not isinstance(value, bool)
         case "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
@@ -73,6 +74,8 @@ def _has_type(value: Any, wanted: str | None) -> bool:
 def _not_whole(value: Any, schema: Schema, path: str) -> list[Cause]:
     """A second complaint of upstream's about numbers where integers belong."""
     if schema.get("type") != "integer" or not isinstance(value, float):
+        return []
+    if value.is_integer() and -(2**63) <= value < 2**63:
         return []
     text = f"Checked value must be of type integer (default format) in {path}"
     return [Cause("FieldValueInvalid", NO_FIELD, f'Invalid value: "": {text}')]
