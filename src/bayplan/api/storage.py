@@ -4,19 +4,7 @@
 from typing import ClassVar
 
 from bayplan.api.meta import LabelSelector, Model, NodeSelector, Object, Quantity, Resources
-from bayplan.api.volumes import (
-    AwsElasticBlockStore,
-    AzureDisk,
-    AzureFile,
-    Cinder,
-    ClaimSpec,
-    CsiVolume,
-    GcePersistentDisk,
-    Iscsi,
-    PortworxVolume,
-    Rbd,
-    VsphereVolume,
-)
+from bayplan.api.volumes import ClaimSpec, VolumeSources
 
 
 class ObjectReference(Model, frozen=True):
@@ -34,7 +22,7 @@ class VolumeNodeAffinity(Model, frozen=True):
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Model, frozen=True):
+class PersistentVolumeSpec(VolumeSources, frozen=True):
     """`spec` of a persistent volume."""
 
     capacity: Resources = {}
@@ -44,16 +32,6 @@ class PersistentVolumeSpec(Model, frozen=True):
     volume_mode: str = ""
     volume_attributes_class_name: str = ""
     node_affinity: VolumeNodeAffinity | None = None
-    csi: CsiVolume | None = None
-    aws_elastic_block_store: AwsElasticBlockStore | None = None
-    gce_persistent_disk: GcePersistentDisk | None = None
-    iscsi: Iscsi | None = None
-    rbd: Rbd | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: Cinder | None = None
-    vsphere_volume: VsphereVolume | None = None
-    portworx_volume: PortworxVolume | None = None
 
 
 class Phase(Model, frozen=True):

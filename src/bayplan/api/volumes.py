@@ -128,15 +128,10 @@ class EmptyDirVolume(Model, frozen=True):
     medium: str = ""
 
 
-class Volume(Model, frozen=True):
-    """One of `spec.volumes`; kinds of volume that scheduling ignores leave all sources unset."""
+class VolumeSources(Model, frozen=True, kw_only=True):
+    """The disks that volumes of pods and persistent volumes have in common."""
 
-    name: str = ""
-    empty_dir: EmptyDirVolume | None = None
-    persistent_volume_claim: ClaimVolume | None = None
-    ephemeral: EphemeralVolume | None = None
     csi: CsiVolume | None = None
-    image: ImageVolume | None = None
     aws_elastic_block_store: AwsElasticBlockStore | None = None
     gce_persistent_disk: GcePersistentDisk | None = None
     iscsi: Iscsi | None = None
@@ -146,3 +141,13 @@ class Volume(Model, frozen=True):
     cinder: Cinder | None = None
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: PortworxVolume | None = None
+
+
+class Volume(VolumeSources, frozen=True):
+    """One of `spec.volumes`; kinds of volume that scheduling ignores leave all sources unset."""
+
+    name: str = ""
+    empty_dir: EmptyDirVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    image: ImageVolume | None = None

@@ -44,9 +44,7 @@ def _words(given: str) -> list[str]:
 @click.option(
     "--etcd-servers", default="", type=values.URLS, help="Comma-separated URLs, with --store etcd."
 )
-@click.option("--etcd-cafile", type=READABLE, help="Authority that signed etcd's certificate.")
-@click.option("--etcd-certfile", type=READABLE, help="Certificate to show to etcd.")
-@click.option("--etcd-keyfile", type=READABLE, help="The key of --etcd-certfile.")
+@values.etcd_files
 @click.option("--token-file", type=READABLE, help='More users: a CSV of token,user,uid,"groups".')
 @click.option(
     "--tls-cert-file", "tls_certificate", type=READABLE, help="Serve HTTPS with this certificate."

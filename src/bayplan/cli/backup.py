@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -12,19 +10,6 @@ from bayplan.cli import values
 from bayplan.words import plural
 
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
-READABLE = values.ReadFile(path=True)
-F = TypeVar("F", bound=Callable[..., None])
-
-
-def etcd_files(function: F) -> F:
-    """Let a command take the files that TLS to etcd needs."""
-    for name, text in (
-        ("--etcd-keyfile", "The key of --etcd-certfile."),
-        ("--etcd-certfile", "Certificate to show to etcd."),
-        ("--etcd-cafile", "Authority that signed etcd's certificate."),
-    ):
-        function = click.option(name, type=READABLE, help=text)(function)
-    return function
 
 
 @click.command()
@@ -37,7 +22,7 @@ def etcd_files(function: F) -> F:
     type=values.URLS,
     help="Comma-separated URLs: copy the objects that servers keep there.",
 )
-@etcd_files
+@values.etcd_files
 def command(
     data: Path,
     target: Path,

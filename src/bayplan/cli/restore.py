@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bayplan.cli import values
-from bayplan.cli.backup import DIRECTORY, etcd_files
+from bayplan.cli.backup import DIRECTORY
 from bayplan.words import plural
 
 
@@ -19,7 +19,7 @@ from bayplan.words import plural
     type=values.URLS,
     help="Comma-separated URLs: write the objects there.",
 )
-@etcd_files
+@values.etcd_files
 def command(
     copy: Path,
     etcd_servers: str,

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -332,3 +332,17 @@ admission_plugins = click.option(
     type=ADMISSION,
     help="Switched on besides the default ones.",
 )
+
+
+_F = TypeVar("_F", bound=Callable[..., None])
+
+
+def etcd_files(function: _F) -> _F:
+    """Let a command take the files that TLS to etcd needs."""
+    for name, text in (
+        ("--etcd-keyfile", "The key of --etcd-certfile."),
+        ("--etcd-certfile", "Certificate to show to etcd."),
+        ("--etcd-cafile", "Authority that signed etcd's certificate."),
+    ):
+        function = click.option(name, type=ReadFile(path=True), help=text)(function)
+    return function
