@@ -6,13 +6,24 @@ from types import SimpleNamespace
 
 import pytest
 
+from bayplan.api.yaml import load_all
 from bayplan.apiserver.verbs import options, read, watch
 from bayplan.apiserver.verbs.read import cut
 from bayplan.clock import run_virtual
 from bayplan.store import KeyValue
-from tests.apiserver.api import CONFIGMAPS, MERGE
+from tests.apiserver.api import CONFIGMAPS, MERGE, PODS, configmap, pod
+from tests.definitions import DEFINITIONS, definition
 
 EVERYWHERE = "/api/v1/configmaps"
+EVENT = {
+    "eventTime": "2026-11-18T12:00:00.000000Z",
+    "action": "Binding",
+    "reason": "Scheduled",
+    "reportingController": "example.com/scheduler",
+    "reportingInstance": "one",
+    "type": "Normal",
+    "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+}
 
 
 async def fill(api, count=7):
@@ -208,8 +219,62 @@ async def test_a_list_in_parts_is_the_list(api, monkeypatch, accept):
 
     stream = await api.exchange("GET", CONFIGMAPS, headers=headers)
 
+    assert (200, accept) == (whole.status, whole.headers["content-type"])
+    assert all(f"a{n}".encode() in whole.raw for n in range(5))
     assert whole.raw == b"".join(stream.pieces)
     assert whole.headers["content-type"] == stream.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "body"),
+    [
+        ("/api/v1", "configmaps", {}),
+        ("/apis/events.k8s.io/v1", "events", EVENT),
+        ("/apis/example.com/v1", "boats", {"apiVersion": "example.com/v1", "kind": "Boat"}),
+    ],
+)
+async def test_a_list_says_the_same_in_every_form(api, group, plural, body):
+    """Items of built-in kinds do not repeat their kind, those of custom ones do."""
+    await api.ok("POST", DEFINITIONS, definition("boats"))
+    place = f"{group}/namespaces/default/{plural}"
+    await api.ok("POST", place, body | {"metadata": {"name": "a"}})
+    plain = await api.call("GET", place)
+    pretty = await api.call("GET", f"{place}?pretty=true")
+    yaml = await api.call("GET", place, headers={"accept": "application/yaml"})
+    gone = await api.ok("DELETE", place)
+
+    [item] = plain.body["items"]
+    assert ("kind" in body) == ("kind" in item) == ("apiVersion" in item)
+    assert [plain.body] == [pretty.body] == list(load_all(yaml.raw.decode()))
+    assert [item] == gone["items"]
+    assert plain.raw.count(b"\n") < 2 < 9 < pretty.raw.count(b"\n")
+
+
+async def test_a_list_of_the_past_is_not_taken_from_an_index_of_now(api):
+    bound = "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3Dn"
+    await api.ok("POST", PODS, pod("old", nodeName="n"))
+    version = api.server.store.revision
+    await api.ok("POST", PODS, pod("new", nodeName="n"))
+
+    async def names(more):
+        return [item["metadata"]["name"] for item in (await api.ok("GET", bound + more))["items"]]
+
+    assert ["old"] == await names(f"&resourceVersion={version}&resourceVersionMatch=Exact")
+    assert ["new", "old"] == await names("")
+
+
+async def test_a_store_behind_the_version_it_told_is_said_to_be_too_old(api, monkeypatch):
+    async def at_once(backend, version):
+        pass
+
+    monkeypatch.setattr(read, "wait_for_version", at_once)
+    await fill(api, 1)
+    target = f"{CONFIGMAPS}?resourceVersion={api.server.store.revision + 9}"
+
+    answer = await api.call("GET", f"{target}&resourceVersionMatch=Exact")
+
+    assert 504 == answer.status
+    assert "Too large resource version" in answer.body["message"]
 
 
 async def test_lists_of_metadata_and_objects_in_the_form_of_the_other(api):
@@ -347,3 +412,64 @@ def test_an_alarm_that_is_cleared_does_not_ring():
 
     assert (True, [True], False) == run_virtual(rings(False))
     assert (False, [], False) == run_virtual(rings(True))
+
+
+@pytest.mark.parametrize(
+    ("place", "query", "told"),
+    [
+        pytest.param(CONFIGMAPS, "", ["a0", "a1", "new"], id="all, and then changes"),
+        pytest.param(CONFIGMAPS, "sendInitialEvents=false", ["new"], id="changes only"),
+        pytest.param(CONFIGMAPS, "sendInitialEvents=true", ["a0", "a1", "new"], id="all"),
+        pytest.param(
+            CONFIGMAPS, "sendInitialEvents=true&resourceVersion=1", ["a0", "a1", "new"], id="as new"
+        ),
+        pytest.param(CONFIGMAPS, "fieldSelector=metadata.name%3Dnew", ["new"], id="one name"),
+        pytest.param(
+            CONFIGMAPS, "fieldSelector=metadata.name!%3Da0", ["a1", "new"], id="all but one name"
+        ),
+        pytest.param(
+            EVERYWHERE,
+            "fieldSelector=metadata.namespace%3Ddefault",
+            ["a0", "a1", "new"],
+            id="one namespace",
+        ),
+        pytest.param(EVERYWHERE, "fieldSelector=metadata.name%3Dnew", ["new"], id="in all of them"),
+    ],
+)
+async def test_what_a_watch_tells_of_what_was_and_what_comes(api, place, query, told):
+    await fill(api, 2)
+    match = "&resourceVersionMatch=NotOlderThan" if "Initial" in query else ""
+    stream = await api.watch(f"{place}?watch=1&{query}{match}")
+    await api.ok("POST", CONFIGMAPS, configmap("new"))
+    try:
+        found = await stream.until(len(told))
+    finally:
+        await stream.leave()
+
+    assert [("ADDED", name, False) for name in told] == [_told(event) for event in found]
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/json", ("v1", "ConfigMap")),
+        (
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            ("meta.k8s.io/v1", "PartialObjectMetadata"),
+        ),
+    ],
+)
+async def test_a_bookmark_has_the_form_of_the_watch(api, accept, kind):
+    asked = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    target = f"{CONFIGMAPS}?{asked}&allowWatchBookmarks=true"
+    stream = await api.watch(target, headers={"accept": accept})
+    try:
+        [mark] = await stream.until(1)
+    finally:
+        await stream.leave()
+
+    assert ("BOOKMARK", *kind) == (
+        mark["type"],
+        mark["object"]["apiVersion"],
+        mark["object"]["kind"],
+    )

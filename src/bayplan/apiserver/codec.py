@@ -116,9 +116,15 @@ class Codec:
     def item(self, kv: KeyValue) -> bytes:
         """Return the JSON of a stored object as an item of a list."""
         if self.to_view is not None:
-            return _encoder.encode(self.decode(kv))
+            return _encoder.encode(self.bare(self.decode(kv)))
         value = split_mark(kv.value)[0] if self._mark else kv.value
         return b'%b%d",%b' % (self.item_head, kv.mod_revision, value[_SKIP:])
+
+    def bare(self, obj: Object) -> Object:
+        """Return an object as an item of a list."""
+        if self.kind.custom:
+            return obj
+        return {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
 
     def message(self, kv: KeyValue) -> bytes:
         """Return a stored object as a protobuf message; only for kinds that are built in."""

@@ -385,7 +385,7 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
             continue
         deleted.append(obj)  # as it was listed, not as it went
     metadata = {"resourceVersion": str(backend.store.revision)}
-    shown = list_object(request, metadata, deleted)
+    shown = list_object(codec, metadata, deleted)
     if is_long(request, page):
         return await beside(plain_answer, request, shown)
     return plain_answer(request, shown)

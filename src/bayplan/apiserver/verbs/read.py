@@ -127,17 +127,16 @@ def _shown_list(request: Request, codec: Codec, page: Page) -> Answer:
             "items": [partial(obj, output.version) for obj in objects],
         }
     else:
-        shown = list_object(request, page.metadata(), objects)
+        shown = list_object(codec, page.metadata(), objects)
     return Answer(200, dump(shown, output.media, pretty=request.pretty), output.content_type)
 
 
-def list_object(request: Request, metadata: Object, objects: list[Object]) -> Object:
-    kind = request.kind
+def list_object(codec: Codec, metadata: Object, objects: list[Object]) -> Object:
     return {
-        "kind": f"{kind.kind}List",
-        "apiVersion": kind.api_version,
+        "kind": f"{codec.kind.kind}List",
+        "apiVersion": codec.kind.api_version,
         "metadata": metadata,
-        "items": objects,
+        "items": [codec.bare(obj) for obj in objects],
     }
 
 
