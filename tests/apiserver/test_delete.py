@@ -4,6 +4,7 @@ import pytest
 
 from bayplan.store import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
+from tests.definitions import DEFINITIONS, definition
 
 NOW = 1_800_000_000.0
 LATER = "2027-01-15T08:00:{:02}Z"
@@ -273,3 +274,100 @@ async def test_a_deletion_that_another_was_faster_than_is_tried_again(insists):
     assert (409 if insists else 200) == answer.status
     assert (200 if insists else 404) == (await api.call("GET", f"{CONFIGMAPS}/c")).status
     await api.close()
+
+
+async def test_how_dependents_of_a_waiting_pod_go_may_still_be_chosen(clocked):
+    await running(clocked, finalizers=["example.com/stay"])
+    await delete(clocked, gracePeriodSeconds=0)
+
+    again = await delete(clocked, gracePeriodSeconds=0, propagationPolicy="Foreground")
+
+    kept = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]["finalizers"]
+    assert (
+        ["example.com/stay", "foregroundDeletion"] == kept == again.body["metadata"]["finalizers"]
+    )
+
+
+async def test_dependents_of_old_kinds_are_orphaned_where_nothing_is_said(api):
+    controllers = "/api/v1/namespaces/default/replicationcontrollers"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
+    spec = {"selector": {"a": "b"}, "replicas": 0, "template": template}
+    await api.ok("POST", controllers, {"metadata": {"name": "c"}, "spec": spec})
+
+    await api.ok("DELETE", f"{controllers}/c")
+
+    assert ["orphan"] == (await api.ok("GET", f"{controllers}/c"))["metadata"]["finalizers"]
+
+
+async def test_an_event_goes_at_once_whatever_is_said_of_its_dependents(api):
+    events = "/api/v1/namespaces/default/events"
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    body = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "r", "type": "Normal"}
+    await api.ok("POST", events, body)
+    before = api.server.store.revision
+
+    await delete(api, f"{events}/e", propagationPolicy="Orphan")
+
+    assert before + 1 == api.server.store.revision
+    assert 404 == (await api.call("GET", f"{events}/e")).status
+
+
+BOATS = "/apis/example.com/v1/namespaces/default/boats"
+BOAT_DEFINITION = f"{DEFINITIONS}/boats.example.com"
+
+
+async def fleet(api, finalizers=(), **boats):
+    """A definition, and boats with the finalizers given."""
+    body = definition("boats")
+    body["metadata"]["finalizers"] = list(finalizers)
+    await api.ok("POST", DEFINITIONS, body)
+    for name, held in boats.items():
+        metadata = {"name": name, "finalizers": list(held)}
+        boat = {"apiVersion": "example.com/v1", "kind": "Boat", "metadata": metadata}
+        await api.ok("POST", BOATS, boat)
+
+
+async def free(api, path):
+    await api.ok("PATCH", path, {"metadata": {"finalizers": None}})
+
+
+async def test_a_definition_waits_for_the_one_object_that_is_held_and_for_no_other(api):
+    await fleet(api, a=["example.com/stay"], b=[], c=["example.com/stay"], d=[])
+    await api.ok("DELETE", f"{BOATS}/a")
+
+    first = await api.ok("DELETE", BOAT_DEFINITION)
+    again = await api.ok("DELETE", BOAT_DEFINITION)
+
+    left = (await api.ok("GET", BOATS))["items"]
+    terminating = [c["status"] for c in first["status"]["conditions"] if c["type"] == "Terminating"]
+    assert ["a", "c"] == [boat["metadata"]["name"] for boat in left]
+    assert all(boat["metadata"]["deletionTimestamp"] for boat in left)
+    assert ["True"] == terminating
+    assert first["metadata"]["deletionTimestamp"] == again["metadata"]["deletionTimestamp"]
+    await free(api, f"{BOATS}/a")
+    assert 200 == (await api.call("GET", BOAT_DEFINITION)).status
+    await free(api, f"{BOATS}/c")
+    assert 404 == (await api.call("GET", BOAT_DEFINITION)).status
+
+
+async def test_a_definition_that_is_held_stays_behind_its_objects(api):
+    await fleet(api, ["example.com/stay"], a=[])
+
+    await api.ok("DELETE", BOAT_DEFINITION)
+
+    found = await api.ok("GET", BOAT_DEFINITION)
+    again = await api.ok("DELETE", BOAT_DEFINITION)
+    assert ["example.com/stay"] == found["metadata"]["finalizers"]
+    assert found == again
+    await free(api, BOAT_DEFINITION)
+    assert 404 == (await api.call("GET", BOAT_DEFINITION)).status
+
+
+async def test_a_deletion_of_a_definition_that_is_only_tried_changes_nothing(api):
+    await fleet(api, a=[])
+    before = api.server.store.revision
+
+    shown = await api.ok("DELETE", f"{BOAT_DEFINITION}?dryRun=All")
+
+    assert shown["metadata"]["deletionTimestamp"]
+    assert before == api.server.store.revision

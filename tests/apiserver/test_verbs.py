@@ -60,6 +60,17 @@ async def test_a_generated_name_that_is_taken_is_drawn_again():
     await api.close()
 
 
+async def test_where_all_generated_names_are_taken_the_client_is_told():
+    api = await Api.start(suffix=lambda: "aaaaa")
+    body = {"metadata": {"generateName": "x-"}}
+    await api.ok("POST", CONFIGMAPS, body)
+
+    answer = await api.call("POST", CONFIGMAPS, body)
+
+    assert (409, "AlreadyExists") == (answer.status, answer.body["reason"])
+    await api.close()
+
+
 async def run_once():
     uids = (f"uid-{n}" for n in itertools.count())
     api = await Api.start(clock=lambda: 1_700_000_000.0, uid=lambda: next(uids))

@@ -241,6 +241,7 @@ async def test_the_status_of_what_is_not_there_is_not_applied(api):
             {"kind": "Pod"}, 422, "the kind of a ConfigMap cannot change", id="another kind"
         ),
         pytest.param({"kind": "ConfigMap"}, 200, "", id="its own kind"),
+        pytest.param({"kind": None}, 200, "", id="its kind left out"),
         pytest.param(
             {"apiVersion": "v2"}, 422, "the API version of a ConfigMap", id="another version"
         ),
@@ -388,3 +389,13 @@ async def test_what_went_meanwhile_is_not_among_the_deleted(api, monkeypatch):
     assert ["b"] == [
         item["metadata"]["name"] for item in shown["items"] if len(item["metadata"]["name"]) == 1
     ]
+
+
+@pytest.mark.parametrize("body", [b"5", b"{}", b'"x"', b"null", b"true"])
+async def test_what_is_no_list_of_operations_is_refused(api, body):
+    await api.ok("POST", CONFIGMAPS, configmap("a"))
+    headers = {"content-type": "application/json-patch+json"}
+
+    answer = await api.call("PATCH", f"{CONFIGMAPS}/a", body, headers=headers)
+
+    assert answer.status in (400, 422), answer.body

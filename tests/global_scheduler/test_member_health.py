@@ -154,3 +154,44 @@ def test_who_is_cancelled_while_a_member_leaves_has_closed_its_connections(turns
     run_virtual(main())
 
     assert 1 == len(closed)
+
+
+@pytest.mark.parametrize("lacks", ["/nodes", "/pods"])
+def test_a_member_of_which_half_is_known_is_not_online(lacks):
+    class Half(Member):
+        async def request(self, method, target, headers, body, timeout):
+            if lacks in target:
+                raise TransportError("not yet")
+            return await super().request(method, target, headers, body, timeout)
+
+    async def main():
+        members = Members(lambda inventory: None)
+        half = Half()
+        members.add(Site(id="site", region="east", zone="z1"), Client(half))
+        task = asyncio.create_task(members.run())
+        await asyncio.sleep(100.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await members.close()
+        return len(half.asked), members.by_name["site"].online
+
+    asked, online = run_virtual(main())
+
+    assert asked
+    assert not online
+
+
+async def test_the_connections_to_all_members_are_closed():
+    closed = []
+
+    class Closing(Member):
+        async def close(self):
+            closed.append(self)
+
+    members, clusters = Members(lambda inventory: None), [Closing(), Closing()]
+    for number, cluster in enumerate(clusters):
+        members.add(Site(id=f"site-{number}", region="east", zone="z1"), Client(cluster))
+
+    await members.close()
+
+    assert clusters == closed

@@ -3,17 +3,22 @@
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from bayplan.apiserver.serving import Settings
 from bayplan.apiserver.serving import running as api_server
-from bayplan.errors import ConfigError
-from bayplan.global_scheduler import files
+from bayplan.errors import BayplanError, ConfigError
+from bayplan.global_scheduler import files, run
+from bayplan.global_scheduler.ask import ask_what_if
 from bayplan.global_scheduler.run import Options, running
 from bayplan.listening import listen
+from bayplan.store import MemoryStore
+from tests.extender.servers import plain_server
 from tests.global_scheduler.test_http import BODY, JSON, SAMPLE
+from tests.global_scheduler.test_wide import started
 from tests.waiting import wait_for
 
 
@@ -209,3 +214,70 @@ async def test_etcd_without_its_address_is_refused_with_the_remedy(conf):
     with pytest.raises(ConfigError, match="--store etcd needs --etcd-servers"):
         async with running(options(conf, store="etcd")):
             pass
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "address"),
+    [
+        ("", -1, ("10.0.0.1", 7000)),
+        ("127.0.0.1", -1, ("127.0.0.1", 7000)),
+        ("", 0, ("10.0.0.1", 0)),
+        ("127.0.0.1", 8000, ("127.0.0.1", 8000)),
+    ],
+)
+async def test_options_win_over_the_file_s_address(host, port, address, monkeypatch):
+    asked = []
+
+    def taken(host, port, option):
+        asked.append((host, port))
+        raise ConfigError("taken")
+
+    monkeypatch.setattr(run, "listen", taken)
+    conf = SimpleNamespace(address="10.0.0.1", port=7000, ttl_seconds=60)
+    given = SimpleNamespace(host=host, port=port, token="")
+    service = await started(MemoryStore())
+    scheduler = SimpleNamespace(options=given, base=SimpleNamespace(conf=conf), service=service)
+    with pytest.raises(ConfigError, match="taken"):
+        await run._serve(scheduler)
+    await service.stop()
+
+    assert [address] == asked
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (404, b"{}", "does not answer as a global scheduler"),
+        (500, b"", "does not answer as a global scheduler"),
+        (200, b"<html>", "does not answer as a global scheduler"),
+        (200, b"{}", "does not answer as a global scheduler"),
+        (400, b'{"error_message":"no such site"}', "^no such site$"),
+        (401, b"{}", "refuses the token; --token-file"),
+        (403, b"", "refuses the token; --token-file"),
+    ],
+)
+def test_what_another_server_says_is_not_taken_for_an_answer(status, body, says):
+    with (
+        plain_server(lambda path, question: (status, body)) as url,
+        pytest.raises(BayplanError, match=says),
+    ):
+        ask_what_if(url, [], [], [])
+
+
+async def test_a_service_that_ends_follows_its_store_no_more(conf):
+    closed, opened = [], []
+
+    class Noting(MemoryStore):
+        def watch(self, *args, **options):
+            watcher = super().watch(*args, **options)
+            opened.append(watcher)
+            close = watcher.close
+            watcher.close = lambda: closed.append(watcher) or close()
+            return watcher
+
+    service = await started(Noting())
+    await asyncio.sleep(0)
+    await service.stop()
+
+    assert opened
+    assert opened == closed

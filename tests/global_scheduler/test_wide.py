@@ -77,9 +77,11 @@ async def test_an_allocation_of_any_width_fits_a_small_transaction():
 
     assert (SITES, 1) == (len(wide.groups), len(small.groups))
     await service.release(wide.id)
-    with pytest.raises(TooWideError, match="4 allocations change together"):
+    with pytest.raises(TooWideError, match="4 allocations change together; this store takes 3 in"):
         await service.create_all([request(1) for _ in range(4)])
     assert 1 == await assert_not_oversold(store)
+    await service.create_all([request(1) for _ in range(3)])
+    assert 4 == await assert_not_oversold(store)
     await service.stop()
 
 

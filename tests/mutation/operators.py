@@ -88,7 +88,7 @@ def changes(node: ast.AST) -> Iterator[Change]:
                 yield "negated", lambda n: _with(n, test=ast.UnaryOp(ast.Not(), n.test))
         case ast.Return(value=ast.expr()) if not _says_nothing(node.value):
             yield "None returned", lambda n: _with(n, value=ast.Constant(None))
-        case ast.Expr(value=ast.Call() | ast.Await()) if not _logs(node.value):
+        case ast.Expr(value=ast.Call() | ast.Await()):
             yield "call gone", lambda n: None
         case ast.AugAssign():
             yield "assignment gone", lambda n: None
@@ -150,6 +150,8 @@ class _Visitor(ast.NodeTransformer):
         if isinstance(node, ast.stmt | ast.match_case):
             self.span = _span(node)
         if isinstance(node, ast.keyword) and ast.unparse(node) in MATTERLESS:
+            return node
+        if isinstance(node, ast.Expr) and _logs(node.value):
             return node
         if isinstance(node, ast.AnnAssign):  # what a type says is not run
             node.value = node.value and self.visit(node.value)

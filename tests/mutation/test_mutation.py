@@ -81,6 +81,12 @@ def test_none_is_not_returned_where_nothing_else_is(file):
     assert ["None returned"] == faults(file, "async def ask(a) -> int:\n    return await a\n")
 
 
+def test_what_is_only_logged_is_left_alone(file):
+    text = "def tell(a):\n    log.info('late', seconds=round(a, 3))\n    go(a + 1)\n"
+
+    assert ["call gone", "to Sub", "one more"] == faults(file, text)
+
+
 def test_none_is_told_by_any_negative_number(file):
     assert ["no USub"] == faults(file, "def row():\n    return -1\n")[1:]
 
