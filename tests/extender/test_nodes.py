@@ -30,6 +30,7 @@ def test_an_index_follows_nodes_that_come_change_and_go():
 
     assert {"a", "b"} == nodes.where("zone", "z1")
     nodes.put(node("a", "z2"))
+    assert {"b"} == nodes.where("zone", "z1")
     nodes.drop("b")
     nodes.drop("never was")
     assert set() == nodes.where("zone", "z1")

@@ -12,7 +12,15 @@ from bayplan.apiserver.apply.fieldset import (
     union,
     without,
 )
-from bayplan.apiserver.apply.walk import MISSING, TypedError, compare, element, merge, remove
+from bayplan.apiserver.apply.walk import (
+    MISSING,
+    TypedError,
+    _json,
+    compare,
+    element,
+    merge,
+    remove,
+)
 
 SERVICE = type_for("v1", "Service")
 PORTS = SERVICE.fields["spec"].type.fields["ports"].type
@@ -166,3 +174,20 @@ def test_a_path_is_told_as_it_was_written():
     path = ("f:spec", 'k:{"name":"ü","port":1}', 'v:"é"', "i:3")
 
     assert '.spec[name="ü",port=1][="é"][3]' == path_text(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("é<", '"é\\u003c"'),
+        ({"b": "é", "a": 1}, '{"b":"é","a":1}'),
+        (["é", True], '["é",true]'),
+        ({"b": ["é&"], "a": 1.5}, '{"a":1.5,"b":["é\\u0026"]}'),
+    ],
+)
+def test_values_in_paths_are_written_as_go_writes_them(value, text):
+    assert text == _json(value)
+
+
+def test_keys_are_shown_in_the_letters_they_were_written_in():
+    assert '[name="é",port=80]' == path_text(('k:{"name":"é","port":80}',))
