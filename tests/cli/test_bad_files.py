@@ -16,6 +16,7 @@ import pytest
 from bayplan import stopping
 from bayplan.cli import values
 from bayplan.cli.main import main
+from bayplan.sim.traces.format import TracePod
 from tests.cli.walking import CONFIG, commands
 
 CLUSTER = """apiVersion: v1
@@ -206,6 +207,38 @@ def test_a_private_key_without_a_certificate_is_not_passed_over(here, monkeypatc
 
     assert code == 1
     assert "needs TLS" in said
+
+
+STORIES = ["ui", "scenario run", "diff --to-emulated-version 1.36 --scenario"]
+
+
+@pytest.mark.parametrize("words", STORIES)
+def test_a_wrong_scenario_is_told_in_a_line(here, monkeypatch, capsys, words):
+    for file in ["missing", "folder", *FILES]:
+        code, said = run([*words.split(), file], monkeypatch, capsys)
+
+        assert code in (1, 2), (file, said)
+        problem, *more = said.splitlines()
+        assert problem.startswith("error: "), (file, said)
+        assert not [line for line in more if not line.startswith("see: ")], (file, said)
+        assert file == "missing" or "does not exist" not in problem, problem
+
+
+def test_an_import_that_is_ended_leaves_the_trace_that_was_there(here, monkeypatch, capsys):
+    """Half a trace looks like a whole one."""
+
+    def interrupted(source):
+        yield TracePod(0, 10, "1")
+        raise KeyboardInterrupt
+
+    Path("out.csv").write_text("as it was")
+    monkeypatch.setattr("bayplan.sim.traces.openb.trace_of", interrupted)
+    before = {*os.listdir()}
+    code, said = run(["trace", "import", *WORDS["trace import"]], monkeypatch, capsys)
+
+    assert (130, "") == (code, said.strip())
+    assert "as it was" == Path("out.csv").read_text()
+    assert before == {*os.listdir()}
 
 
 CLOSED = ["config print-default", "nodes shapes", "completion bash", "why p --from cluster.yaml"]

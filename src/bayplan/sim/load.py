@@ -22,8 +22,9 @@ REPLAY_LIMIT = 52 * LIMIT
 def load_scenario(path: Path) -> Script:
     """Read a scenario of any form; raises ScenarioError that names the file."""
     if not path.is_file():
+        what = "is no file" if path.exists() else "does not exist"
         raise ScenarioError(
-            f"scenario {path} does not exist; give a file or a name of `bayplan scenario list`"
+            f"scenario {path} {what}; give a file or a name of `bayplan scenario list`"
             + did_you_mean(str(path), names())
         )
     if path.suffix == ".jsonl":

@@ -108,17 +108,23 @@ def _pairs(row: Row, column: str) -> dict[str, str]:
 
 
 def write_trace(path: Path, pods: Iterable[TracePod]) -> int:
-    """Write a trace; return the number of its pods."""
+    """Write a trace whole, or leave what was there; return the number of its pods."""
+    whole = path if path.exists() and not path.is_file() else path.resolve()
+    half = whole if whole is path else whole.with_name(f".{whole.name}.half")
     number = 0
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
+        with half.open("w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
             out.writerow(COLUMNS)
             for pod in pods:
                 out.writerow(_line(pod))
                 number += 1
+        half.replace(whole)
     except OSError as problem:
         raise TraceError(f"writing trace {path}: {problem.strerror}") from problem
+    finally:
+        if half is not whole:
+            half.unlink(missing_ok=True)
     return number
 
 
