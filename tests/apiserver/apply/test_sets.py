@@ -180,10 +180,11 @@ def test_a_path_is_told_as_it_was_written():
     ("value", "text"),
     [
         ("é<", '"é\\u003c"'),
-        ({"b": "é", "a": 1}, '{"b":"é","a":1}'),
+        ({"b": "é", "a": 1}, '{"a":1,"b":"é"}'),
         (["é", True], '["é",true]'),
         ({"b": ["é&"], "a": 1.5}, '{"a":1.5,"b":["é\\u0026"]}'),
     ],
+    ids=["text", "keys", "list", "nested"],
 )
 def test_values_in_paths_are_written_as_go_writes_them(value, text):
     assert text == _json(value)
