@@ -38,7 +38,7 @@ def test_runs_end_at_the_first_failure_and_say_how_to_repeat_it(tmp_path):
     order = (tmp_path / "told").read_text().split()
 
     assert 1 == done.returncode
-    assert [(0, True), (2, True), (0, False)] == [(run["busy"], run["passed"]) for run in runs]
+    assert [(2, True), (6, True), (2, False)] == [(run["jobs"], run["passed"]) for run in runs]
     assert order == [f"ORDER={run['seed']}" for run in runs]
     assert done.stderr.startswith("2 runs passed, then one failed")
     assert order[2] in done.stderr
