@@ -7,6 +7,7 @@ import pytest
 
 from bayplan.client import AsgiTransport, Client, LeaderElector, TransportError
 from bayplan.client.leaderelection import RELEASE_SECONDS
+from bayplan.client.transport import Response
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
 
@@ -124,10 +125,11 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin():
     assert 10 <= after <= 13
 
 
-def test_a_lease_hardly_longer_than_the_deadline_is_not_held_past_its_end():
+@pytest.mark.parametrize("duration", [11.0, 11.9], ids=["whole", "others see whole seconds"])
+def test_a_lease_hardly_longer_than_the_deadline_is_not_held_past_its_end(duration):
     async def main():
         api, clock = FakeApi(), asyncio.get_running_loop().time
-        timing = {"lease_duration": 11.0, "renew_deadline": 10.0, "retry_period": 2.0}
+        timing = {"lease_duration": duration, "renew_deadline": 10.0, "retry_period": 2.0}
         elector = LeaderElector(Client(AsgiTransport(api)), "a", **timing)
         leading = asyncio.create_task(elector.run(forever))
         await asyncio.sleep(0.5)
@@ -367,3 +369,33 @@ def test_every_new_leader_is_told_once():
     run_virtual(main())
 
     assert ["a", "b"] == told
+
+
+class Talking(AsgiTransport):
+    """Something else answers between two moments, with what is no Lease."""
+
+    said, begin, end = b"ok", 0.0, 0.0
+
+    async def request(self, method, target, headers, body, timeout):
+        if self.begin <= asyncio.get_running_loop().time() < self.end:
+            return Response(200, {}, self.said)
+        return await super().request(method, target, headers, body, timeout)
+
+
+@pytest.mark.parametrize(
+    "said", [b"ok", b"\xff", b'{"spec": 1}'], ids=["words", "bytes", "another object"]
+)
+@pytest.mark.parametrize("begin", [0.0, 5.0], ids=["standing by", "leading"])
+def test_what_is_no_lease_is_asked_for_again(said, begin):
+    async def main():
+        transport = Talking(FakeApi())
+        transport.said, transport.begin, transport.end = said, begin, begin + 6.0
+        elector = LeaderElector(Client(transport), "a")
+        task = asyncio.create_task(elector.run(forever))
+        await asyncio.sleep(30)
+        seen = elector.is_leader, task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return seen
+
+    assert (True, False) == run_virtual(main())

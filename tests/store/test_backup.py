@@ -298,6 +298,21 @@ async def test_a_new_etcd_is_told_to_be_behind_its_clients(own_etcd, tmp_path):
     assert "warning: this etcd counts from below what clients have seen" in said.stderr
 
 
+async def test_what_was_deleted_counts_for_what_clients_have_seen(own_etcd, tmp_path):
+    data = await SqliteStore.open(tmp_path / "data")
+    await data.put("a/b", b"stays")
+    for _ in range(1500):
+        await data.put("a/c", b"goes")
+        await data.delete("a/c")
+    await data.close()
+    backup(tmp_path / "data", tmp_path / "copy")
+
+    said = await restored(own_etcd, tmp_path)
+
+    assert "1 object restored" in said.stdout, said.output
+    assert "warning: this etcd counts from below what clients have seen" in said.stderr
+
+
 @pytest.mark.parametrize("key", ["a/05", "z/other"])
 async def test_nothing_is_restored_over_other_objects(own_etcd, tmp_path, key):
     store, _ = await copied(own_etcd, tmp_path)
@@ -356,7 +371,7 @@ async def test_of_a_server_that_was_killed_the_log_is_restored_too(tmp_path):
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     await store.close()
 
-    assert ["a/b"] == [kv.key for kv in sqlite_file.read(tmp_path / "copy")]
+    assert ["a/b"] == [kv.key for kv in sqlite_file.read(tmp_path / "copy").items]
 
 
 @pytest.mark.parametrize("save", [backup, salvage])
@@ -370,4 +385,4 @@ async def test_where_nothing_can_be_written_a_copy_can_be_made(tmp_path, monkeyp
     save(tmp_path / "data", tmp_path / "saved")
 
     assert before == looks(tmp_path / "data")
-    assert ["a/b"] == [kv.key for kv in sqlite_file.read(tmp_path / "saved")]
+    assert ["a/b"] == [kv.key for kv in sqlite_file.read(tmp_path / "saved").items]

@@ -25,7 +25,7 @@ import structlog
 
 from bayplan.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bayplan.client.resources import LEASES
-from bayplan.client.rest import Client
+from bayplan.client.rest import UNREADABLE, Client
 
 log = structlog.get_logger(__name__)
 
@@ -154,7 +154,8 @@ class LeaderElector:
             ours = await self._try()
         self._renewed_at = self._sent_at
         patience = self._retry_period + self._renew_deadline
-        self._until = self._sent_at + min(patience, self._lease_duration)
+        # Others see whole seconds of the duration.
+        self._until = self._sent_at + min(patience, int(self._lease_duration))
 
     async def _try(self) -> bool:
         """Take or renew the lease; return whether it is ours now."""
@@ -166,7 +167,7 @@ class LeaderElector:
         except Conflict:
             log.info("another was quicker to write the leader lease")
             return False
-        except ClientError as problem:
+        except (ClientError, *UNREADABLE) as problem:
             log.warning("leader lease cannot be written", err=str(problem))
             return False
 
@@ -229,7 +230,7 @@ class LeaderElector:
             async with asyncio.timeout(min(self._renew_deadline, RELEASE_SECONDS)):
                 while not await self._released():
                     log.info("a renewal on its way came first, releasing again")
-        except (ClientError, TimeoutError) as problem:
+        except (ClientError, TimeoutError, *UNREADABLE) as problem:
             log.warning("lease not released", err=str(problem))
 
     async def _released(self) -> bool:

@@ -8,6 +8,7 @@ be shrunk.
 
 from __future__ import annotations
 
+import math
 import random
 
 import msgspec
@@ -81,6 +82,6 @@ def _steps(
     moments = sorted(begin + rng.random() * seconds for _ in range(count))
     names = rng.choices(list(kinds), list(kinds.values()), k=count)
     return [
-        Step(round(at, 3), name, rng.getrandbits(32))
+        Step(math.floor(at * 1000) / 1000, name, rng.getrandbits(32))
         for at, name in zip(moments, names, strict=True)
     ]

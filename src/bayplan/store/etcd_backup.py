@@ -23,7 +23,7 @@ from bayplan.store.etcd import PAGE, EtcdStore
 from bayplan.store.etcd_wire import PLACE_BITS
 from bayplan.store.protocol import KeyValue, RangeResult
 from bayplan.store.sqlite_backup import AHEAD
-from bayplan.store.sqlite_file import FILE_NAME, SqliteFile, read
+from bayplan.store.sqlite_file import FILE_NAME, Loaded, SqliteFile, read
 
 AT_ONCE = 512  # objects given to the batcher together
 
@@ -84,11 +84,20 @@ def restore(source: Path, endpoints: Sequence[str], *, tls: ssl.SSLContext | Non
     """Write all objects of a data directory, which no server uses, into an etcd without others."""
     if not (source / FILE_NAME).is_file():
         raise StoreError(f'"{source}" has no {FILE_NAME}; give what "bayplan backup" made')
-    return asyncio.run(_restore(read(source), endpoints, tls))
+    loaded = read(source)
+    return asyncio.run(_restore(loaded.items, _seen(loaded), endpoints, tls))
+
+
+def _seen(loaded: Loaded) -> int:
+    """Return the last revision that clients can have seen when the copy was made."""
+    newest = loaded.revision
+    if not loaded.events:  # no server has used the copy, which was moved ahead
+        newest -= next((by for by in (AHEAD << PLACE_BITS, AHEAD) if newest > by), 0)
+    return max(newest, max((kv.mod_revision for kv in loaded.items), default=0))
 
 
 async def _restore(
-    items: Sequence[KeyValue], endpoints: Sequence[str], tls: ssl.SSLContext | None
+    items: Sequence[KeyValue], seen: int, endpoints: Sequence[str], tls: ssl.SSLContext | None
 ) -> Restored:
     store = await EtcdStore.open(endpoints, tls=tls, compact_seconds=0)
     try:
@@ -99,7 +108,6 @@ async def _restore(
             for result in await asyncio.gather(*writes, return_exceptions=True):
                 if isinstance(result, BaseException):
                     raise result
-        seen = max((kv.mod_revision for kv in items), default=0)
         return Restored(len(items), (await store.range("", limit=1)).revision < seen)
     finally:
         await store.close()

@@ -184,30 +184,9 @@ class SqliteFile:
     def load(self) -> Loaded:
         """Read everything, and rebuild the events from the undo log."""
         try:
-            return self._load()
+            return _load(self._db)
         except sqlite3.DatabaseError as error:
             raise StoreError(f"loading the store: {error}; {DAMAGED}") from error
-
-    def _load(self) -> Loaded:
-        items = _items(self._db)
-        (compacted,) = self._db.execute("SELECT value FROM meta").fetchone()
-        now: dict[str, KeyValue] = {item.key: item for item in items}
-        events: list[Event] = []
-        query = (
-            "SELECT id, key, deleted, create_rv, prev_rv, prev_value FROM events ORDER BY id DESC"
-        )
-        for id_, key, deleted, create_rv, prev_rv, prev_value in self._db.execute(query):
-            revision = id_ >> SEQUENCE_BITS
-            prev = None if prev_rv is None else KeyValue(key, prev_value, create_rv, prev_rv)
-            kv = KeyValue(key, prev_value, create_rv, revision) if deleted else now[key]
-            events.append(Event(kv, prev, bool(deleted)))
-            if prev is None:
-                now.pop(key, None)
-            else:
-                now[key] = prev
-        events.reverse()
-        revision = events[-1].kv.mod_revision if events else compacted
-        return Loaded(items, events, revision, compacted)
 
     def write(self, events: Sequence[Event]) -> None:
         """Write the events of one or more transactions, all or none, and sync them to disk.
@@ -291,8 +270,8 @@ class SqliteFile:
         os.close(self._lock)
 
 
-def read(directory: Path) -> list[KeyValue]:
-    """Return the objects of a directory that no server uses; nothing in it is changed."""
+def read(directory: Path) -> Loaded:
+    """Return what is in a directory that no server uses; nothing in it is changed."""
     path = directory / FILE_NAME
     with contextlib.ExitStack() as stack:
         if (directory / LOCK_NAME).exists():
@@ -302,7 +281,7 @@ def read(directory: Path) -> list[KeyValue]:
         try:
             db = stack.enter_context(contextlib.closing(open_to_read(directory, unused=True)))
             _tables(db, path)
-            return _items(db)
+            return _load(db)
         except sqlite3.DatabaseError as error:
             raise StoreError(f'reading "{path}": {error}') from error
 
@@ -335,9 +314,25 @@ def _tables(db: sqlite3.Connection, path: Path) -> int:
     return int(tables)
 
 
-def _items(db: sqlite3.Connection) -> list[KeyValue]:
+def _load(db: sqlite3.Connection) -> Loaded:
     query = "SELECT key, value, create_rv, rv FROM objects"
-    return [KeyValue(*row) for row in db.execute(query)]
+    items = [KeyValue(*row) for row in db.execute(query)]
+    (compacted,) = db.execute("SELECT value FROM meta").fetchone()
+    now: dict[str, KeyValue] = {item.key: item for item in items}
+    events: list[Event] = []
+    query = "SELECT id, key, deleted, create_rv, prev_rv, prev_value FROM events ORDER BY id DESC"
+    for id_, key, deleted, create_rv, prev_rv, prev_value in db.execute(query):
+        revision = id_ >> SEQUENCE_BITS
+        prev = None if prev_rv is None else KeyValue(key, prev_value, create_rv, prev_rv)
+        kv = KeyValue(key, prev_value, create_rv, revision) if deleted else now[key]
+        events.append(Event(kv, prev, bool(deleted)))
+        if prev is None:
+            now.pop(key, None)
+        else:
+            now[key] = prev
+    events.reverse()
+    revision = events[-1].kv.mod_revision if events else compacted
+    return Loaded(items, events, revision, compacted)
 
 
 def _make_private(directory: Path) -> None:
