@@ -243,6 +243,19 @@ async def test_the_room_of_a_node_that_another_server_has_just_made_is_checked(s
     assert "insufficient pods" in answer.body["message"]
 
 
+@pytest.mark.parametrize("checks", [False, True])
+async def test_bindings_of_several_servers_wait_for_each_other_where_room_is_checked(checks):
+    api = await Api.start(Remote(), check_capacity=checks)
+    await with_node(api)
+    await made(api)
+
+    answer = await bind(api, "p")
+
+    assert 201 == answer.status
+    assert checks == bool((await api.server.store.range("ranges/nodes")).items)
+    await api.close()
+
+
 async def test_a_store_of_one_server_gets_no_keys_for_the_room_of_nodes():
     api = await Api.start(check_capacity=True)
     await with_node(api)

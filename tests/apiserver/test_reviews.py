@@ -33,14 +33,16 @@ async def test_an_answer_has_metadata_though_none_were_given(api):
         ),
     ],
 )
-async def test_a_review_asks_about_a_resource_or_a_path(api, spec, field, text):
-    answer = await ask(api, spec)
+@pytest.mark.parametrize("who", ["selfsubjectaccessreviews", "subjectaccessreviews"])
+async def test_a_review_asks_about_a_resource_or_a_path(api, spec, field, text, who):
+    named = {"user": "bob"} if who.startswith("subject") else {}
+    answer = await ask(api, spec | named, who)
 
     assert 422 == answer.status
     (cause,) = answer.body["details"]["causes"]
     assert field == cause["field"]
     assert text in cause["message"]
-    assert 201 == (await ask(api, {"nonResourceAttributes": PATH})).status
+    assert 201 == (await ask(api, {"nonResourceAttributes": PATH} | named, who)).status
 
 
 async def test_a_review_of_others_names_them(api):

@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.extender import check, wire
 from bayplan.extender.answers import AnswerError, bind_answer, preempt_answer, prioritize_answer
-from bayplan.extender.body import BodyError, read_body, respond
+from bayplan.extender.body import GZIP_FROM, BodyError, read_body, respond
 from bayplan.intake import Intake
 
 ASKED = {"a": wire.Victims(uids=["u1", "u2"], num_pdb_violations=2), "b": wire.Victims(uids=["u3"])}
@@ -225,7 +225,11 @@ def test_bodies_that_are_refused(event, headers, status, says):
 
 @pytest.mark.parametrize(
     ("size", "accepts", "is_packed"),
-    [(1 << 20, b"gzip, br", True), (1 << 20, b"br", False), (3, b"gzip", False)],
+    [
+        (GZIP_FROM, b"gzip, br", True),
+        (GZIP_FROM, b"br", False),
+        (GZIP_FROM - 1, b"gzip", False),
+    ],
     ids=["large", "not understood", "small"],
 )
 def test_large_answers_are_packed_for_who_understands(size, accepts, is_packed):

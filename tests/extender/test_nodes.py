@@ -117,6 +117,32 @@ async def test_the_end_does_not_wait_for_a_function_that_hangs():
     assert [(f"lifespan.{what}.complete", False) for what in ("startup", "shutdown")] == sent
 
 
+async def test_the_end_waits_for_what_goes_on_in_the_background():
+    app, begun, ended, sent = Extender(), asyncio.Event(), asyncio.Event(), []
+
+    async def work():
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # it has something to put away
+            ended.set()
+
+    async def receive():
+        if not sent:
+            return {"type": "lifespan.startup"}
+        await begun.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def send(event):
+        sent.append((event["type"], ended.is_set()))
+
+    app.background.append(work)
+    await app({"type": "lifespan"}, receive, send)
+
+    assert [("lifespan.startup.complete", False), ("lifespan.shutdown.complete", True)] == sent
+
+
 async def test_how_long_a_call_has_taken_is_told_once(monkeypatch):
     told, now = [], [1000.0]
     monkeypatch.setattr(watchdog.time, "monotonic", lambda: now[0])

@@ -2,6 +2,7 @@ import asyncio
 import gzip
 import json
 import stat
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 
 from bayplan.cli.extender import command
 from bayplan.errors import BayplanError
-from bayplan.extender import Extender, wire
+from bayplan.extender import Extender, recording, wire
 from bayplan.extender.check import post
 from bayplan.extender.recording import Answer, Recorded, Recorder, _difference, read
 from tests.extender.servers import plain_server, serving
@@ -50,6 +51,9 @@ def test_every_call_is_written_down_as_it_was_for_its_owner_only(recorded):
     assert [200, 200, 200, 400] == [call.status for call in found]
     assert ["a", "b"] == wire.decode_filter_result(bytes(found[0].answer)).node_names
     assert 0o600 == stat.S_IMODE(recorded.stat().st_mode)
+    raw = recorded.read_bytes()
+    whole = gzip.decompress(raw) if recorded.suffix == ".gz" else raw  # which wants its end, too
+    assert 4 == whole.count(b"\n")
 
 
 def replayed(path, app, *options):
@@ -264,3 +268,15 @@ def test_a_recording_is_read_while_it_is_made(tmp_path, name):
         recorder.close()
 
     assert ["/filter"] == [call.path for call in found]
+
+
+def test_a_call_is_written_with_the_microseconds_that_it_took(tmp_path, monkeypatch):
+    moments = iter([100.0, 100.1234567])
+    clock = SimpleNamespace(perf_counter=lambda: next(moments))
+    with plain_server(lambda path, body: (200, b"[]")) as url:
+        recorder = Recorder(url, tmp_path / "calls.jsonl")
+        monkeypatch.setattr(recording, "time", clock)
+        exchange(recorder, "POST", "/filter", b"{}")
+        recorder.close()
+
+    assert [0.123457] == [call.seconds for call in read(tmp_path / "calls.jsonl")]

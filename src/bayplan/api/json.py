@@ -84,3 +84,9 @@ def go_name(value: object) -> str:
     """What Go's decoder calls a value in its errors."""
     names = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
     return names.get(type(value), "null")
+
+
+def go_type(value: object) -> str:
+    """The Go type of a decoded value."""
+    names = {str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}"}
+    return names.get(type(value), "map[string]interface {}")

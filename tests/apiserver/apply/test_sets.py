@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayplan.api.schema import type_for
+from bayplan.api.schema import Type, type_for
 from bayplan.apiserver.apply import managed
 from bayplan.apiserver.apply.fieldset import (
     difference,
@@ -13,9 +13,11 @@ from bayplan.apiserver.apply.fieldset import (
     without,
 )
 from bayplan.apiserver.apply.walk import (
+    DEDUCED,
     MISSING,
     TypedError,
     _json,
+    check,
     compare,
     element,
     merge,
@@ -25,6 +27,7 @@ from bayplan.apiserver.apply.walk import (
 SERVICE = type_for("v1", "Service")
 PORTS = SERVICE.fields["spec"].type.fields["ports"].type
 FINALIZERS = SERVICE.fields["metadata"].type.fields["finalizers"].type
+CONTAINERS = type_for("v1", "Pod").fields["spec"].type.fields["containers"].type
 LEAF = {}
 KEY = 'k:{"port":1,"protocol":"TCP"}'
 
@@ -86,11 +89,97 @@ def test_elements_are_written_as_go_does(value, text):
 
 def test_a_key_that_is_left_out_has_its_default():
     assert KEY == element(PORTS, {"port": 1})
-    with pytest.raises(TypedError, match="element 3: a list with keys may only hold objects"):
-        element(PORTS, "x", 3)
-    for odd in ({}, [], None):
-        with pytest.raises(TypedError, match="element 2: a set may only hold scalars"):
-            element(FINALIZERS, odd, 2)
+    assert 'k:{"port":1,"protocol":null}' == element(PORTS, {"port": 1, "protocol": None})
+
+
+# What follows is as structured-merge-diff 6.3.3 (that of Kubernetes 1.36) says it.
+@pytest.mark.parametrize(
+    ("type_", "item", "text"),
+    [
+        (PORTS, "x", "associative list with keys may not have non-map elements"),
+        (PORTS, None, "associative list with keys may not have a null element"),
+        (
+            CONTAINERS,
+            {"image": "i"},
+            'associative list with keys has an element that omits all key fields ["name"] '
+            "(and doesn't have default values for any key fields)",
+        ),
+        (FINALIZERS, {}, "associative list without keys has an element that's a map type"),
+        (FINALIZERS, [], "not supported: associative list with lists as elements"),
+        (FINALIZERS, None, "associative list without keys has an element that's an explicit null"),
+    ],
+)
+def test_items_that_cannot_be_told_apart_end_the_check_of_a_list(type_, item, text):
+    with pytest.raises(TypedError) as caught:
+        element(type_, item, 3)
+
+    assert f"element 3: {text}" == str(caught.value)
+    assert [f".a: element 0: {text}"] == check([item, item, 5], type_, ".a")
+
+
+NESTED = {"b": None, "a": [True, 1.5, "q"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("string", 1, "expected string, got &value.valueUnstructured{Value:1}"),
+        ("string", 1e6, "expected string, got &value.valueUnstructured{Value:1e+06}"),
+        ("bytes", True, "expected string, got &value.valueUnstructured{Value:true}"),
+        (
+            "time",
+            NESTED,
+            "expected string, got &value.valueUnstructured{Value:map[string]interface {}"
+            '{"a":[]interface {}{true, 1.5, "q"}, "b":interface {}(nil)}}',
+        ),
+        ("int32", "x", "expected numeric (int or float), got string"),
+        ("int64", True, "expected numeric (int or float), got bool"),
+        ("number", [], "expected numeric (int or float), got []interface {}"),
+        ("number", {}, "expected numeric (int or float), got map[string]interface {}"),
+        ("boolean", 1, "expected boolean, got &{1}"),
+        ("boolean", "x", "expected boolean, got &{x}"),
+        ("quantity", NESTED, "expected any scalar, got &{map[a:[true 1.5 q] b:<nil>]}"),
+        ("intorstring", [1, "<"], "expected any scalar, got &{[1 <]}"),
+        ("map", 100000.0, "expected map, got &{100000}"),
+        ("struct", [], "expected map, got &{[]}"),
+        ("list", {}, "expected list, got &{map[]}"),
+    ],
+)
+def test_values_of_another_kind_are_told_as_go_shows_them(kind, value, text):
+    assert [f".a: {text}"] == check(value, Type(kind), ".a")
+    assert [] == check(None, Type(kind), ".a")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("string", "x"),
+        ("number", 1),
+        ("number", 1.5),
+        ("boolean", False),
+        ("quantity", 1.5),
+        ("quantity", "1"),
+        ("intorstring", True),
+        ("any", [1]),
+        ("map", {}),
+        ("list", []),
+    ],
+)
+def test_values_of_their_kind_are_no_problem(kind, value):
+    assert [] == check(value, Type(kind), ".a")
+
+
+def test_what_is_wrong_in_a_list_is_told_by_its_item():
+    numbers = Type("list", elem=Type("number"))
+
+    assert [
+        ".a[0]: expected numeric (int or float), got string",
+        ".a[2]: expected numeric (int or float), got bool",
+    ] == check(["x", 1, True], numbers, ".a")
+    assert [
+        '.a[="x"]: expected numeric (int or float), got string',
+        ".a: duplicate entries for key [=1]",
+    ] == check(["x", 1, 1], Type("list", elem=Type("number"), list_type="set"), ".a")
 
 
 NAMED = {".": LEAF, "f:name": LEAF, "f:port": LEAF, "f:protocol": LEAF}
@@ -149,6 +238,24 @@ def test_what_is_removed_of_a_list():
     assert [port(1), port(2, name="b")] == remove(items, {KEY: {"f:name": LEAF}}, PORTS)
     assert MISSING is remove([port(1)], {KEY: LEAF}, PORTS)
     assert ["b"] == remove(["a", "b"], {'v:"a"': LEAF}, FINALIZERS)
+    assert [port(2)] == remove([port(2)], {KEY: LEAF}, PORTS)
+
+
+def test_what_is_no_longer_an_object_stays_when_parts_of_it_are_removed():
+    parts = {"f:a": {"f:x": LEAF}}
+
+    for scalar in (5, "x", None, [1]):
+        assert {"a": scalar, "b": 1} == remove({"a": scalar, "b": 1}, parts, DEDUCED)
+    assert {"a": None, "b": 1} == remove({"a": {"x": 1}, "b": 1}, parts, DEDUCED)
+    assert {"a": {"y": 1}} == remove({"a": {"x": 1, "y": 1}}, parts, DEDUCED)
+
+
+def test_what_is_owned_as_a_whole_goes_as_a_whole():
+    service = {"spec": {"selector": {"app": "x"}, "type": "ClusterIP"}}
+
+    left = remove(service, {"f:spec": {"f:selector": {"f:app": LEAF}}}, SERVICE)
+
+    assert {"spec": {"selector": None, "type": "ClusterIP"}} == left
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from bayplan.api.json import go_type
 from bayplan.api.schema import Type
 from bayplan.apiserver.apply.fieldset import LEAF, SELF, Node, is_member, node, path_text
 from bayplan.errors import BayplanError
@@ -91,19 +92,28 @@ def _json(value: Any) -> str:
     return text
 
 
+_NO_SCALARS: dict[type, str] = {
+    dict: "associative list without keys has an element that's a map type",
+    list: "not supported: associative list with lists as elements",
+    type(None): "associative list without keys has an element that's an explicit null",
+}
+
+
 def element(type_: Type, item: Any, index: int = 0) -> str:
     """The path element of one item of an associative list."""
-    if type_.list_type == "set" or not type_.keys:
-        if isinstance(item, dict | list) or item is None:
-            raise TypedError(f"element {index}: a set may only hold scalars")
+    if not type_.keys:
+        if (problem := _NO_SCALARS.get(type(item))) is not None:
+            raise TypedError(f"element {index}: {problem}")
         return f"v:{_json(item)}"
     if not isinstance(item, dict):
-        raise TypedError(f"element {index}: a list with keys may only hold objects")
+        problem = "non-map elements" if item is not None else "a null element"
+        raise TypedError(f"element {index}: associative list with keys may not have {problem}")
     keys = {}
     for name in type_.keys:
-        value = item.get(name, _key_default(type_, name))
-        if value is not None:
-            keys[name] = value
+        if name in item:
+            keys[name] = item[name]
+        elif (default := _key_default(type_, name)) is not None:
+            keys[name] = default
     if not keys:
         names = " ".join(f'"{name}"' for name in type_.keys)
         raise TypedError(
@@ -380,7 +390,7 @@ def check(value: Any, type_: Type, path: str = "") -> list[str]:
         return []
     if type_.kind == "struct" or type_.kind == "map":
         if not isinstance(value, dict):
-            return [f"{path}: expected map, got {_json(value)}"]
+            return [f"{path}: expected map, got {_go_value(value)}"]
         problems: list[str] = []
         for key, item in value.items():
             if type_.kind == "struct" and key not in type_.fields and not type_.preserve:
@@ -390,26 +400,32 @@ def check(value: Any, type_: Type, path: str = "") -> list[str]:
         return problems
     if type_.kind == "list":
         if not isinstance(value, list):
-            return [f"{path}: expected list, got {_json(value)}"]
+            return [f"{path}: expected list, got {_go_value(value)}"]
         return _check_list(value, type_, path)
     wanted = _SCALAR_WORDS.get(type_.kind)
     if wanted is None or _fits_scalar(value, wanted):
         return []
-    return [f"{path}: expected {wanted}, got {_go_value(value)}"]
+    shown = _go_value(value)
+    if wanted == "string":
+        shown = f"&value.valueUnstructured{{Value:{_go_syntax(value)}}}"
+    elif wanted == _NUMERIC:
+        shown = go_type(value)
+    return [f"{path}: expected {wanted}, got {shown}"]
 
 
+_NUMERIC = "numeric (int or float)"
 _SCALAR_WORDS = {
     "string": "string",
     "bytes": "string",
     "time": "string",
     "microtime": "string",
     "duration": "string",
-    "int32": "numeric (int or float)",
-    "int64": "numeric (int or float)",
-    "number": "numeric (int or float)",
+    "int32": _NUMERIC,
+    "int64": _NUMERIC,
+    "number": _NUMERIC,
     "boolean": "boolean",
-    "quantity": "scalar",
-    "intorstring": "scalar",
+    "quantity": "any scalar",
+    "intorstring": "any scalar",
 }
 
 
@@ -418,13 +434,41 @@ def _fits_scalar(value: Any, wanted: str) -> bool:
         return isinstance(value, str)
     if wanted == "boolean":
         return isinstance(value, bool)
-    if wanted == "scalar":
+    if wanted == "any scalar":
         return not isinstance(value, dict | list)
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _go_value(value: Any) -> str:
-    return f"&value.valueUnstructured{{Value:{_json(value)}}}"
+    """As Go's `%v` of a value that Kubernetes has wrapped."""
+    return f"&{{{_go_plain(value)}}}"
+
+
+def _go_plain(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = " ".join(f"{key}:{_go_plain(item)}" for key, item in sorted(value.items()))
+        return f"map[{inner}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go_plain, value))}]"
+    if value is None:
+        return "<nil>"
+    return value if isinstance(value, str) else _go_syntax(value)
+
+
+def _go_syntax(value: Any) -> str:
+    """As Go's `%#v`."""
+    if isinstance(value, dict | list):
+        parts = (
+            (f"{_go_syntax(key)}:{_go_syntax(item)}" for key, item in sorted(value.items()))
+            if isinstance(value, dict)
+            else map(_go_syntax, value)
+        )
+        return f"{go_type(value)}{{{', '.join(parts)}}}"
+    if isinstance(value, float):
+        from bayplan.cel.standard import show_double  # many modules, for a rare mistake
+
+        return show_double(value)
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _check_list(value: list[Any], type_: Type, path: str) -> list[str]:
@@ -437,8 +481,7 @@ def _check_list(value: list[Any], type_: Type, path: str) -> list[str]:
             try:
                 key = element(type_, item, index)
             except TypedError as error:
-                problems.append(f"{path}: {error}")
-                continue
+                return [*problems, f"{path}: {error}"]
             if key in seen:
                 problems.append(f"{path}: duplicate entries for key {_shown(key)}")
             seen.add(key)

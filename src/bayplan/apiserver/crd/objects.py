@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bayplan.api.json import go_type
 from bayplan.api.patch import clone
 from bayplan.api.schema import FieldTypeError, duplicate_fields
 from bayplan.apiserver.crd.custom_kind import CustomKind, Object, custom
@@ -135,9 +136,7 @@ def _validate_scale(kind: CustomKind, obj: Object) -> list[Cause]:
     if value is None:
         return []
     if wanted != "int64" or isinstance(value, bool) or not isinstance(value, int):
-        kinds = {str: "string", bool: "bool", float: "float64", list: "[]interface {}"}
-        name = kinds.get(type(value), "map[string]interface {}")
-        text = f"{path} accessor error: {value} is of the type {name}, expected {wanted}"
+        text = f"{path} accessor error: {value} is of the type {go_type(value)}, expected {wanted}"
         return [invalid(path, 0, text)]
     if value < 0:
         return [invalid(path, value, "should be a non-negative integer")]
