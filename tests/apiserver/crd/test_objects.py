@@ -362,3 +362,13 @@ def test_a_default_is_written_in_the_form_that_an_integer_is_read_from():
     fill(obj, schema)
 
     assert '{"a": {"b": 2}, "c": 1}' == json.dumps(obj)
+
+
+def test_whole_numbers_below_what_a_schema_leaves_open_are_integers_too():
+    given = {"a": 1.0, "b": [2e3, {"c": -3.0}, [4.0]], "d": 1.5, "e": True, "f": None}
+
+    obj, found = crd.prune(KIND, ship(any=given), None)
+
+    said = json.dumps(obj["spec"]["any"])
+    assert '{"a": 1, "b": [2000, {"c": -3}, [4]], "d": 1.5, "e": true, "f": null}' == said
+    assert [] == found

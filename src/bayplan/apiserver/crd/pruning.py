@@ -17,6 +17,7 @@ PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
 TYPE_META = ("apiVersion", "kind", "metadata")
 EXACT = 2**53 - 1
+_ANYTHING: Schema = {PRESERVE: True}
 
 
 def prune_root(obj: Object, schema: Schema, path: str, found: list[str]) -> Object:
@@ -45,7 +46,7 @@ def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) ->
         elif isinstance(other, Mapping):
             result[key] = prune(item, other, inner, found)
         elif other or schema.get(PRESERVE):
-            result[key] = item
+            result[key] = prune(item, _ANYTHING, inner, found)
         else:
             found.append(inner)
     return result
@@ -57,8 +58,8 @@ def prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
         if schema.get(EMBEDDED):
             return prune_root(value, schema, path, found)
         return _prune_object(value, schema, path, found)
-    items = schema.get("items")
-    if isinstance(value, list) and isinstance(items, Mapping):
+    if isinstance(value, list):
+        items = schema.get("items") or _ANYTHING
         return [prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
     return int(value) if isinstance(value, float) and is_whole(value) else value
 
