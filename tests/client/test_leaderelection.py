@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -399,3 +400,17 @@ def test_what_is_no_lease_is_asked_for_again(said, begin):
         return seen
 
     assert (True, False) == run_virtual(main())
+
+
+def test_what_ends_the_renewing_is_told():
+    async def main():
+        def wall():
+            if asyncio.get_running_loop().time() > 5:
+                raise ValueError("no time")
+            return datetime.now(UTC)
+
+        elector = LeaderElector(Client(AsgiTransport(FakeApi())), "a", wall=wall)
+        await elector.run(forever)
+
+    with pytest.raises(ValueError, match="no time"):
+        run_virtual(main())

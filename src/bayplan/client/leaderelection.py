@@ -106,6 +106,7 @@ class LeaderElector:
             if work.done():
                 await work
                 return True
+            await renewing  # raises what ended it, if it was not the lease
             return False
         finally:
             self.is_leader = False
