@@ -68,6 +68,8 @@ RAISED = (Exception, SystemExit)
 
 def reason(problem: OSError) -> str:
     """Why a call to the system failed: `Connection refused`, not asyncio's own words for it."""
+    if wrong := getattr(problem, "verify_message", ""):
+        return f"its certificate is not trusted: {wrong}"
     said = getattr(problem, "reason", None)  # of ssl, whose numbers are none of the system
     if isinstance(said, str):
         return "it speaks no TLS" if said in NO_TLS else f"TLS failed: {said.lower()}"
