@@ -55,3 +55,25 @@ def test_crowds_come_and_go_as_one_after_the_other(moves: list[tuple[str, Any]])
         assert len(heap) == len(waiting)
         assert heap.peek() is (waiting[0] if waiting else None)
         assert heap.upcoming(len(waiting)) == waiting
+
+
+class Looked(float):
+    """A key that counts how often it is looked at."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Looked.times += 1
+        return float(self) == other
+
+    __hash__ = float.__hash__
+
+
+def test_nothing_is_sorted_for_a_pod_that_is_not_wanted() -> None:
+    heap = PodHeap(Place.ACTIVE, lambda item: Looked(item.timestamp))
+    heap.push_all([QueuedPod(make_pod(f"p{n}").build(), float(n)) for n in range(50)])
+    before = Looked.times
+
+    assert [] == heap.pop_while(lambda item: False, 50)
+    assert before == Looked.times
+    assert 50 == len(heap.pop_while(lambda item: True, 50))

@@ -103,15 +103,15 @@ class PodHeap:
     def pop_while(self, wanted: Callable[[QueuedPod], bool], most: int) -> list[QueuedPod]:
         """Pop up to so many pods, until one is not wanted."""
         entries, place, found = self._entries, self._place, list[QueuedPod]()
-        crowd = 0 < len(entries) <= CROWD * most
-        if crowd:
-            entries.sort()
-        seen = 0
+        crowd, seen = False, 0
         while seen < len(entries) and len(found) < most:
             _, ticket, item = entries[seen]
             if item.ticket == ticket and item.place is place:
                 if not wanted(item):
                     break
+                if not found and len(entries) <= CROWD * most:
+                    crowd = True
+                    entries.sort()  # the first stays the first
                 item.ticket = 0
                 item.place = Place.NOWHERE
                 found.append(item)
