@@ -217,3 +217,11 @@ def test_query_form_and_struct_form_agree(labels, requirements):
 
     assert parse_selector(text) == compile_selector(struct)
     assert parse_selector(text).matches(labels) == compile_selector(struct).matches(labels)
+
+
+@pytest.mark.parametrize(
+    "text", ["a=\u00a0b", "a\x0b=b", "\u2003"], ids=["no-break", "vertical tab", "em space"]
+)
+def test_only_four_characters_are_space_between_words(text):
+    with pytest.raises(SelectorError, match="Invalid value"):
+        parse_selector(text)

@@ -168,7 +168,7 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
     return Selector(tuple(sorted(found))) if found else EVERYTHING
 
 
-_TOKEN = re.compile(r"==|!=|[=!,()<>]|[^\s=!,()<>]+")
+_TOKEN = re.compile(r"==|!=|[=!,()<>]|[^ \t\r\n=!,()<>]+")
 _SYMBOLS = frozenset(("==", "!=", "=", "!", ",", "(", ")", ">", "<", ""))  # "" is the end
 _OPERATORS = {"=": IN, "==": IN, "!=": NOT_IN, ">": GREATER, "<": LESS}
 _SET_OPERATORS = {"in": IN, "notin": NOT_IN}
