@@ -59,7 +59,7 @@ def prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
             return prune_root(value, schema, path, found)
         return _prune_object(value, schema, path, found)
     if isinstance(value, list):
-        items = schema.get("items") or _ANYTHING
+        items = schema.get("items", _ANYTHING)
         return [prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
     return int(value) if isinstance(value, float) and is_whole(value) else value
 
