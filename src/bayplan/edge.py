@@ -2,8 +2,8 @@
 
 A request's head is bounded in bytes and in headers and must be complete in time, as must its body;
 so are trailers, and the requests that come before earlier ones are answered. Little is buffered for
-one that does not read. Deadlines are looked at by one timer a connection, so an ordinary request
-costs nothing more.
+one that does not read, and who takes nothing of an answer for long is cut off. Deadlines are looked
+at by one timer a connection, so an ordinary request costs nothing more.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ MAX_HEADERS = 256
 MAX_AHEAD = 64  # requests of a connection that wait for the answer before theirs
 HEAD_SECONDS = 32.0  # as upstream
 BODY_SECONDS = 60.0
+UNREAD_SECONDS = 120.0  # in which a client takes nothing of what waits for it
 LOOK_EVERY = 8.0
 WRITE_BUFFER = 32 * 1024
 TOO_LARGE = (
@@ -100,6 +101,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._in_head = True
         self._since = self.loop.time()  # when the head or body under way began
         self._too_large = False
+        self._unread, self._unread_since = 0, 0.0  # bytes that were not taken, and since when
         self._timer: asyncio.TimerHandle | None = None
         self._peer: bytes | None = None  # the certificate that the client showed
 
@@ -169,9 +171,18 @@ class EdgeProtocol(HttpToolsProtocol):
         waited = self.loop.time() - self._since
         reading = self.cycle is not None and self.cycle.more_body
         busy = self.cycle is not None and not self.cycle.response_complete
-        if (self._in_head and not busy and waited > HEAD_SECONDS) or (
-            reading and not self._in_head and waited > BODY_SECONDS
+        if (
+            (self._in_head and not busy and waited > HEAD_SECONDS)
+            or (reading and not self._in_head and waited > BODY_SECONDS)
+            or self._stuck()
         ):
             self.transport.abort()
             return
         self._timer = self.loop.call_later(LOOK_EVERY, self._look)
+
+    def _stuck(self) -> bool:
+        """Say whether nothing of what waits to be read was taken for too long."""
+        unread = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
+        if not unread or unread != self._unread:
+            self._unread, self._unread_since = unread, self.loop.time()
+        return self.loop.time() - self._unread_since > UNREAD_SECONDS and unread > 0

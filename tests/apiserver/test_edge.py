@@ -16,6 +16,8 @@ from bayplan import edge
 from bayplan.apiserver import health
 from bayplan.apiserver.serving import Settings, running
 from bayplan.apiserver.verbs import watch
+from bayplan.asgi import begin, config
+from bayplan.listening import listen
 from bayplan.scope import PIECE
 from bayplan.store import Compacted, MemoryStore, SqliteStore, StoreError, history
 from tests.apiserver.api import CONFIGMAPS, Api, configmap
@@ -434,3 +436,28 @@ def test_what_waits_for_a_slow_reader_is_shared_with_others():
     assert [long, long] == [chunk for chunk in chunks if chunk is long]
     assert 5 == len(chunks)
     assert [] == list(watch.gathered([]))
+
+
+async def test_who_takes_nothing_of_an_answer_is_cut_off(monkeypatch):
+    monkeypatch.setattr(edge, "UNREAD_SECONDS", 0.1)
+    monkeypatch.setattr(edge, "LOOK_EVERY", 0.05)
+    gone = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(512):
+            await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
+        gone.set()
+
+    listener = listen("127.0.0.1", 0, "address")
+    end = await begin(config(app, lifespan="off"), listener)
+    _, writer = await asyncio.open_connection(*listener.getsockname(), limit=1024)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    try:
+        async with asyncio.timeout(60):
+            await gone.wait()
+    finally:
+        writer.close()
+        await end()
