@@ -6,6 +6,7 @@ server the same.
 
 import pytest
 
+from bayplan.apiserver.selectors import exact_name
 from bayplan.config import FeatureGates
 from tests.apiserver.api import Api
 
@@ -59,3 +60,8 @@ async def test_objects_are_selected_by_the_fields_that_upstream_knows(version):
     await api.close()
 
     assert [] == wrong
+
+
+def test_of_two_names_the_first_in_order_is_the_one_that_permission_is_asked_for():
+    for text in ("metadata.name=b,metadata.name=a", "metadata.name=a,metadata.name=b"):
+        assert "a" == exact_name(text)

@@ -80,7 +80,7 @@ def exact_name(text: str) -> str:
 def parse_fields(text: str) -> FieldSelector | None:
     """Parse a field selector; None when it selects everything. Raises a 400."""
     terms: list[tuple[str, bool, str]] = []
-    for part in _split_terms(text):
+    for part in sorted(_split_terms(text)):  # so that of two names the same counts as upstream
         match = re.match(r"((?:[^\\=!]|\\.)*?)(!=|==|=)(.*)$", part, re.DOTALL)
         if match is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
