@@ -3,6 +3,10 @@
 import asyncio
 import json
 
+import pytest
+
+from bayplan import intake
+from bayplan.apiserver.aside import AT_ONCE, LARGE, WAITING
 from bayplan.apiserver.fairness.seats import ROOM
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client
@@ -77,3 +81,87 @@ def test_clients_that_come_back_later_all_get_through():
         return len(json.loads(await client.list(CONFIG_MAPS, "default"))["items"])
 
     assert run_virtual(main()) >= 60
+
+
+HOW = {
+    "merge": ("PATCH", {"content-type": "application/merge-patch+json"}),
+    "strategic": ("PATCH", {"content-type": "application/strategic-merge-patch+json"}),
+    "replace": ("PUT", {"content-type": "application/json"}),
+    "yaml": ("PUT", {"content-type": "application/yaml"}),
+    "delete": ("DELETE", {"content-type": "application/json"}),
+    "table": ("GET", {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}),
+}
+
+
+class Attempts:
+    """Counts requests between their first look into the large object and their answer."""
+
+    def __init__(self, monkeypatch):
+        self.now = self.most = 0
+        thread = asyncio.to_thread
+
+        async def counted(work, *given, **named):
+            task = asyncio.current_task()
+            if task not in self.begun:
+                self.begun.add(task)
+                self.now += 1
+                self.most = max(self.most, self.now)
+            return await thread(work, *given, **named)
+
+        self.begun = set()
+        monkeypatch.setattr(asyncio, "to_thread", counted)
+
+    async def run(self, call):
+        try:
+            return await call
+        finally:
+            self.now -= asyncio.current_task() in self.begun
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_few_requests_have_a_large_object_taken_apart_at_once(api, how, monkeypatch):
+    """Each takes dozens of times its bytes, however small a body asks for it."""
+    large = configmap("large") | {"data": {"a": "x" * 2 * LARGE}}
+    await api.ok("POST", CONFIGMAPS, large)
+    method, headers = HOW[how]
+    body = large if method == "PUT" else {"metadata": {"labels": {"a": "b"}}}
+    path = f"{CONFIGMAPS}/large" + ("" if method == "GET" else "?dryRun=All")
+    seen = Attempts(monkeypatch)
+
+    async def one():
+        given = None if method in ("GET", "DELETE") else body
+        return await seen.run(api.call(method, path, given, headers=headers))
+
+    answers = await asyncio.gather(*(one() for _ in range(6 * AT_ONCE)))
+
+    assert {200} == {answer.status for answer in answers}
+    assert 0 < seen.most <= AT_ONCE
+
+
+async def test_beyond_the_turns_of_large_objects_requests_are_shed_and_small_ones_pass(api):
+    large = configmap("large") | {"data": {"a": "x" * 2 * LARGE}}
+    await api.ok("POST", CONFIGMAPS, large)
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    merge = HOW["merge"][1]
+    flood = [
+        asyncio.create_task(api.call("PATCH", f"{CONFIGMAPS}/large", patch, headers=merge))
+        for _ in range(AT_ONCE + WAITING + 20)
+    ]
+    small = await api.call("POST", CONFIGMAPS, configmap("small"))
+    codes = [answer.status for answer in await asyncio.gather(*flood)]
+
+    assert 201 == small.status
+    assert {200, 429} == set(codes)
+    assert 200 == (await api.call("PATCH", f"{CONFIGMAPS}/large", patch, headers=merge)).status
+
+
+async def test_a_body_counts_until_its_request_is_answered(api, monkeypatch):
+    """Also as what it unpacks to; one that waits for its turn is held as long."""
+    monkeypatch.setattr(intake, "MAX_INTAKE", 4 * LARGE)
+    large = configmap("large") | {"data": {"a": "x" * 2 * LARGE}}
+    path = f"{CONFIGMAPS}?dryRun=All"
+    calls = (api.call("POST", path, large) for _ in range(8))
+    codes = [answer.status for answer in await asyncio.gather(*calls)]
+
+    assert {201, 429} == set(codes)
+    assert 201 == (await api.call("POST", path, large)).status

@@ -3,6 +3,10 @@
 What goes there must not touch the store, caches or the loop: it gets objects and returns objects.
 Small requests, which are nearly all, pay nothing. Virtual time waits for no thread, so there the
 work is done at once.
+
+A large object is up to fifty times as large when it is taken apart, so only so many requests have
+such ones at once: the first step of one that is large waits for its turn, which it keeps to its
+end (`ApiServer`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 MOST_DOUBLINGS = 20  # more would be refused anyway
 PAUSE_COST = 1_000_000  # about 10 ms, in the time that it takes to look at a byte
+AT_ONCE = 2  # requests that have large objects taken apart
+WAITING = 128  # more of them, with what they are about in memory
 LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and validating
 
 
@@ -27,7 +33,15 @@ async def aside(request: Request, work: Callable[P, T], *given: P.args, **named:
     size = (len(request.body) + request.stored) << min(request.copies, MOST_DOUBLINGS)
     if size < LARGE:
         return work(*given, **named)
+    await turn(request)
     return await beside(work, *given, **named)
+
+
+async def turn(request: Request) -> None:
+    """Wait until few enough others work on what is large. Raises a 429."""
+    if request.large is not None and not request.in_turn:
+        await request.large.take((request.user.name, request.user_agent))
+        request.in_turn = True
 
 
 async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -37,9 +51,10 @@ async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.k
     return await beside(work, *given, **named)
 
 
-async def decoded(codec: Codec, kv: KeyValue) -> Object:
+async def decoded(request: Request, codec: Codec, kv: KeyValue) -> Object:
     """Return a stored object as a new dict."""
-    return await aside_of(len(kv.value), codec.decode, kv)
+    request.stored = max(request.stored, len(kv.value))
+    return await aside(request, codec.decode, kv)
 
 
 async def beside(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

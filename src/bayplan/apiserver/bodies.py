@@ -20,7 +20,7 @@ from bayplan.api.schema import (
     type_for,
 )
 from bayplan.apiserver import crd, protobuf
-from bayplan.apiserver.aside import beside
+from bayplan.apiserver.aside import beside, turn
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import ApiError, bad_request, internal, invalid
 from bayplan.apiserver.kinds import Kind
@@ -50,6 +50,7 @@ async def parse_aside(request: Request) -> None:
     media = (request.content_type or "").partition(";")[0].strip().lower()
     dear = len(request.body) >= PARSED_ASIDE or b"*" in request.body  # which an alias begins with
     if dear and media in (YAML, APPLY_PATCH):
+        await turn(request)
         request.parsed = await beside(parse, media, request.body)
 
 

@@ -151,7 +151,7 @@ class Dispatcher:
     async def _log(self, request: Request) -> Stream:
         codec = self._backend.codec(request.kind)
         kv = await self._backend.must_get(codec, request.namespace, request.name)
-        pod = await decoded(codec, kv)  # a 404 comes before what follows
+        pod = await decoded(request, codec, kv)  # a 404 comes before what follows
         options = log_options(request.query)
         lines = runner(self._backend.containers, pod, request).log(pod, options)
         return Stream(200, lines, b"text/plain")

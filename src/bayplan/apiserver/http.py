@@ -20,10 +20,10 @@ from collections.abc import (
 from typing import Any, cast
 
 from bayplan import packed
-from bayplan.apiserver.errors import ApiError, bad_request, too_large, too_many_requests
+from bayplan.apiserver.errors import ApiError, bad_request, too_large
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.responses import Answer, Stream
-from bayplan.intake import FullError, Intake
+from bayplan.intake import Share
 from bayplan.scope import AT_ONCE, LOST, PEER, PIECE, STRAIGHT, AtOnce
 
 Message = MutableMapping[str, Any]
@@ -122,31 +122,23 @@ class Connection:
         made.flow = ()
         return made
 
-    async def read(self, limit: int, intake: Intake) -> bytes:
-        """Return the body. Raises a 413 as soon as it is longer than allowed."""
+    async def read(self, limit: int, share: Share) -> bytes:
+        """Return the body. Raises a 413 as soon as it is longer than allowed, or FullError."""
         message: Message = NOTHING_MORE
         if (body := self._body) is None:
             message = await self._receive()
             body = cast("bytes", message.get("body", b""))
-        if not message.get("more_body"):
-            if len(body) > limit:
-                raise too_large(limit)
-            return body
         parts = [body]
-        with intake.share() as share:
-            while True:
-                try:
-                    share.take(len(parts[-1]))
-                except FullError as full:
-                    raise too_many_requests(str(full)) from full
-                if share.size > limit:
-                    raise too_large(limit)
-                if not message.get("more_body"):
-                    return b"".join(parts)
-                message = await self._receive()
-                if message["type"] == "http.disconnect":
-                    raise bad_request("the connection was closed before the body was complete")
-                parts.append(message.get("body", b""))
+        while True:
+            share.take(len(parts[-1]))
+            if share.size > limit:
+                raise too_large(limit)
+            if not message.get("more_body"):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise bad_request("the connection was closed before the body was complete")
+            parts.append(message.get("body", b""))
 
     async def gone(self) -> None:
         """Return when the client has gone away."""

@@ -6,7 +6,7 @@ tell a resource from a subresource. The body stays bytes until a verb decodes it
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 from bayplan.api.labels import parse_int64
@@ -16,6 +16,9 @@ from bayplan.apiserver.errors import bad_request, invalid
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.negotiate import Output
 from bayplan.apiserver.validation.causes import Cause, not_supported, quote
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.fairness.seats import Seats
 
 
 class Target(NamedTuple):
@@ -75,7 +78,9 @@ class Request:
         "body",
         "content_type",
         "copies",
+        "in_turn",
         "kind",
+        "large",
         "name",
         "namespace",
         "output",
@@ -113,6 +118,8 @@ class Request:
         self.query = query
         self.stored = 0  # bytes of the object that it changes
         self.copies = 0  # that a patch makes; each may double it
+        self.large: Seats | None = None  # of requests that work on large objects
+        self.in_turn = False  # holds one of those
         self.body = body
         self.parsed: object = None  # what a body holds that was read beside the event loop
         self.content_type = content_type

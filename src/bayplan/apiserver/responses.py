@@ -7,7 +7,7 @@ decodes and renders. Compression and headers are added by the server.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -83,7 +83,7 @@ async def value_answer(
     if output.form == WHOLE and output.media == PROTOBUF:
         body = await aside_of(len(kv.value), codec.protobuf, kv)
         return Answer(status, body, output.content_type)
-    obj = await decoded(codec, kv)
+    obj = await decoded(request, codec, kv)
     return await object_answer(request, obj, status, len(kv.value))
 
 
@@ -127,7 +127,7 @@ def partial(obj: Object, version: str) -> Object:
 
 
 def table(
-    request: Request, objects: list[Object], metadata: Object, *, columns: bool = True
+    request: Request, objects: Iterable[Object], metadata: Object, *, columns: bool = True
 ) -> Object:
     """Return objects as a Table, with as much of each as `includeObject` asks for."""
     include = request.query.get("includeObject") or "Metadata"

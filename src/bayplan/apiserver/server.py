@@ -29,6 +29,7 @@ from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.admission import OPTIONAL
 from bayplan.apiserver.aggregation import Aggregator
+from bayplan.apiserver.aside import AT_ONCE, WAITING, beside
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
@@ -42,9 +43,11 @@ from bayplan.apiserver.errors import (
     internal,
     path_not_found,
     too_large,
+    too_many_requests,
     unauthorized,
 )
 from bayplan.apiserver.fairness import Fairness
+from bayplan.apiserver.fairness.seats import Seats
 from bayplan.apiserver.fairness.suggested import objects as flow_objects
 from bayplan.apiserver.front_proxy import FrontProxy
 from bayplan.apiserver.http import (
@@ -63,7 +66,7 @@ from bayplan.apiserver.request import NO_QUERY, Request, Target, flag, parse_pat
 from bayplan.apiserver.responses import JSON_TYPE, Answer, Stream, error_answer, refusal, writable
 from bayplan.apiserver.tokens import ISSUER, Tokens
 from bayplan.config import DEFAULT_GATES, FeatureGates
-from bayplan.intake import Intake
+from bayplan.intake import FullError, Intake, Share
 from bayplan.store import Full, Store, StoreError, TooLarge, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -145,6 +148,7 @@ class ApiServer:
         self._endless = Endless()
         self._fairness = Fairness(store, self.backend.reader, max_reads, max_writes)
         self._intake = Intake()
+        self._large = Seats(AT_ONCE, queue=WAITING, room=WAITING)
         self.failures = 0  # requests that ended in an unexpected exception
 
     @property
@@ -311,11 +315,18 @@ class ApiServer:
         action = Action(verb, group, resource, part, namespace)
         if not self._always_allow:
             demand_action(self.backend.authorizer, user, action._replace(name=name))
-        body = b"" if reading else await self._body(connection)
+        with self._intake.share() as share:
+            body = b"" if reading else await self._body(connection, share)
+            return await self._passed(remote, connection, user, action, body)
+
+    async def _passed(
+        self, remote: Remote, connection: Connection, user: User, action: Action, body: bytes
+    ) -> Answer | Stream:
+        reading = connection.method in ("GET", "HEAD")
         place = self._fairness.place(user, action, reading=reading)
         connection.flow = place.headers
         await place.seats.take(place.flow or (user.name, connection.headers.get("user-agent", "")))
-        watch = verb == "watch"
+        watch = action.verb == "watch"
         if watch:  # when it begins is the other server's matter
             place.seats.give()
         try:
@@ -344,11 +355,17 @@ class ApiServer:
         return request
 
     async def _limited(self, connection: Connection, request: Request) -> Answer | Stream:
+        """Run a verb; its body, which is counted to the end, comes before it takes a seat."""
+        if request.verb in ("get", "list", "watch"):
+            return await self._seated(connection, request, reading=True)
+        with self._intake.share() as share:
+            request.body = await self._body(connection, share)
+            return await self._seated(connection, request, reading=False)
+
+    async def _seated(
+        self, connection: Connection, request: Request, *, reading: bool
+    ) -> Answer | Stream:
         """Run a verb when there is a seat for it; a watch needs one only while it opens."""
-        reading = request.verb in ("get", "list", "watch")
-        if not reading:  # before a seat is taken: a body that trickles in must not hold one
-            request.body = await self._body(connection)
-            await parse_aside(request)
         kind, namespace = request.kind, request.namespace
         if kind.resource == "namespaces":
             namespace = request.name
@@ -357,25 +374,39 @@ class ApiServer:
         connection.flow = place.headers
         await place.seats.take(place.flow or (request.user.name, request.user_agent))
         self.backend.metrics.enter(reading)
+        request.large = self._large
         try:
             header = connection.headers.get("accept")
             binary = header is not None and PROTOBUF in header and writable(request.kind)
             streams = STREAMS if request.verb in ("list", "watch") else ()
             route = () if kind.custom else (*BODIES, *streams)
             request.output = accept(header, binary=binary, route=route)
+            if not reading:
+                await parse_aside(request)
             result = await self._dispatcher.run(request)
         finally:
             place.seats.give()
+            if request.in_turn:
+                self._large.give()
             self.backend.metrics.leave(reading)
         connection.warnings = request.warnings
         return result
 
-    async def _body(self, connection: Connection) -> bytes:
+    async def _body(self, connection: Connection, share: Share) -> bytes:
+        """Return the body, unpacked; `share` counts both forms. Raises a 413 or 429."""
         length = connection.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._max_body:
             raise too_large(self._max_body)
-        body = await connection.read(self._max_body, self._intake)
-        return decode_body(body, connection.headers.get("content-encoding"), self._max_body)
+        encoding = connection.headers.get("content-encoding")
+        try:
+            sent = await connection.read(self._max_body, share)
+            if encoding is None:
+                return sent
+            body = await beside(decode_body, sent, encoding, self._max_body)
+            share.take(len(body))
+        except FullError as full:
+            raise too_many_requests(str(full)) from full
+        return body
 
     def _authenticate(self, connection: Connection, path: str) -> User:
         if connection.peer is not None:
@@ -407,8 +438,10 @@ class ApiServer:
         for prefix, ask in self.questions.items():
             if connection.path.startswith(prefix) and connection.method in ("GET", "POST"):
                 query = dict(parse_qsl(connection.query.decode("latin-1")))
-                body = await self._body(connection) if connection.method == "POST" else None
-                return Answer(*await ask(connection.path.removeprefix(prefix), query, body))
+                with self._intake.share() as share:
+                    posted = connection.method == "POST"
+                    body = await self._body(connection, share) if posted else None
+                    return Answer(*await ask(connection.path.removeprefix(prefix), query, body))
         if connection.method not in ("GET", "HEAD"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method")
         for prefix, page in self.pages.items():

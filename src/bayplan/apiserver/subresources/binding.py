@@ -71,7 +71,7 @@ def _validate(binding: Object) -> None:
 async def _assign(
     backend: Backend, request: Request, codec: Codec, kv: KeyValue, binding: Object
 ) -> None:
-    pod = await decoded(codec, kv)
+    pod = await decoded(request, codec, kv)
     metadata = binding["metadata"]
     _check_preconditions(pod, metadata)
     _check_pod(pod)

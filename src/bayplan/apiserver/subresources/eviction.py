@@ -45,7 +45,8 @@ async def evict(backend: Backend, request: Request) -> Answer:
     await pipeline.admit(backend, request, attrs)
     await pipeline.admit_valid(backend, request, attrs)
     codec = backend.codec(request.kind)
-    pod = await decoded(codec, await backend.must_get(codec, request.namespace, request.name))
+    kv = await backend.must_get(codec, request.namespace, request.name)
+    pod = await decoded(request, codec, kv)
     insist = False
     budget = ""
     if not _free_to_go(pod):
@@ -232,7 +233,7 @@ async def _mark(
     }
     for _ in range(ATTEMPTS):
         kv = await backend.must_get(codec, request.namespace, request.name)
-        pod = await decoded(codec, kv)
+        pod = await decoded(request, codec, kv)
         check_preconditions(request.kind, pod, options)
         set_condition(pod, condition, backend.now())
         value = await aside_of(len(kv.value), codec.encode, pod)

@@ -56,7 +56,7 @@ async def scale(backend: Backend, request: Request) -> Answer:
     paths = paths_of(request.kind)
     kv = await backend.must_get(codec, request.namespace, request.name)
     if request.verb == "get":
-        return _answer(request, scale_of(await decoded(codec, kv), paths))
+        return _answer(request, scale_of(await decoded(request, codec, kv), paths))
     change = _change_of(request)
 
     def compute(old: Object) -> Object:

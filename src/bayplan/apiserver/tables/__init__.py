@@ -9,7 +9,7 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol
@@ -44,7 +44,7 @@ def printer(kind: TableKind) -> Printer:
 
 def render(
     kind: TableKind,
-    objects: Sequence[Mapping[str, Any]],
+    objects: Iterable[Mapping[str, Any]],
     metadata: Mapping[str, Any] | None = None,
     *,
     include: str = "Metadata",

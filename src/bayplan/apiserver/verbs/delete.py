@@ -22,12 +22,12 @@ from bayplan.apiserver.crd.definitions import terminate
 from bayplan.apiserver.definition_sync import is_definition
 from bayplan.apiserver.errors import ApiError, bad_request, conflict, forbidden, invalid
 from bayplan.apiserver.kinds import Kind
-from bayplan.apiserver.negotiate import body_type
+from bayplan.apiserver.negotiate import JSON, body_type
 from bayplan.apiserver.request import Request, number
-from bayplan.apiserver.responses import Answer, object_answer, plain_answer, success
+from bayplan.apiserver.responses import Answer, Stream, object_answer, plain_answer, success
 from bayplan.apiserver.validation.causes import Cause, not_supported
 from bayplan.apiserver.validation.causes import invalid as invalid_value
-from bayplan.apiserver.verbs.read import is_long, list_object, read_page
+from bayplan.apiserver.verbs.read import Page, is_long, list_object, read_page, whole_list
 from bayplan.store import Conflict, KeyValue, NotFound
 
 ATTEMPTS = 64
@@ -173,7 +173,7 @@ async def delete_object(
     codec = backend.codec(request.kind)
     for _ in range(ATTEMPTS):
         kv = await backend.must_get(codec, namespace, name)
-        obj = await decoded(codec, kv)
+        obj = await decoded(request, codec, kv)
         await pipeline.before_delete(backend, request, obj)
         check_preconditions(request.kind, obj, options)
         try:
@@ -226,7 +226,7 @@ async def _attempt(
     value = await aside_of(len(kv.value), codec.encode, obj)
     written = await backend.versions.put(codec, kv.key, value, expect=kv.mod_revision)
     if waits:
-        return await decoded(codec, written), False
+        return await aside_of(len(written.value), codec.decode, written), False
     return await _remove(backend, written, obj, options)
 
 
@@ -366,15 +366,15 @@ async def _delete_definition(
     return await _remove(backend, kv, obj, options)
 
 
-async def delete_collection(backend: Backend, request: Request) -> Answer:
+async def delete_collection(backend: Backend, request: Request) -> Answer | Stream:
     """Delete everything that a list with the same selectors would show."""
     options = read_options(request)
     codec = backend.codec(request.kind)
     page = await read_page(backend, request, codec)
-    deleted: list[Object] = []
+    deleted: list[KeyValue] = []
     for kv in page.items:
         await asyncio.sleep(0)  # others have their turn
-        obj = await decoded(codec, kv)
+        obj = await decoded(request, codec, kv)
         found = obj["metadata"]
         one = msgspec.structs.replace(options)
         try:
@@ -383,9 +383,15 @@ async def delete_collection(backend: Backend, request: Request) -> Answer:
             if error.code != 404:
                 raise
             continue
-        deleted.append(obj)  # as it was listed, not as it went
-    metadata = {"resourceVersion": str(backend.store.revision)}
-    shown = list_object(codec, metadata, deleted)
+        deleted.append(kv)  # as it was listed, not as it went
+    gone = Page(deleted, backend.store.revision, "", None)
+    if request.output.media == JSON and not request.pretty:
+        return whole_list(codec, gone)
     if is_long(request, page):
-        return await beside(plain_answer, request, shown)
-    return plain_answer(request, shown)
+        return await beside(_shown, request, codec, gone)
+    return _shown(request, codec, gone)
+
+
+def _shown(request: Request, codec: Codec, gone: Page) -> Answer:
+    objects = map(codec.decode, gone.items)
+    return plain_answer(request, list_object(codec, gone.metadata(), objects))

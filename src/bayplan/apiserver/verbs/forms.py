@@ -54,7 +54,7 @@ async def _patch(backend: Backend, request: Request, hub: Kind) -> Answer | Stre
         request.kind, request.content_type, request.body = kind, content_type, body
         request.verb, request.output = "patch", output
         kv = await backend.must_get(codec, request.namespace, request.name)
-        obj = change(await decoded(codec, kv))
+        obj = change(await decoded(request, codec, kv))
         insists = obj["metadata"].get("resourceVersion") != str(kv.mod_revision)
         request.verb = "update"
         try:

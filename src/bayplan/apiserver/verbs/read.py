@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bayplan.apiserver.aside import LARGE, Pauses, aside_of, beside
+from bayplan.apiserver.aside import LARGE, Pauses, aside_of, beside, turn
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import (
@@ -94,10 +94,11 @@ async def list_(backend: Backend, request: Request) -> Answer | Stream:
     page = await read_page(backend, request, codec)
     output = request.output
     if output.form == WHOLE and output.media == JSON and not request.pretty:
-        return _whole_list(codec, page)
+        return whole_list(codec, page)
     if output.form == WHOLE and output.media == PROTOBUF:
         return await _protobuf_list(codec, page)
     if is_long(request, page):
+        await turn(request)
         return await beside(_shown_list, request, codec, page)
     return _shown_list(request, codec, page)
 
@@ -115,7 +116,7 @@ def size_of(items: Iterable[KeyValue]) -> int:
 def _shown_list(request: Request, codec: Codec, page: Page) -> Answer:
     """Return a list in a form that needs a look into every object."""
     output = request.output
-    objects = [codec.decode(kv) for kv in page.items]
+    objects = map(codec.decode, page.items)  # one after the other, where a form leaves most out
     shown: Object
     if output.form == TABLE:
         shown = table(request, objects, page.metadata())
@@ -131,7 +132,7 @@ def _shown_list(request: Request, codec: Codec, page: Page) -> Answer:
     return Answer(200, dump(shown, output.media, pretty=request.pretty), output.content_type)
 
 
-def list_object(codec: Codec, metadata: Object, objects: list[Object]) -> Object:
+def list_object(codec: Codec, metadata: Object, objects: Iterable[Object]) -> Object:
     return {
         "kind": f"{codec.kind.kind}List",
         "apiVersion": codec.kind.api_version,
@@ -140,7 +141,8 @@ def list_object(codec: Codec, metadata: Object, objects: list[Object]) -> Object
     }
 
 
-def _whole_list(codec: Codec, page: Page) -> Answer | Stream:
+def whole_list(codec: Codec, page: Page) -> Answer | Stream:
+    """Return a list of objects as they are stored, none of which is taken apart."""
     head = codec.list_head + msgspec.json.encode(page.metadata()) + b',"items":['
     parts = list(cut(page.items, CHUNK_ITEMS, CHUNK_BYTES))
     if len(parts) <= 1:
