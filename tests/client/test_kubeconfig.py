@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bayplan.client import KubeconfigError, auth, load_kubeconfig
-from bayplan.client.auth import Credential, Credentials
+from bayplan.client.auth import Credential, Credentials, _exec_info
 from bayplan.client.kubeconfig import Connection, ExecPlugin
 from bayplan.client.tls import client_context
 
@@ -336,6 +336,29 @@ def exec_credential(**fields: str) -> str:
             "status": fields,
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, {}),
+        ({"tls_server_name": "n"}, {"tls-server-name": "n"}),
+        ({"insecure": True}, {"insecure-skip-tls-verify": True}),
+        ({"ca_data": b"ca"}, {"certificate-authority-data": "Y2E="}),
+        ({"proxy_url": "http://p"}, {"proxy-url": "http://p"}),
+    ],
+    ids=["address", "name", "insecure", "authority", "proxy"],
+)
+def test_an_exec_plugin_is_told_of_its_cluster_where_it_asks(fields, told):
+    connection = Connection("https://a", **fields)
+
+    def spec(asks):
+        return json.loads(_exec_info(ExecPlugin("x", provide_cluster_info=asks), connection))[
+            "spec"
+        ]
+
+    assert {"interactive": False} == spec(False)
+    assert {"interactive": False, "cluster": {"server": "https://a", **told}} == spec(True)
 
 
 async def test_exec_plugin_runs_once_until_it_expires_or_is_refused(tmp_path):

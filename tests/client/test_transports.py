@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
+from msgspec.structs import replace
 
 from bayplan.client import Connection, TransportError, connect, http1_connection
 from bayplan.client.aiohttp_transport import AiohttpTransport
@@ -56,6 +57,21 @@ async def test_the_credential_is_sent_with_every_request(acting):
 
     for head in server.requests:
         assert b"authorization: bearer t" in head.lower().split(b"\r\n")
+
+
+@pytest.mark.parametrize("compression", [True, False])
+async def test_packed_answers_are_asked_for_where_they_are_wanted(acting, compression):
+    async with RawServer(reply(b""), reply(b"")) as server:
+        connection = Connection(server.url, impersonate=acting, compression=not compression)
+        transport = SocketTransport(connection, compression=compression)
+        await transport.request("GET", "/", {}, None, 20)
+        await transport.close()
+        transport = SocketTransport(replace(connection, compression=compression))
+        await transport.request("GET", "/", {}, None, 20)
+        await transport.close()
+
+    asked = [b"accept-encoding: gzip" in head.lower() for head in server.requests]
+    assert [compression] * 2 == asked
 
 
 async def test_names_of_headers_are_small(acting):

@@ -179,12 +179,14 @@ async def test_no_moment_shows_staged_room_free_while_its_records_arrive():
     watcher = store.watch("/global/", after=store.revision)
     whole = snapshot(reader.table)
 
-    await writer.create(with_id(ask(1, count=1)))
+    record = await writer.create(with_id(ask(1, count=1)))
     events = watcher.take()
     shown = []
     for event in events:
         reader.ledger.apply_events([event])
         shown.append(snapshot(reader.table))
+    await writer.release(record.id)
+    reader.ledger.apply_events(watcher.take())
     watcher.close()
     await writer.stop()
 
@@ -192,3 +194,5 @@ async def test_no_moment_shows_staged_room_free_while_its_records_arrive():
     assert ["staged", "taking", "allocations", "staged"] == kinds
     assert [shown[0]] * 4 == shown
     assert whole != shown[0]
+    assert whole == snapshot(reader.table)
+    assert {"/global/taking"} >= reader.ledger._newest.keys(), "of what is gone nothing is kept"

@@ -396,6 +396,19 @@ def test_what_packs_is_told_without_a_search():
         assert fits == packs(table, (large,), SiteView(table), asked).tolist(), replicas
 
 
+@pytest.mark.parametrize(
+    ("vcpus", "memory", "fits"),
+    [(7, 100, True), (6, 100, False), (100, 12, True), (100, 11, False)],
+    ids=["both", "no processors left", "both in memory", "no memory left"],
+)
+def test_what_one_resource_takes_of_a_host_the_next_does_not_find(vcpus, memory, fits):
+    """Two large ones leave 2 and 2 of 6 and 6, of which no third makes use."""
+    table = SiteTable(inventory(host("a", vcpus, memory, count=2)))
+    wanted = (Machines("gp", 4, 8, count=2), Machines("gp", 3, 4, count=1, resource=1))
+
+    assert [fits] == packs(table, wanted, SiteView(table), np.ones(1, np.int64)).tolist()
+
+
 def test_a_full_site_of_unknown_hosts_takes_no_machine():
     full = Host("r", "z1", "gp", 8, 100, 8, 0)
     overdrawn = Host("r", "z2", "gp", 8, 100, 9, 0)

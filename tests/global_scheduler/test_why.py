@@ -1,15 +1,18 @@
 import asyncio
 import json
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.global_ import command
+from bayplan.global_scheduler.inventory import Flavor
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.relax import _flavors, _Trial
 from bayplan.global_scheduler.run import running
-from bayplan.global_scheduler.stack import Geo, RegionChoice
+from bayplan.global_scheduler.stack import Geo, RegionChoice, Spread
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.global_scheduler.why import Missing, explain, lines
 from tests.global_scheduler.sites import ask, three_sites
@@ -58,37 +61,134 @@ def test_the_nearest_site_misses_what_would_make_it_fit():
 
 
 @pytest.mark.parametrize(
-    ("request_", "expected"),
+    ("request_", "site", "missing"),
     [
         pytest.param(
-            ask(1, flavors=("f4",), count=7),
-            ["resource_group.resources[0].count 6 instead of 7 (s-a)"],
-            id="fewer machines",
+            ask(1, count=33, flavors=("f2",), need_eip=False, storage={}),
+            "s-c",
+            [Missing("vcpus of type gp", 66, 64), Missing("memory of type gp", 132, 64)],
+            id="machines",
         ),
         pytest.param(
-            ask(2, count=1, selector={"operator": "nobody"}),
-            ["without selector.operator (s-c)"],
-            id="without the operator",
+            ask(1, storage={"SAS": 5000}),
+            "s-a",
+            [Missing("GB of storage SAS", 10000, 700)],
+            id="storage",
         ),
         pytest.param(
-            ask(1, count=1, selector={"operator": "nobody", "geo_location": Geo(city="none")}),
-            ["without selector.operator and without selector.geo_location.city (s-c)"],
-            id="two changes when one does not do",
+            ask(1, count=7, flavors=("f2",)), "s-a", [Missing("addresses", 7, 6)], id="addresses"
         ),
         pytest.param(
-            ask(1, count=17, flavors=("f4",), need_eip=False, storage={}),
-            ["also flavor f2 for resource_group.resources[0]"],
-            id="a smaller flavor",
+            ask(1, count=4, max_per_host=1),
+            "s-a",
+            [Missing("places for f4 on whole hosts", 4, 0)],
+            id="whole hosts",
         ),
+        pytest.param(ask(1, storage={"SSD": 1}), None, [], id="no such storage anywhere"),
+        pytest.param(ask(1, selector={"site_id": "s-x"}), None, [], id="no such site"),
     ],
 )
-def test_the_smallest_changes_that_fit_are_told(request_, expected):
-    """Each was decided; more may be told."""
+def test_the_nearest_site_is_the_one_that_lacks_least(request_, site, missing):
+    near = why(request_).nearest
+
+    assert site == (near and near.site)
+    assert missing == (list(near.missing) if near else [])
+
+
+FIRST = "resource_group.resources[0]"
+EXACT = {
+    "fewer machines": (
+        ask(1, flavors=("f4",), count=7),
+        [f"{FIRST}.count 6 instead of 7 (s-a)", f"without need_eip of {FIRST} (s-c)"],
+    ),
+    "fewer replicas": (ask(9), ["replicas 4 instead of 9 (s-c)"]),
+    "less storage": (
+        ask(1, storage={"SAS": 5000}),
+        [f"{FIRST}.storage.SAS 350 instead of 5000 (s-a)"],
+    ),
+    "storage that is nowhere": (ask(1, storage={"SSD": 1}), []),
+    "without the operator": (
+        ask(2, count=1, selector={"operator": "nobody"}),
+        ["without selector.operator (s-c)"],
+    ),
+    "without the node": (
+        ask(1, selector={"site_id": "s-x"}),
+        ["without selector.node_id (s-c)"],
+    ),
+    "without the regions": (
+        ask(1, selector={"regions": (RegionChoice("regX"),)}),
+        ["without selector.regions (s-c)"],
+    ),
+    "without the zones": (
+        ask(1, selector={"regions": (RegionChoice("regA", ("az9",)),)}),
+        ["without selector.regions (s-c)", "without the zones of selector.regions (s-a)"],
+    ),
+    "without the spread": (
+        ask(3, selector={"spread": Spread(min_sites=4)}),
+        ["without selector.spread.min_sites (s-c)"],
+    ),
+    "two changes when one does not do": (
+        ask(1, count=1, selector={"operator": "nobody", "geo_location": Geo(city="none")}),
+        ["without selector.operator and without selector.geo_location.city (s-c)"],
+    ),
+    "more on a host": (
+        ask(1, count=4, max_per_host=1),
+        [f"without max_per_host of {FIRST} (s-b)"],
+    ),
+    "a smaller flavor": (
+        ask(1, count=17, flavors=("f4",), need_eip=False, storage={}),
+        [f"{FIRST}.count 12 instead of 17 (s-c)", f"also flavor f2 for {FIRST} (s-c)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_the_smallest_changes_that_fit_are_told(case):
+    request, expected = EXACT[case]
     inventory = three_sites(hosts=tuple(msgspec.structs.replace(h, memory=100) for h in HOSTS))
-    told = list(lines(why(request_, inventory)))
+    told = list(lines(why(request, inventory)))
     changes = [line.partition(": ")[2] for line in told if line.startswith(("it would", "or:"))]
 
-    assert all(any(text in change for change in changes) for text in expected), told
+    assert expected == changes
+
+
+@pytest.mark.parametrize(
+    ("asked", "tried"),
+    [(("e",), ["d", "c", "b"]), (("e", "c"), ["b", "a"]), (("a",), []), (("unknown",), [])],
+)
+def test_the_next_smaller_flavors_are_tried(asked, tried):
+    sizes = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 8}
+    flavors = tuple(Flavor("regA", name, vcpus, 8, "gp") for name, vcpus in sizes.items())
+    table = SiteTable(three_sites(flavors=flavors))
+
+    found = [text for text, _ in _flavors(table, ask(flavors=asked))]
+
+    assert [f"also flavor {flavor} for {FIRST}" for flavor in tried] == found
+
+
+@pytest.mark.parametrize(
+    ("sites", "decisions"), [(0, 200), (3, 200), (10_000, 200), (20_000, 100), (10**6, 20)]
+)
+def test_on_large_tables_fewer_decisions_are_made(sites, decisions):
+    assert decisions == _Trial(PLACER, SimpleNamespace(count=sites)).left
+
+
+def test_no_more_is_decided_than_allowed():
+    trial = _Trial(PLACER, SiteTable(three_sites()))
+    trial.left = 1
+
+    assert ["s-c", None] == [trial.site(ask(1)), trial.site(ask(1))]
+    assert 0 == trial.left
+
+
+@pytest.mark.parametrize("fits", range(9))
+def test_the_largest_number_that_fits_is_found_by_halving(fits, monkeypatch):
+    trial = _Trial(PLACER, SiteTable(three_sites()))
+    monkeypatch.setattr(trial, "site", lambda number: "s" if number <= fits else None)
+
+    found = trial.most(lambda number: number, 1, 8)
+
+    assert (min(fits, 7), "s") == found if fits else (1, "") == found
 
 
 def test_how_many_replicas_fit_together_is_what_a_decision_gives():
@@ -132,4 +232,6 @@ async def test_why_on_the_command_line(conf, tmp_path):  # noqa: F811
     assert (0, True) == (small.exit_code, "1 of 1 replicas fit together" in small.output)
     assert (1, True) == (large.exit_code, "nearest: site1 (region1, az1)" in large.output)
     assert 'there is no allocation "no-such-id"' in str(missing.exception)
+    assert f"cannot reach {server[1]}: " in str(away.exception)
+    assert "[Errno" not in str(away.exception), "what the system says, without its number"
     assert "bayplan global serve" in str(away.exception)

@@ -146,6 +146,30 @@ def test_a_fault_that_takes_a_variable_away_is_planted_all_the_same(tmp_path, mo
     assert module.more(1) is None
 
 
+def test_a_call_of_super_is_taken_out_of_a_living_method(tmp_path, monkeypatch):
+    monkeypatch.setenv("BAYPLAN_MUTANT", "")
+    monkeypatch.setenv("PYTHONPATH", "")
+    file = tmp_path / "heirs.py"
+    file.write_text(
+        "class A:\n    def f(self):\n        self.x = 1\n\n\n"
+        "class B(A):\n    def f(self):\n        self.x = 0\n        super().f()\n",
+        "utf-8",
+    )
+    spec = importlib.util.spec_from_file_location("heirs", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "heirs", module)
+    [chosen] = [m for m in mutants(file, tmp_path) if m.fault == "call gone"]
+
+    heir = module.B()
+    heir.f()
+    before = heir.x
+    plant(file, chosen.index)
+    heir.f()
+
+    assert (1, 0) == (before, heir.x)
+
+
 def test_a_sample_stays_when_other_code_is_added(file):
     few = sample(mutants(file, file.parent), 1, 4)
     file.write_text(SOURCE + "\n\ndef more(a):\n    return a > 1\n", "utf-8")

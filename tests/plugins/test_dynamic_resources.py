@@ -5,8 +5,10 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bayplan import api
+from bayplan.api.devices import DeviceConstraint
 from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
 from bayplan.framework import (
@@ -21,7 +23,8 @@ from bayplan.framework import (
     unresolvable,
 )
 from bayplan.plugins import dynamic_resources
-from bayplan.plugins.dynamic_resources.results import delete_calls
+from bayplan.plugins.dynamic_resources.constraints import AllocationError, Constraints
+from bayplan.plugins.dynamic_resources.results import FINALIZER, delete_calls
 from bayplan.plugins.dynamic_resources.verdicts import Verdicts
 from bayplan.testing import (
     ZONE,
@@ -288,6 +291,70 @@ def test_partitions_share_counters():
 
     assert "" == cluster.filter(pod_with("c2"))[2]["a"]
     assert CANNOT == cluster.filter(pod_with("c3"))[2]["a"]
+
+
+SICK = [{"key": "sick", "effect": "NoSchedule"}]
+
+
+def with_counters(*devices):
+    """A pool whose devices take from one card of 40Gi what they say."""
+    counters = [{"name": "card", "counters": {"memory": {"value": "40Gi"}}}]
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 2}
+    return (
+        make_slice("s", *devices, node="a", pool=pool),
+        make_slice("t", node="a", pool=pool, sharedCounters=counters),
+    )
+
+
+def takes(amount):
+    return [{"counterSet": "card", "counters": {"memory": {"value": amount}}}]
+
+
+def test_a_device_that_is_refused_for_its_taint_gives_its_counters_back():
+    devices = (
+        make_device("d0", consumesCounters=takes("40Gi"), taints=SICK),
+        make_device("d1", consumesCounters=takes("40Gi")),
+    )
+    claim = make_resource_claim("c").exactly("r", request("gpu"))
+
+    assert "" == Cluster(*with_counters(*devices), claim).filter(pod_with("c"))[2]["a"]
+
+
+def test_a_device_that_is_refused_for_a_constraint_gives_its_counters_back():
+    devices = [
+        make_device(f"d{number}", {"numa": value}, consumesCounters=takes("20Gi"))
+        for number, value in enumerate("xyx")
+    ]
+    claim = make_resource_claim("c").exactly("r", request("gpu", count=2)).same(f"{DRIVER}/numa")
+
+    assert "" == Cluster(*with_counters(*devices), claim).filter(pod_with("c"))[2]["a"]
+
+
+@pytest.mark.parametrize("shared", ["counters", "constraint"])
+def test_a_device_that_has_too_little_left_gives_back_what_it_took(shared):
+    """All devices cannot be had, for the first is too small; the second choice is another one."""
+    amount = "40Gi" if shared == "counters" else "1Gi"
+    numa = {"counters": "xx", "constraint": "xy"}[shared]
+    devices = [
+        make_device(
+            f"d{number}",
+            {"numa": numa[number], "number": number},
+            {"memory": f"{size}Gi"},
+            allowMultipleAllocations=True,
+            consumesCounters=takes(amount),
+        )
+        for number, size in enumerate((4, 10))
+    ]
+    much = {"requests": {"memory": "8Gi"}}
+    second = f'device.attributes["{DRIVER}"].number == 1'
+    claim = make_resource_claim("c").first_of(
+        "r",
+        all=request("gpu", allocationMode="All", capacity=much),
+        one=request("gpu", second, capacity=much),
+    )
+    claim.same(f"{DRIVER}/numa")
+
+    assert "" == Cluster(*with_counters(*devices), claim).filter(pod_with("c"))[2]["a"]
 
 
 def test_a_shared_device_gives_parts_of_its_capacity():
@@ -607,3 +674,17 @@ def test_a_claim_that_is_gone_already_need_not_be_removed():
 
     assert ("patch", "delete") == (unblock.verb, gone.verb)
     assert gone.ignore_not_found
+
+
+def test_a_claim_that_is_removed_keeps_the_finalizers_of_others():
+    claim = make_resource_claim("c").exactly("r", request("card")).build()
+    metadata = replace(claim.metadata, finalizers=["a.example/x", FINALIZER, "b.example/y"])
+
+    unblock, _ = delete_calls(replace(claim, metadata=metadata))
+
+    assert ["a.example/x", "b.example/y"] == unblock.body["metadata"]["finalizers"]
+
+
+def test_a_constraint_without_an_attribute_is_an_error():
+    with pytest.raises(AllocationError, match="a constraint of an unknown type"):
+        Constraints([DeviceConstraint()], modern=True)

@@ -48,7 +48,8 @@ def test_who_has_not_started_goes_before_who_has(version):
     assert victims([5, None, 7], version) == ["p1"]
 
 
-def test_the_most_important_victim_counts_whatever_budgets_the_others_break():
+@pytest.mark.parametrize("gates", [{}, {"GenericWorkload": True}], ids=["pods", "units"])
+def test_the_most_important_victim_counts_whatever_budgets_the_others_break(gates):
     """On both nodes one of two victims is guarded; on the first the other one is above all."""
     pods = [
         make_pod("guarded-a").req(cpu="1").node("a").label(app="x").priority(1),
@@ -61,6 +62,7 @@ def test_the_most_important_victim_counts_whatever_budgets_the_others_break():
         "pods": [pod.body() for pod in pods],
         "podDisruptionBudgets": [make_budget("b", "app=x", 0).body()],
     }
-    found = decide(objects, make_pod("urgent").req(cpu="2").priority(10).body())
+    urgent = make_pod("urgent").req(cpu="2").priority(10).body()
+    found = decide(objects, urgent, gates=FeatureGates(gates, "1.37"))
 
     assert "b" == found["postFilter"]["nominatedNodeName"]

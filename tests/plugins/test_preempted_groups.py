@@ -4,6 +4,9 @@ import pytest
 
 from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
+from bayplan.framework import Handle
+from bayplan.plugins.default_preemption.units import Unit, by_importance
+from bayplan.testing import make_pod
 
 GROUPS = {"GenericWorkload": True}
 
@@ -103,3 +106,17 @@ def test_since_1_37_a_pod_that_breaks_a_budget_leaves_the_next_one_alone(version
                                  budget("b2", 0, ["v"])],
     }  # fmt: skip
     assert node_name == victims(objects, pod("big", cpu="2", priority=10), version)[0]
+
+
+def test_of_units_that_began_together_the_order_stays_and_of_those_that_did_not_begin_too():
+    def unit(name, place, start=None):
+        built = make_pod(name)
+        info = Handle().info((built.started(start) if start else built).build())
+        return Unit(0, [info], False, place)
+
+    began = "2026-01-01T00:00:00Z"
+    same = [unit("a", 1, began), unit("b", 0, began)]
+    never = [unit("c", 1), unit("d", 0)]
+
+    assert same == by_importance(same, 2e9)
+    assert never[::-1] == by_importance(never, 2e9)

@@ -205,6 +205,21 @@ def test_two_pods_do_not_get_one_volume():
     assert ["", NONE_LEFT] == cluster.filter(second)[1]
 
 
+def test_a_volume_that_went_since_the_filter_fails_the_reservation():
+    pod = make_pod("p").claim("c").build()
+    cluster = Cluster(LOCAL, waiting_claim("c"), local_volume("v", "a"))
+    state, told = cluster.filter(pod)
+    cluster.objects.persistent_volumes.delete("v")
+
+    status = cluster.plugin.reserve(state, pod, "a")
+
+    assert ["", NONE_LEFT] == told
+    assert (Code.ERROR, 'node "a" no longer has volumes for pod "default/p"') == (
+        status.code,
+        status.message,
+    )
+
+
 def test_profiles_share_what_is_booked():
     cluster = Cluster(LOCAL, waiting_claim("c1"), waiting_claim("c2"), local_volume("v", "a"))
     cluster.reserve(make_pod("p1").claim("c1").build(), "a")

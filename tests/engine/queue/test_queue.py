@@ -1,13 +1,14 @@
 """What the scheduling queue does, one behaviour a test; times are made up."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from bayplan.engine.queue import AlreadyQueuedError, Place, QueuedPod
 from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from bayplan.framework.contract.events import ActionType, ClusterEvent, Resource
-from bayplan.plugins.priority_sort import priority_key
+from bayplan.plugins.priority_sort import PrioritySort, priority_key
 from bayplan.testing import make_node, make_pod
 from tests.engine.queue.helper import BROKEN, GATES, NODE_ADD_ONLY, PICKY, POD_DELETE, make_queue
 
@@ -34,6 +35,26 @@ def test_higher_priority_first_then_older():
         queue.add(make_pod(name).priority(priority).build(), now)
 
     assert names(queue) == ["b", "d", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "first"),
+    [
+        ((1, 5), (0, 1), True),
+        ((0, 1), (1, 5), False),
+        ((0, 1), (0, 2), True),
+        ((0, 2), (0, 1), False),
+        ((0, 1), (0, 1), False),
+    ],
+)
+def test_priority_comes_before_time_and_nobody_before_an_equal(one, other, first):
+    def queued(priority, timestamp):
+        pod = make_pod("p").priority(priority).build()
+        return SimpleNamespace(pod=pod, timestamp=timestamp)
+
+    a, b = queued(*one), queued(*other)
+
+    assert first == PrioritySort().less(a, b) == (priority_key(a) < priority_key(b))
 
 
 def test_custom_order_by_less():
