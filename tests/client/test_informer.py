@@ -382,3 +382,34 @@ def test_a_list_too_deep_to_be_read_is_asked_for_again():
         return ended, transport.asked
 
     assert (False, 2) == run_virtual(main())
+
+
+class Healthy(AsgiTransport):
+    """Something that is well answers instead of the server."""
+
+    there = False
+
+    async def request(self, *args, **more):
+        if self.there:
+            return Response(200, {}, b'{"status": "ok"}')
+        return await super().request(*args, **more)
+
+
+def test_what_is_no_list_empties_no_copy():
+    async def main():
+        watched = Watched()
+        transport = Healthy(watched.api)
+        watched.informer = Informer(Client(transport), NODES, Object)
+        await watched.api.put("/api/v1/nodes/a")
+        async with watched:
+            transport.there = True
+            await watched.api.break_streams()
+            await watched.api.put("/api/v1/nodes/b")
+            await watched.api.expire()
+            await asyncio.sleep(60)
+            kept = set(watched.informer.store)
+            transport.there = False
+            await watched.quiet()
+            return kept
+
+    assert {"a"} == run_virtual(main())

@@ -352,6 +352,23 @@ def test_work_that_fails_says_so_and_releases_the_lease():
     assert "" == run_virtual(main())
 
 
+def test_nobody_leads_by_the_word_of_another_server():
+    async def main():
+        transport = Talking(FakeApi())
+        transport.said, transport.end = b'{"status": "ok"}', 30.0
+        elector = LeaderElector(Client(transport), "a")
+        task = asyncio.create_task(elector.run(forever))
+        await asyncio.sleep(10)
+        early = elector.is_leader
+        await asyncio.sleep(30)
+        seen = early, elector.is_leader
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return seen
+
+    assert (False, True) == run_virtual(main())
+
+
 def test_every_new_leader_is_told_once():
     told = []
 

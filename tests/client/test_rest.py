@@ -200,7 +200,10 @@ def test_in_process_timeout():
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("3", 3.0), ("0.5", 0.5), ("0", 0.0), ("-2", 0.0), ("", None), ("tomorrow", None)],
+    [
+        *(("3", 3.0), ("0.5", 0.5), ("0", 0.0), ("-2", 0.0)),
+        *((odd, None) for odd in ("", "tomorrow", "nan", "inf")),
+    ],
 )
 def test_a_header_may_say_when_to_come_back(value, seconds):
     assert seconds == _retry_after({"retry-after": value})

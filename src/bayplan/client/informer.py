@@ -110,8 +110,8 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _RawList(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] | None  # what has none is no list
     metadata: _ListMeta = _ListMeta()
-    items: list[msgspec.Raw] | None = None
 
 
 _raw_list_decoder = msgspec.json.Decoder(_RawList)
@@ -127,8 +127,8 @@ class _Event(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class _List(msgspec.Struct, Generic[T], frozen=True):
+    items: list[T] | None
     metadata: _ListMeta = _ListMeta()
-    items: list[T] | None = None
 
 
 class Informer(Generic[T]):

@@ -44,6 +44,7 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class _Lease(msgspec.Struct, frozen=True):
+    metadata: msgspec.Raw  # what has none is no object
     spec: LeaseSpec = LeaseSpec()
 
 

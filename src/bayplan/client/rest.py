@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Literal, TypedDict
 from urllib.parse import quote, urlencode
@@ -514,6 +515,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of a Retry-After header; its date form is not used by API servers."""
     value = headers.get("retry-after", "")
     try:
-        return max(float(value), 0.0) if value else None
+        seconds = float(value)
     except ValueError:
         return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
