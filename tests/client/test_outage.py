@@ -50,6 +50,44 @@ def test_one_line_when_it_goes_and_one_when_it_is_back():
     ] == [(line["event"], line["log_level"]) for line in logs]
 
 
+def test_a_refused_credential_is_told_once_with_what_helps():
+    class Refusing(AsgiTransport):
+        async def request(self, *args, **more):
+            raise error_from(401, b"")
+
+    async def main():
+        client, outage = Client(Refusing(FakeApi())), Outage()
+        informers = [Informer(client, kind, Object, outage=outage) for kind in (NODES, PODS)]
+        tasks = [asyncio.create_task(informer.run()) for informer in informers]
+        await asyncio.sleep(300)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    with capture_logs() as logs:
+        run_virtual(main())
+
+    assert ["the API server refuses the credential, trying until it does not"] == [
+        line["event"] for line in logs
+    ]
+    assert "log in again" in logs[0]["err"]
+
+
+def test_a_server_that_comes_back_and_refuses_is_told_too():
+    outage = Outage()
+    with capture_logs() as logs:
+        for problem in (TransportError("refused"), error_from(401, b""), error_from(401, b"")):
+            outage.failed(problem)
+        outage.over()
+
+    assert ["cannot be reached", "refuses the credential", "answers again"] == [
+        part
+        for line in logs
+        for part in ("cannot be reached", "refuses the credential", "answers again")
+        if part in line["event"]
+    ]
+
+
 def test_a_server_that_fails_is_asked_less_and_less_often():
     """Each wait is twice the one before, up to a limit, and stretched by the jitter."""
 

@@ -26,7 +26,14 @@ import msgspec
 import structlog
 
 from bayplan.api import strip_nulls
-from bayplan.client.errors import ApiError, ClientError, Gone, TransportError, error_from
+from bayplan.client.errors import (
+    ApiError,
+    ClientError,
+    Gone,
+    TransportError,
+    Unauthorized,
+    error_from,
+)
 from bayplan.client.outage import Outage
 from bayplan.client.resources import Resource
 from bayplan.client.rest import UNREADABLE, Client, Paging
@@ -232,8 +239,8 @@ class Informer(Generic[T]):
                 await asyncio.sleep(backoff * (1.0 + self._jitter()))
 
     def _tell(self, problem: Exception, *, again: bool) -> None:
-        """Log a failure; a connection that broke is worth a line only if it cannot be made anew."""
-        if isinstance(problem, TransportError):
+        """Log a failure; what the next attempt mends is worth no line, what all share one."""
+        if isinstance(problem, TransportError | Unauthorized):
             if again or not self.has_synced:
                 self._outage.failed(problem)
             return

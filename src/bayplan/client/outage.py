@@ -1,4 +1,4 @@
-"""Tells once that a server cannot be reached, and once that it answers again.
+"""Tells once that a server cannot be reached or takes no credential, and once that it answers.
 
 A scheduler has an informer for each of some twenty kinds; when the API server goes away all of them
 notice. Those of one server share an Outage, so that an operator reads one line instead of twenty
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import structlog
 
+from bayplan.client.errors import ClientError, Unauthorized
+
 log = structlog.get_logger(__name__)
 
 
@@ -16,16 +18,23 @@ class Outage:
     """What the informers of one server know about whether it is there."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._told = ""
 
-    def failed(self, problem: Exception) -> None:
-        """The server could not be reached."""
-        if not self._told:
-            self._told = True
-            log.warning("the API server cannot be reached, trying until it can", err=str(problem))
+    def failed(self, problem: ClientError) -> None:
+        """The server could not be reached, or does not know who asks."""
+        if isinstance(problem, Unauthorized):
+            self._tell("the API server refuses the credential, trying until it does not", problem)
+        else:
+            self._tell("the API server cannot be reached, trying until it can", problem)
+
+    def _tell(self, event: str, problem: ClientError) -> None:
+        if self._told != event:
+            self._told = event
+            remedy = f"; {problem.remedy}" if problem.remedy else ""
+            log.warning(event, err=f"{problem}{remedy}")
 
     def over(self) -> None:
         """The server answered."""
         if self._told:
-            self._told = False
+            self._told = ""
             log.info("the API server answers again")
