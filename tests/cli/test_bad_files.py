@@ -35,6 +35,7 @@ ASKED = ["--server", NOWHERE]
 SERVED = ["--bind", "127.0.0.1:0"]
 WORDS = {
     "apiserver": ["--store", "memory", *SERVED],
+    "backup": ["folder", "copy"],
     "capacity": ["cpu=1", *FROM],
     "config convert": ["config.yaml"],
     "config validate": ["config.yaml"],
@@ -56,6 +57,7 @@ WORDS = {
     "nodes add": [],
     "nodes remove": ["--all"],
     "pack": FROM,
+    "restore": ["folder", "--etcd-servers", NOWHERE],
     "scenario record": ["out.yaml"],
     "scenario run": ["first-pod"],
     "snapshot save": ["out.snapshot", *FROM],

@@ -246,12 +246,13 @@ async def test_backup_of_etcd_takes_tokens_from_the_data_directory(own_etcd, tmp
 
 
 async def test_an_etcd_without_our_objects_makes_no_backup(own_etcd, tmp_path):
+    (tmp_path / "data").mkdir()
     said = await asyncio.to_thread(
         run, tmp_path / "data", tmp_path / "copy", "--etcd-servers", own_etcd.url
     )
 
     assert "holds no objects of ours" in str(said.exception)
-    assert ["etcd"] == [path.name for path in tmp_path.iterdir()]
+    assert ["data", "etcd"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 async def copied(etcd, tmp_path):
@@ -328,10 +329,11 @@ async def test_nothing_is_restored_over_other_objects(own_etcd, tmp_path, key):
 
 
 async def test_only_a_copy_is_restored(own_etcd, tmp_path):
+    (tmp_path / "copy").mkdir()
     said = await restored(own_etcd, tmp_path)
 
     assert 'copy" has no bayplan.db; give what "bayplan backup" made' in str(said.exception)
-    assert ["etcd"] == [path.name for path in tmp_path.iterdir()]
+    assert ["copy", "etcd"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 def looks(directory):

@@ -9,12 +9,10 @@ import click
 from bayplan.cli import values
 from bayplan.words import plural
 
-DIRECTORY = click.Path(path_type=Path, file_okay=False)
-
 
 @click.command()
-@click.argument("data", type=DIRECTORY)
-@click.argument("target", type=DIRECTORY)
+@click.argument("data", type=values.ReadFile(folder=True, path=True))
+@click.argument("target", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--salvage", is_flag=True, help="DATA is damaged: copy what can still be read.")
 @click.option(
     "--etcd-servers",

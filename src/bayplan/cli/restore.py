@@ -7,12 +7,11 @@ from pathlib import Path
 import click
 
 from bayplan.cli import values
-from bayplan.cli.backup import DIRECTORY
 from bayplan.words import plural
 
 
 @click.command()
-@click.argument("copy", type=DIRECTORY)
+@click.argument("copy", type=values.ReadFile(folder=True, path=True))
 @click.option(
     "--etcd-servers",
     required=True,
