@@ -111,6 +111,16 @@ def test_an_option_that_there_is_not_is_refused_by_name(path, monkeypatch, capsy
     refused([*path, "--no-such-option"], "--no-such-option", "", monkeypatch, capsys)
 
 
+@pytest.mark.parametrize("words", ["up --nodes", "nodes add --shape", "why web-0 --from"])
+def test_an_option_without_its_value_says_where_to_read_on(words, monkeypatch, capsys):
+    command, option = words.replace(" web-0", "").rsplit(" ", 1)
+    code, lines = told(words.split(), monkeypatch, capsys)
+
+    assert 2 == code
+    assert [f"error: option '{option}' requires an argument."] == lines[:1]
+    assert [f"see: bayplan {command} --help"] == lines[1:]
+
+
 REQUIRED = [path for path, command in ALL.items() if any(item.required for item in command.params)]
 
 
@@ -163,6 +173,9 @@ def test_the_scheduler_s_flags_follow_the_rule(name, monkeypatch, capsys):
         ("apiserver --store etcd", 2, "--etcd-servers"),
         ("global serve --store etcd", 2, "--etcd-servers"),
         ("config validate README.md", 1, "README.md"),
+        ("backup no-such copy", 2, '"no-such" does not exist; it is looked for in'),
+        ("backup docs copy", 1, '"docs" has no bayplan.db'),
+        ("restore no-such --etcd-servers http://127.0.0.1:1", 2, '"no-such" does not exist'),
         ("scheduler leader", 2, "flags only"),
     ],
 )

@@ -164,8 +164,20 @@ def _tell(problem: click.UsageError) -> None:
     said = " ".join(problem.format_message().split())  # choices come one a line
     first = said[:1].lower() if said[1:2].islower() else said[:1]
     click.echo(f"error: {first}{said[1:]}", err=True)
-    if problem.ctx is not None:
-        click.echo(f"see: {problem.ctx.command_path} --help", err=True)
+    context = problem.ctx or _context_of(sys.argv[1:])
+    click.echo(f"see: {context.command_path} --help", err=True)
+
+
+def _context_of(words: list[str]) -> click.Context:
+    """That of the command which the words name: click forgets it where an option has no value."""
+    context = click.Context(bayplan, info_name="bayplan")
+    for word in words:
+        group = context.command
+        found = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if found is None:
+            break
+        context = click.Context(found, info_name=word, parent=context)
+    return context
 
 
 def _with_hint(problem: click.UsageError) -> click.UsageError:
