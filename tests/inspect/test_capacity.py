@@ -80,6 +80,14 @@ def test_what_ends_it_is_told_when_room_is_kept(keep):
     assert "Insufficient cpu" in found.binding
 
 
+@pytest.mark.parametrize(("count", "told"), [(4, False), (30, True)])
+def test_only_where_some_losses_were_not_tried_it_says_so(count, told):
+    found = Cluster.from_objects(nodes(count)).capacity("cpu=1", keep_free="node")
+
+    assert told == ("of 30 nodes the loss of the 25 fullest was tried" in str(found))
+    assert told == ("tried" in str(found))
+
+
 def test_what_ends_it_is_the_room_itself_where_any_loss_is_fine():
     far = make_node("far").zone("z0").capacity(cpu=1, memory="1Gi", pods=20).label(gpu="yes")
     body = make_pod("x").req(cpu="1").with_spec(nodeSelector={"gpu": "yes"}).body()

@@ -70,6 +70,10 @@ def capacity(
         ends = filling.refused and f"the API server would refuse it: {filling.refused}"
         if keep_free:
             sets, checked, loss = _with_room(cluster, filling, keep_free, mark)
+            if keep_free == "node" and 0 < checked < len(cluster.nodes):
+                notes.append(
+                    f"of {len(cluster.nodes)} nodes the loss of the {checked} fullest was tried"
+                )
             if loss is not None:
                 binding, ends = loss.binding, loss.text
             trial.undo(mark)

@@ -67,9 +67,8 @@ def _notes(found: Capacity) -> Iterator[str]:
     if found.checked and not found.sets:
         yield ""
         yield f"Note: with one more, or even now, losing a {found.keep_free} leaves pods homeless"
-    if found.checked and found.keep_free == "node":
+    if found.notes:
         yield ""
-        yield f"Note: the {found.checked} fullest nodes were tried"
     for note in found.notes:
         yield f"Note: {note}"
     if found.version_note:
