@@ -36,7 +36,7 @@ def test_a_trace_survives_writing_and_reading(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cpu\n1\n", "t.csv:1: column time is missing"),
+        ("cpu\n1\n", 't.csv:1: column "time" is missing'),
         ("time,cpu\n0,1\nsoon,1\n", 't.csv:3: column time: "soon" is not a number'),
         ("time,cpu\n-1,1\n", 't.csv:2: column time: "-1" is not a number of at least 0'),
         ("time,cpu\n0,lots\n", 't.csv:2: column cpu: "lots" is not a quantity'),

@@ -71,7 +71,7 @@ def rows_of(
         header = reader.fieldnames or []
         for column in required:
             if column not in header:
-                raise TraceError(f"{name}:1: column {column} is missing")
+                raise TraceError(f'{name}:1: column "{column}" is missing')
         for place, column in enumerate(header if known else ()):
             if not column:
                 raise TraceError(f"{name}:1: column {place + 1}: has no name")
