@@ -29,7 +29,7 @@ SCORES = HERE / "scores.json"
 EQUIVALENT = HERE / "equivalent.json"
 SOURCE = Path("src/bayplan")
 ENGINE_TESTS = ["tests/engine", "tests/plugins", "tests/framework", "tests/reference"]
-DECISIONS = ["tests/conformance/test_decisions.py"]
+DECISIONS = [f"tests/conformance/test_{name}.py" for name in ("runs", "decisions", "recorded_1_37")]
 RECORDED = ["tests/conformance/test_api.py", "tests/conformance/test_validation.py"]
 
 

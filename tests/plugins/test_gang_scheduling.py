@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from bayplan.api import CompositePodGroup, PodGroup, convert
 from bayplan.cluster.pod_groups import GroupMembers
 from bayplan.config import FeatureGates, from_data
 from bayplan.framework import Code, CycleState, Handle, QueueingHint
@@ -11,6 +12,8 @@ from bayplan.framework.contract.permits import WaitingPod
 from bayplan.plugins import gang_scheduling
 from bayplan.testing import make_node, make_pod, make_pod_group
 from tests.engine.loop.helper import HEAD, World
+from tests.engine.loop.test_composite_cycle import GATES as COMPOSITE
+from tests.engine.loop.test_composite_cycle import composite, part
 
 GATES = FeatureGates({"GenericWorkload": True})
 
@@ -42,6 +45,22 @@ def test_pods_wait_for_their_group_and_for_each_other(handle):
     assert gang_scheduling.REASON_MEMBERS == plugin.pre_enqueue(first).message
     assert plugin.pre_enqueue(second) is None
     assert plugin.pre_enqueue(first) is None
+
+
+def test_pods_wait_for_the_tree_above_their_group():
+    handle = Handle(gates=COMPOSITE)
+    plugin = gang_scheduling.new(None, handle)
+    for body, kind in ((composite(count=2), CompositePodGroup), (part("g", 1), PodGroup)):
+        handle.objects.put(convert(kind, body))
+
+    text = 'waiting for composite pod group "c" tree to meet quorum'
+    assert text == plugin.pre_enqueue(member(1).build()).message
+    handle.objects.put(convert(PodGroup, part("h", 1)))
+    assert plugin.pre_enqueue(make_pod("q").group("h").build()) is None
+    state = CycleState()
+    plugin.reserve(state, member(1).build(), "n")
+    status, seconds = plugin.permit(state, member(1).build(), "n")
+    assert (Code.WAIT, text, 300) == (status.code, status.message, seconds)
 
 
 def test_a_basic_group_needs_no_company(handle):

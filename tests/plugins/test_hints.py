@@ -11,6 +11,7 @@ NODE, POD = Resource.NODE, Resource.POD
 GATES = ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
 TAINT, LABEL = ActionType.UPDATE_NODE_TAINT, ActionType.UPDATE_NODE_LABEL
 ADD, DELETE = ActionType.ADD, ActionType.DELETE
+TOLERATES = ActionType.UPDATE_POD_TOLERATION
 
 
 def ask(plugin, resource, action, pod, old, new, *objects, **gates):
@@ -33,6 +34,10 @@ def pod(name="waiting"):
 
 def placed(name="other", namespace="default"):
     return make_pod(name, namespace).node("n")
+
+
+def honoring():
+    return pod().spread(1, ZONE, "app=x", nodeTaintsPolicy="Honor")
 
 
 CASES = [
@@ -100,6 +105,14 @@ CASES = [
     ("PodTopologySpread", POD, ActionType.UPDATE_POD_LABEL, pod().spread(1, ZONE, "app=x"),
      placed(namespace="b"), placed(namespace="b").label({"app": "x"}), False,
      "those of one in another namespace"),
+    ("PodTopologySpread", POD, TOLERATES, honoring(), honoring(), honoring().tolerate("k"), True,
+     "it tolerates more where taints count"),
+    ("PodTopologySpread", POD, TOLERATES, honoring(), honoring(), honoring(), False,
+     "it tolerates what it did"),
+    ("PodTopologySpread", POD, TOLERATES, pod().spread(1, ZONE, "app=x"),
+     pod(), pod().tolerate("k"), False, "it tolerates more where taints do not count"),
+    ("PodTopologySpread", POD, TOLERATES, honoring(), placed(), placed().tolerate("k"), False,
+     "another one tolerates more"),
     ("PodTopologySpread", NODE, ADD, pod().spread(1, ZONE, "app=x"), None,
      make_node("n").zone("z"), True, "a node with the key"),
     ("PodTopologySpread", NODE, ADD, pod().spread(1, ZONE, "app=x"), None,

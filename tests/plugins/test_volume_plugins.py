@@ -7,6 +7,7 @@ from bayplan.framework import (
     ClusterObjects,
     Code,
     CycleState,
+    Depends,
     Handle,
     NodeTable,
     QueueingHint,
@@ -310,3 +311,24 @@ def test_a_higher_limit_is_worth_a_try(before, after, result):
     old, new = (make_csi_node("n", csi_example_com=limit).build() for limit in (before, after))
 
     assert result is hint(node_volume_limits, "CSINode", ActionType.UPDATE)(EXCLUSIVE, old, new)
+
+
+@pytest.mark.parametrize(
+    ("volumes", "depends"),
+    [
+        ([], Depends.NODE),
+        ([{"emptyDir": {}}], Depends.NODE),
+        ([{"persistentVolumeClaim": {"claimName": "c"}}], Depends.CLUSTER),
+        ([{"gcePersistentDisk": {"pdName": "d"}}], Depends.CLUSTER),
+        ([{"awsElasticBlockStore": {"volumeID": "d"}}], Depends.CLUSTER),
+        ([{"rbd": {"image": "i", "monitors": ["m"]}}], Depends.CLUSTER),
+        ([{"iscsi": {"iqn": "i", "targetPortal": "p", "lun": 0}}], Depends.CLUSTER),
+    ],
+    ids=["none", "empty", "claim", "gce", "aws", "rbd", "iscsi"],
+)
+def test_only_volumes_that_others_may_use_make_answers_depend_on_them(volumes, depends):
+    plugin = volume_restrictions.new(None, make_handle(make_node("n")))
+    pod = make_pod("p")
+    pod.spec["volumes"] = [{"name": f"v{n}", **body} for n, body in enumerate(volumes)]
+
+    assert depends is plugin.depends_on(pod.build())

@@ -70,6 +70,15 @@ async def test_a_store_that_cannot_write_says_so_when_it_is_asked(tmp_path: Path
     file.close()
 
 
+def test_a_file_that_takes_no_writes_says_so_when_it_is_asked(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path)
+    file._db.execute("PRAGMA query_only = ON")
+
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        file.probe()
+    file.close()
+
+
 async def test_the_file_is_private(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "data")
     await store.close()
@@ -374,9 +383,10 @@ def test_a_disk_without_room_to_spare_is_told_before_a_create_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = SqliteFile(tmp_path)
-    file.probe()
-    left = SPARE_BYTES // 4096 - 1
+    left = SPARE_BYTES // 4096
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=left, f_frsize=4096))
+    file.probe()
+    left -= 1
 
     with pytest.raises(sqlite3.OperationalError, match="disk is full"):
         file.probe()
