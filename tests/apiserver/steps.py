@@ -1,4 +1,4 @@
-"""How long single steps of the event loop, and single calls into C, take; in yardsticks.
+"""How long single steps of the event loop take, in yardsticks.
 
 Without collections of garbage, because those of a test process go through everything that tests
 ever loaded.
@@ -7,13 +7,9 @@ ever loaded.
 import asyncio
 import contextlib
 import gc
-import sys
-import threading
 import time
 from asyncio import events
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from tests.effort import yardstick
 
@@ -47,33 +43,3 @@ def measured() -> Iterator[Steps]:
         events.Handle._run = run  # type: ignore[method-assign]
         steps.longest = longest / max(before, yardstick())
         gc.enable()
-
-
-@contextlib.contextmanager
-def calls() -> Iterator[list[Any]]:
-    """What becomes the longest time in C of this thread and its new ones, in yardsticks.
-
-    Where C calls Python, as `sum` does with a generator, others have their turns.
-    """
-    own, longest = threading.local(), [(0.0, "")]
-    found: list[Any] = []
-
-    def note(frame: object, event: str, called: object) -> None:
-        if event in ("c_call", "call", "return"):
-            own.begun = time.thread_time()
-        else:
-            spent = time.thread_time() - getattr(own, "begun", time.thread_time())
-            if spent > longest[0][0]:
-                longest[0] = spent, str(called)
-
-    before = yardstick()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        yield found
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-        seconds, called = longest[0]
-        found.extend((seconds / max(before, yardstick()), called))

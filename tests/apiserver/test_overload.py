@@ -14,6 +14,7 @@ from bayplan.client.resources import CONFIG_MAPS
 from bayplan.clock import run_virtual
 from bayplan.store import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, configmap
+from tests.apiserver.dynamic.hooks import HOOKS, Hooks, allow
 
 SEATS = 4
 WRITE_SECONDS = 0.01
@@ -165,3 +166,34 @@ async def test_a_body_counts_until_its_request_is_answered(api, monkeypatch):
 
     assert {201, 429} == set(codes)
     assert 201 == (await api.call("POST", path, large)).status
+
+
+async def test_large_objects_go_on_while_others_wait_for_webhooks(api, tmp_path):
+    """How long a webhook takes is not ours to bound, so it is waited for without a turn."""
+    large = {"data": {"a": "x" * 2 * LARGE}}
+    only = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}
+    asked, answered = asyncio.Semaphore(0), asyncio.Event()
+    async with Hooks(tmp_path) as hooks:
+        made = hooks.config("ValidatingWebhookConfiguration", {"path": "/slow", **only})
+        await api.ok("POST", f"{HOOKS}/validatingwebhookconfigurations", made)
+        hooks.handlers["/slow"], answer = allow, hooks.answered
+
+        async def slow(request):
+            asked.release()
+            await answered.wait()
+            return await answer(request)
+
+        hooks.answered = slow
+        writes = [
+            asyncio.create_task(api.call("POST", CONFIGMAPS, configmap(f"c{number}") | large))
+            for number in range(2 * AT_ONCE)
+        ]
+        for _ in writes:
+            await asked.acquire()
+        elsewhere = CONFIGMAPS.replace("default", "kube-system")
+        other = await api.call("POST", elsewhere, configmap("d") | large)
+        answered.set()
+        answers = await asyncio.gather(*writes)
+
+    assert 201 == other.status
+    assert {201} == {answer.status for answer in answers}

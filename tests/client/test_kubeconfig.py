@@ -109,6 +109,11 @@ def test_a_token_of_digits_stays_text(tmp_path):
             id="odd scheme",
         ),
         pytest.param(
+            {"clusters": [{"name": "a", "cluster": {"server": "https://u:secret@x:1/p"}}]},
+            'server "x:1" must not be written behind a user name and password',
+            id="password in the address",
+        ),
+        pytest.param(
             {"users": [{"name": "a", "user": {"auth-provider": {"name": "gcp"}}}]},
             "use an exec plugin",
             id="removed auth provider",

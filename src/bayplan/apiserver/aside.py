@@ -6,7 +6,7 @@ work is done at once.
 
 A large object is up to fifty times as large when it is taken apart, so only so many requests have
 such ones at once: the first step of one that is large waits for its turn, which it keeps to its
-end (`ApiServer`).
+end (`ApiServer`), or until it asks a webhook, whose time is not ours to bound.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ async def turn(request: Request) -> None:
     if request.large is not None and not request.in_turn:
         await request.large.take((request.user.name, request.user_agent))
         request.in_turn = True
+
+
+def leave_turn(request: Request) -> None:
+    """Let another have its turn, until the next step of this one that is about what is large."""
+    if request.large is not None and request.in_turn:
+        request.in_turn = False
+        request.large.give()
 
 
 async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

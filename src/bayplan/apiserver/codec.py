@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api import json
 from bayplan.api.schema import type_for
 from bayplan.apiserver import event_views, protobuf
 from bayplan.apiserver.kinds import Kind
@@ -27,6 +26,7 @@ from bayplan.store.protocol import KeyValue
 Object = dict[str, Any]
 
 _encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
 _OPEN = b'{"metadata":{'
 _SKIP = len(_OPEN)
 MAX_READ = 1024  # objects whose fields are kept
@@ -144,7 +144,7 @@ class Codec:
 
     def decode_value(self, value: bytes) -> Object:
         obj: Object = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
-        obj.update(json.read(split_mark(value)[0] if self._mark else value))
+        obj.update(_decoder.decode(split_mark(value)[0] if self._mark else value))
         return obj if self.to_view is None else self.to_view(obj)
 
     def encode(self, obj: Object) -> bytes:

@@ -29,7 +29,7 @@ from bayplan.api.user import ANONYMOUS, User
 from bayplan.apiserver import bootstrap, bootstrap_rbac
 from bayplan.apiserver.admission import OPTIONAL
 from bayplan.apiserver.aggregation import Aggregator
-from bayplan.apiserver.aside import AT_ONCE, WAITING, beside
+from bayplan.apiserver.aside import AT_ONCE, WAITING, beside, leave_turn
 from bayplan.apiserver.auth import ADMIN, Authenticator, new_token
 from bayplan.apiserver.authorization import Action
 from bayplan.apiserver.backend import Backend, Clock, random_suffix, random_uid
@@ -386,8 +386,7 @@ class ApiServer:
             result = await self._dispatcher.run(request)
         finally:
             place.seats.give()
-            if request.in_turn:
-                self._large.give()
+            leave_turn(request)
             self.backend.metrics.leave(reading)
         connection.warnings = request.warnings
         return result

@@ -361,4 +361,9 @@ def _checked_server(server: str, source: str, cluster: Tree, user: Tree) -> str:
         server = f"{'https' if secure else 'http'}://{server}"
     if not server.startswith(("http://", "https://")):
         raise KubeconfigError(f'{source}: server "{server}" must begin with https:// or http://')
+    if "@" in (place := server.split("/")[2]):  # which every message about it would print
+        raise KubeconfigError(
+            f'{source}: server "{place.rpartition("@")[2]}" must not be written behind a user name '
+            "and password; write them into users[].user.username and password"
+        )
     return server.rstrip("/")

@@ -45,6 +45,10 @@ class Hooks:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        return await self.answered(request)
+
+    async def answered(self, request: web.Request) -> web.Response:
+        """Answer a review by the handler of its path; a test may put itself in front."""
         review = await request.json()
         self.asked.append(review["request"])
         response = self.handlers["/" + request.match_info["path"]](review["request"])

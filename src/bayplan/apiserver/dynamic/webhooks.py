@@ -18,7 +18,7 @@ import structlog
 from bayplan.api import json
 from bayplan.api.patch import PatchError, apply_json_patch
 from bayplan.apiserver.admission import Attributes
-from bayplan.apiserver.aside import aside_of
+from bayplan.apiserver.aside import aside, leave_turn
 from bayplan.apiserver.authorization import Authorizer
 from bayplan.apiserver.calling import DEFAULT_TIMEOUT, Caller, CallError
 from bayplan.apiserver.codec import Object
@@ -141,6 +141,7 @@ async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request
         },
     }
     try:
+        leave_turn(request)
         answer = await caller.post(hook.given.get("clientConfig") or {}, review, hook.timeout)
     except CallError as error:
         raise CallError(f"failed to call webhook: {error}") from error
@@ -220,8 +221,8 @@ async def _patch(
         text = base64.b64decode(patch)
     except ValueError as error:
         raise CallError(f"received undecodable patch in webhook response: {error}") from error
-    size = len(text) + len(request.body) + request.stored
-    return await aside_of(size, _patched, hook.name, _named(attrs.obj, attrs, request), text)
+    request.stored = max(request.stored, len(text))
+    return await aside(request, _patched, hook.name, _named(attrs.obj, attrs, request), text)
 
 
 def _patched(name: str, obj: Object | None, text: bytes) -> Object | None:

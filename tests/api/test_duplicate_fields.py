@@ -1,13 +1,12 @@
-"""Dense JSON is read by pieces, to what msgspec reads it at once."""
+"""Fields that stand twice in any JSON are found, as the standard library's decoder finds them."""
+
+import json
 
 import msgspec
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bayplan.api import json
 from bayplan.api.schema.strict import duplicate_fields
-from bayplan.errors import DecodeError
 
 SPACE = st.text(" \t\r\n", max_size=2)
 TEXTS = st.one_of(
@@ -47,49 +46,7 @@ JSONS = spaced(st.recursive(SCALARS, inside, max_leaves=30)).map(str.encode)
 
 
 @given(JSONS)
-def test_pieces_say_what_the_whole_says(text):
-    whole = msgspec.json.decode(text)
-
-    # As text: that tells the order of keys, too, and 1 from 1.0 and true.
-    assert msgspec.json.encode(json.by_pieces(text)) == msgspec.json.encode(whole)
-
-
-@given(JSONS, st.integers(0, 1000), st.integers(0, 5), st.sampled_from(list('"[]{},:\\x1e ')))
-def test_what_is_no_json_is_refused_either_way(text, place, much, instead):
-    place %= len(text)
-    text = text[:place] + instead.encode() + text[place + much :]
-    whole = outcome(text)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json, "DENSE", 0)
-        assert outcome(text) == whole
-
-
-def outcome(text):
-    try:
-        return msgspec.json.encode(json.load(text))
-    except DecodeError:
-        return "refused"
-
-
-def test_a_refusal_of_dense_json_has_the_same_words(monkeypatch):
-    words = [said(text) for text in REFUSED]
-    monkeypatch.setattr(json, "DENSE", 0)
-
-    assert words == [said(text) for text in REFUSED]
-
-
-REFUSED = [b"", b'{"a":', b'{"a":1} x', b"{a: 1}", b"[}", b'["\xff"]', b"[[1e999]]", b"[" * 5000]
-
-
-def said(text):
-    with pytest.raises(DecodeError) as told:
-        json.load(text)
-    return str(told.value)
-
-
-@given(JSONS)
-def test_what_stands_twice_is_found_however_it_is_read(text):
+def test_what_stands_twice_is_found(text):
     value = msgspec.json.decode(text)
     assume(isinstance(value, dict))
 
@@ -98,8 +55,6 @@ def test_what_stands_twice_is_found_however_it_is_read(text):
 
 def twice(text):
     """The paths of keys that stand twice, by the standard library's decoder."""
-    import json as plain
-
     found = []
 
     def look(item, path):
@@ -114,5 +69,5 @@ def twice(text):
             for index, each in enumerate(item):
                 look(each, f"{path}[{index}]")
 
-    look(plain.loads(text, object_pairs_hook=lambda pairs: (pairs,)), "")
+    look(json.loads(text, object_pairs_hook=lambda pairs: (pairs,)), "")
     return sorted(found)
