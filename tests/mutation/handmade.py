@@ -3,7 +3,8 @@
     python -m tests.mutation.handmade [PART]    (all, or those whose name has PART)
 
 Each is put into a copy of the source, and the named tests are run on it; one that survives, or
-that can no longer be planted because the source has changed, fails the command.
+that can no longer be planted because the source has changed, fails the command. All named tests
+must pass on the copy first: those that fail there would kill anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -152,6 +154,16 @@ FAULTS = (
 )
 
 
+def passed(tests: set[str], work: Path) -> int:
+    """Return pytest's exit code for the tests of a copy: 0 where they passed, 1 where not."""
+    environment = os.environ | {"PYTHONPATH": str(work / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--timeout", "120"]
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{name}" for name in tests)]
+    return subprocess.run(
+        command, cwd=work, env=environment, capture_output=True, check=False
+    ).returncode
+
+
 def noticed(fault: Fault, work: Path) -> str:
     """Plant one fault in the copy; say how it went."""
     file = work / "src" / "bayplan" / fault.file
@@ -159,15 +171,25 @@ def noticed(fault: Fault, work: Path) -> str:
     if text.count(fault.right) != 1:
         return "cannot be planted: the source has changed"
     file.write_text(text.replace(fault.right, fault.wrong), "utf-8")
-    environment = os.environ | {"PYTHONPATH": str(work / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    tests = [f"tests/{name}" for name in fault.tests.split()]
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--timeout", "120"]
-    command = [sys.executable, "-m", "pytest", *options, *tests]
     try:
-        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, check=False)
+        code = passed({*fault.tests.split()}, work)
     finally:
         file.write_text(text, "utf-8")
-    return "killed" if done.returncode == 1 else f"survived ({done.returncode})"
+    return "killed" if code == 1 else f"survived ({code})"
+
+
+def judged(faults: Sequence[Fault], work: Path) -> int:
+    """Plant the faults one by one; return how many nobody can say to be noticed."""
+    names = {name for fault in faults for name in fault.tests.split()}
+    if passed(names, work) != 0:
+        print("the tests fail without a fault, too", flush=True)
+        return len(faults)
+    failed = 0
+    for fault in faults:
+        outcome = noticed(fault, work)
+        failed += outcome != "killed"
+        print(f"{outcome:10} {fault.name}", flush=True)
+    return failed
 
 
 def main() -> int:
@@ -178,9 +200,9 @@ def main() -> int:
     )
     parser.add_argument("part", nargs="*", help="words that stand in the name of a fault")
     wanted = " ".join(parser.parse_args().part)
-    if not any(wanted in fault.name for fault in FAULTS):
+    faults = [fault for fault in FAULTS if wanted in fault.name]
+    if not faults:
         parser.error(f"no fault has {wanted!r} in its name")
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="bayplan-faults-") as folder:
         work = Path(folder)
         ignore = shutil.ignore_patterns("__pycache__")
@@ -188,12 +210,7 @@ def main() -> int:
             place = ROOT / name
             copy = shutil.copytree if place.is_dir() else shutil.copy
             copy(place, work / name, **({"ignore": ignore} if place.is_dir() else {}))
-        for fault in FAULTS:
-            if wanted in fault.name:
-                outcome = noticed(fault, work)
-                failed += outcome != "killed"
-                print(f"{outcome:10} {fault.name}", flush=True)
-    return int(failed > 0)
+        return int(judged(faults, work) > 0)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from tests.mutation import plugin
+from tests.mutation import handmade, plugin
 from tests.mutation.__main__ import FOLDERS, SCORES, equivalents
-from tests.mutation.handmade import FAULTS
+from tests.mutation.handmade import FAULTS, Fault
 from tests.mutation.operators import mutants, mutated, sample
 from tests.mutation.planting import ROOT, plant
 
@@ -205,6 +205,30 @@ def test_every_hand_made_fault_can_still_be_planted():
 
     assert [] == [fault.name for fault in FAULTS if texts[fault.name].count(fault.right) != 1]
     assert all((ROOT / "tests" / name).exists() for fault in FAULTS for name in fault.tests.split())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said", "bad"),
+    [
+        (0, 1, "killed", 0),
+        (0, 0, "survived (0)", 1),
+        (0, 2, "survived (2)", 1),
+        (1, 1, "the tests fail without a fault, too", 1),
+    ],
+    ids=["noticed", "not noticed", "not run", "fails anyway"],
+)
+def test_a_hand_made_fault_is_killed_by_tests_that_pass_without_it(
+    tmp_path, capsys, monkeypatch, right, wrong, said, bad
+):
+    file = tmp_path / "src" / "bayplan" / "it.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("answer = 3\n")
+    codes = {"answer = 3\n": right, "answer = 4\n": wrong}
+    monkeypatch.setattr(handmade, "passed", lambda names, work: codes[file.read_text()])
+
+    assert bad == handmade.judged([Fault("four", "it.py", "= 3", "= 4", "test_it.py")], tmp_path)
+    assert said in capsys.readouterr().out
+    assert "answer = 3\n" == file.read_text()
 
 
 def test_a_mutant_that_only_waits_is_late():
