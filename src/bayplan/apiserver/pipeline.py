@@ -9,7 +9,7 @@ The parts are the kind's strategy (`.strategies`), `.validation`, `.admission` a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec
 
 import msgspec
@@ -159,16 +159,24 @@ def _judge_new(kind: Kind, obj: Object) -> list[str]:
     """Prepare and validate a new object; return warnings. Raises a 422."""
     strategy = strategy_of(kind)
     strategy.prepare_for_create(kind, obj)
-    with validation.quoting():
-        causes = validation.validate_create(kind.group, kind.resource, obj)
-        causes += strategy.validate_create(kind, obj)
-    _refuse(kind, obj, causes)
+
+    def problems() -> Iterator[Cause]:
+        yield from validation.validate_create(kind.group, kind.resource, obj)
+        yield from strategy.validate_create(kind, obj)
+
+    _refuse(kind, obj, problems())
     warnings = validation.warnings_on_create(kind.group, kind.resource, obj)
     validation.canonicalize(kind.group, kind.resource, obj)
     return warnings
 
 
-def _refuse(kind: Kind, obj: Object, causes: list[Cause]) -> None:
+def _refuse(kind: Kind, obj: Object, problems: Iterator[Cause]) -> None:
+    """Raise a 422 with what is wrong; of very many problems only that."""
+    try:
+        with validation.quoting():
+            causes = list(problems)
+    except validation.TooManyProblems as many:
+        causes = [Cause("FieldValueInvalid", "", f"Invalid value: {many}")]
     if causes:
         raise invalid(kind.storage[0], kind.kind, obj["metadata"].get("name", ""), causes)
 
@@ -259,10 +267,12 @@ def _judge_change(kind: Kind, obj: Object, old: Object, subresource: str, now: s
     """Prepare and validate a changed object; return warnings. Raises a 422."""
     strategy = strategy_of(kind)
     strategy.prepare_for_update(kind, obj, old, subresource, now)
-    with validation.quoting():
-        causes = validation.validate_update(kind.group, kind.resource, obj, old, subresource)
-        causes += strategy.validate_update(kind, obj, old, subresource)
-    _refuse(kind, obj, causes)
+
+    def problems() -> Iterator[Cause]:
+        yield from validation.validate_update(kind.group, kind.resource, obj, old, subresource)
+        yield from strategy.validate_update(kind, obj, old, subresource)
+
+    _refuse(kind, obj, problems())
     warnings = validation.warnings_on_update(kind.group, kind.resource, obj, old)
     validation.canonicalize(kind.group, kind.resource, obj)
     return warnings

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.place import Place, below, shown
 from bayplan.api.schema.model import Type
 
 _KEY = re.compile(rb'"\s*:')
@@ -23,15 +24,15 @@ LIMIT = 100  # upstream reports no more problems than this
 
 def unknown_fields(type_: Type, obj: Any) -> list[str]:
     """The paths of fields that the type does not have, in the order of the object."""
-    found: list[str] = []
+    found: list[Place] = []
     _walk(type_, obj, "", found)
-    return found
+    return shown(found)
 
 
-def _walk(type_: Type, value: Any, path: str, found: list[str]) -> None:
+def _walk(type_: Type, value: Any, path: Place | str, found: list[Place]) -> None:
     if type_.kind == "struct" and isinstance(value, dict):
         for key, item in value.items():
-            inner = f"{path}.{key}" if path else key
+            inner = below(path, key)
             field = type_.fields.get(key)
             if field is not None:
                 _walk(field.type, item, inner, found)
@@ -39,10 +40,10 @@ def _walk(type_: Type, value: Any, path: str, found: list[str]) -> None:
                 found.append(inner)
     elif type_.kind == "list" and isinstance(value, list) and type_.elem is not None:
         for index, item in enumerate(value):
-            _walk(type_.elem, item, f"{path}[{index}]", found)
+            _walk(type_.elem, item, Place(path, index), found)
     elif type_.kind == "map" and isinstance(value, dict) and type_.elem is not None:
         for key, item in value.items():
-            _walk(type_.elem, item, f"{path}.{key}" if path else key, found)
+            _walk(type_.elem, item, below(path, key), found)
 
 
 def duplicate_fields(body: bytes, obj: Any, added: int = 0) -> list[str]:
@@ -57,9 +58,9 @@ def duplicate_fields(body: bytes, obj: Any, added: int = 0) -> list[str]:
         same = len(_KEY.findall(body)) == msgspec.json.encode(obj).count(b'":') - added
     if same:
         return []
-    found: list[str] = []
+    found: list[Place] = []
     _report(json.loads(body, object_pairs_hook=_Pairs), "", found)
-    return found
+    return shown(found)
 
 
 def count_keys(value: Any) -> int:
@@ -79,18 +80,18 @@ class _Pairs(list[tuple[str, Any]]):
     """The pairs of one JSON object, duplicates included."""
 
 
-def _report(value: Any, path: str, found: list[str]) -> None:
+def _report(value: Any, path: Place | str, found: list[Place]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, item in value:
-            inner = f"{path}.{key}" if path else key
+            inner = below(path, key)
             if key in seen:
                 found.append(inner)
             seen.add(key)
             _report(item, inner, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _report(item, f"{path}[{index}]", found)
+            _report(item, Place(path, index), found)
 
 
 def problems(type_: Type, obj: Any, body: bytes | None = None) -> list[str]:

@@ -7,6 +7,7 @@ BayplanError
 
 from __future__ import annotations
 
+from bayplan.api.place import shown
 from bayplan.apiserver.apply.fieldset import path_text
 from bayplan.apiserver.apply.managed import UPDATE, Identity, Owner
 from bayplan.errors import BayplanError
@@ -21,30 +22,33 @@ class ApplyRejected(BayplanError):
 
 
 class ApplyConflict(BayplanError):
-    """Fields are owned by others; `causes` are (field, message) pairs for the Status details."""
+    """Fields are owned by others.
+
+    `causes` are (field, message) pairs for the Status details, the first ones if they are long.
+    """
 
     status = 409
 
     def __init__(self, conflicts: list[Conflict]) -> None:
         self.conflicts = sorted(conflicts, key=lambda conflict: (conflict[0], conflict[2]))
+        texts = shown(path_text(path) for _, _, path in self.conflicts)
         self.causes = [
-            (path_text(path), f"conflict with {manager_text(who, owner)}")
-            for who, owner, path in self.conflicts
+            (text, f"conflict with {manager_text(who, owner)}")
+            for text, (who, owner, _) in zip(texts, self.conflicts, strict=False)
         ]
         super().__init__(self._message())
 
     def _message(self) -> str:
         if len(self.conflicts) == 1:
-            who, owner, path = self.conflicts[0]
-            shown = manager_text(who, owner)
-            return f"Apply failed with 1 conflict: conflict with {shown}: {path_text(path)}"
+            text, what = self.causes[0]
+            return f"Apply failed with 1 conflict: {what}: {text}"
         lines: list[str] = []
         last: Identity | None = None
-        for who, owner, path in self.conflicts:
+        for (text, _), (who, owner, _) in zip(self.causes, self.conflicts, strict=False):
             if who != last:
                 lines.append(f"conflicts with {manager_text(who, owner)}:")
                 last = who
-            lines.append(f"- {path_text(path)}")
+            lines.append(f"- {text}")
         return f"Apply failed with {len(self.conflicts)} conflicts: " + "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bayplan.api.json import go_type
+from bayplan.api.place import Place, shown
 from bayplan.api.schema import Type
 from bayplan.apiserver.apply.fieldset import LEAF, SELF, Node, is_member, node, path_text
 from bayplan.errors import BayplanError
@@ -386,31 +387,40 @@ def remove(value: Any, items: Node, type_: Type) -> Any:
 
 def check(value: Any, type_: Type, path: str = "") -> list[str]:
     """Problems of an applied object: undeclared fields, wrong kinds, duplicate items."""
+    return shown(_problems(value, type_, path))
+
+
+def _problems(value: Any, type_: Type, path: Place | str) -> Iterator[str]:
     if value is None:
-        return []
+        return
     if type_.kind == "struct" or type_.kind == "map":
         if not isinstance(value, dict):
-            return [f"{path}: expected map, got {_go_value(value)}"]
-        problems: list[str] = []
+            yield f"{path}: expected map, got {_go_value(value)}"
+            return
         for key, item in value.items():
             if type_.kind == "struct" and key not in type_.fields and not type_.preserve:
-                problems.append(f"{path}.{key}: field not declared in schema")
-                continue
-            problems += check(item, child_type(type_, key), f"{path}.{key}")
-        return problems
-    if type_.kind == "list":
+                yield f"{path}.{key}: field not declared in schema"
+            else:
+                yield from _problems(item, child_type(type_, key), Place(path, f".{key}"))
+    elif type_.kind == "list":
         if not isinstance(value, list):
-            return [f"{path}: expected list, got {_go_value(value)}"]
-        return _check_list(value, type_, path)
+            yield f"{path}: expected list, got {_go_value(value)}"
+        else:
+            yield from _check_list(value, type_, path)
+    elif (problem := _scalar_problem(value, type_)) is not None:
+        yield f"{path}: {problem}"
+
+
+def _scalar_problem(value: Any, type_: Type) -> str | None:
     wanted = _SCALAR_WORDS.get(type_.kind)
     if wanted is None or _fits_scalar(value, wanted):
-        return []
-    shown = _go_value(value)
+        return None
+    found = _go_value(value)
     if wanted == "string":
-        shown = f"&value.valueUnstructured{{Value:{_go_syntax(value)}}}"
+        found = f"&value.valueUnstructured{{Value:{_go_syntax(value)}}}"
     elif wanted == _NUMERIC:
-        shown = go_type(value)
-    return [f"{path}: expected {wanted}, got {shown}"]
+        found = go_type(value)
+    return f"expected {wanted}, got {found}"
 
 
 _NUMERIC = "numeric (int or float)"
@@ -471,23 +481,22 @@ def _go_syntax(value: Any) -> str:
     return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _check_list(value: list[Any], type_: Type, path: str) -> list[str]:
-    problems: list[str] = []
+def _check_list(value: list[Any], type_: Type, path: Place | str) -> Iterator[str]:
     seen: set[str] = set()
     elem = type_.elem or DEDUCED
     for index, item in enumerate(value):
-        where = f"{path}[{index}]"
+        where = Place(path, index)
         if type_.list_type != "atomic":
             try:
                 key = element(type_, item, index)
             except TypedError as error:
-                return [*problems, f"{path}: {error}"]
+                yield f"{path}: {error}"
+                return
             if key in seen:
-                problems.append(f"{path}: duplicate entries for key {_shown(key)}")
+                yield f"{path}: duplicate entries for key {_shown(key)}"
             seen.add(key)
-            where = path + _shown(key)
-        problems += check(item, elem, where)
-    return problems
+            where = Place(path, _shown(key))
+        yield from _problems(item, elem, where)
 
 
 def _shown(key: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bayplan.api.json import go_type
 from bayplan.api.patch import clone
+from bayplan.api.place import Place, shown
 from bayplan.api.schema import FieldTypeError, duplicate_fields
 from bayplan.apiserver.crd.custom_kind import CustomKind, Object, custom
 from bayplan.apiserver.crd.defaults import fill
@@ -26,7 +27,7 @@ def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str
     Raises FieldTypeError (a 400) if metadata is not what it must be.
     """
     schema = custom(kind).schema
-    found: list[str] = []
+    found: list[Place] = []
     try:
         result = prune_root(obj, schema, "", found)
     except FieldTypeError as error:  # which knows only the metadata
@@ -34,7 +35,7 @@ def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str
         why = f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: '
         raise FieldTypeError(why + str(error).partition(": ")[2]) from error
     duplicates = duplicate_fields(body, obj) if body is not None else []
-    texts = [f'unknown field "{path}"' for path in sorted(found)]
+    texts = [f'unknown field "{path}"' for path in sorted(shown(found))]
     return result, texts + [f'duplicate field "{path}"' for path in dict.fromkeys(duplicates)]
 
 

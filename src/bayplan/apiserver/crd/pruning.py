@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bayplan.api.place import Place, below
 from bayplan.api.schema import decode, struct, unknown_fields
 
 Object = dict[str, Any]
@@ -20,27 +21,26 @@ EXACT = 2**53 - 1
 _ANYTHING: Schema = {PRESERVE: True}
 
 
-def prune_root(obj: Object, schema: Schema, path: str, found: list[str]) -> Object:
-    """Return an object without unknown fields; their paths are added to `found`."""
+def prune_root(obj: Object, schema: Schema, path: Place | str, found: list[Place]) -> Object:
+    """Return an object without unknown fields; their places are added to `found`."""
     rest = {key: value for key, value in obj.items() if key not in TYPE_META}
     result: Object = {key: obj[key] for key in TYPE_META[:2] if key in obj}
     if isinstance(obj.get("metadata"), dict):
-        prefix = f"{path}." if path else ""
         meta_type = struct("meta.v1.ObjectMeta")
         metadata, dropped = decode(obj["metadata"], meta_type)
         if dropped:
             unknown = unknown_fields(meta_type, obj["metadata"])
-            found.extend(f"{prefix}metadata.{name}" for name in unknown)
+            found.extend(below(path, f"metadata.{name}") for name in unknown)
         result["metadata"] = metadata
     return {**result, **_prune_object(rest, schema, path, found)}
 
 
-def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) -> Object:
+def _prune_object(value: Object, schema: Schema, path: Place | str, found: list[Place]) -> Object:
     properties = schema.get("properties") or {}
     other = schema.get("additionalProperties")
     result: Object = {}
     for key, item in value.items():
-        inner = f"{path}.{key}" if path else key
+        inner = below(path, key)
         if key in properties:
             result[key] = prune(item, properties[key], inner, found)
         elif isinstance(other, Mapping):
@@ -52,15 +52,15 @@ def _prune_object(value: Object, schema: Schema, path: str, found: list[str]) ->
     return result
 
 
-def prune(value: Any, schema: Schema, path: str, found: list[str]) -> Any:
-    """Return a value without unknown fields; their paths are added to `found`."""
+def prune(value: Any, schema: Schema, path: Place | str, found: list[Place]) -> Any:
+    """Return a value without unknown fields; their places are added to `found`."""
     if isinstance(value, dict):
         if schema.get(EMBEDDED):
             return prune_root(value, schema, path, found)
         return _prune_object(value, schema, path, found)
     if isinstance(value, list):
         items = schema.get("items", _ANYTHING)
-        return [prune(v, items, f"{path}[{i}]", found) for i, v in enumerate(value)]
+        return [prune(v, items, Place(path, i), found) for i, v in enumerate(value)]
     return int(value) if isinstance(value, float) and is_whole(value) else value
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from bayplan.api.patch import identity
+from bayplan.api.place import Place, below
 from bayplan.apiserver.crd.structural import RULES, has_rules
 from bayplan.apiserver.validation.causes import Cause, invalid, quote
 from bayplan.cel import types as t
@@ -123,7 +124,7 @@ class Rules:
         return run.causes
 
 
-def _walk(run: _Run, node: Node, value: Any, old: Any, path: str) -> None:
+def _walk(run: _Run, node: Node, value: Any, old: Any, path: Place | str) -> None:
     if value is None:
         return
     if node.rules:
@@ -134,12 +135,12 @@ def _walk(run: _Run, node: Node, value: Any, old: Any, path: str) -> None:
             if inner is not None:
                 before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
                 named = key in node.properties
-                where = (f"{path}.{key}" if path else key) if named else f"{path}[{key}]"
+                where = below(path, key) if named else Place(path, f"[{key}]")
                 _walk(run, inner, item, before, where)
     elif isinstance(value, list) and node.items is not None:
         old_of = _old_items(old, node.schema)
         for index, item in enumerate(value):
-            _walk(run, node.items, item, old_of(item), f"{path}[{index}]")
+            _walk(run, node.items, item, old_of(item), Place(path, index))
 
 
 def _old_items(old: Any, schema: Schema) -> Callable[[Any], Any]:
@@ -157,7 +158,7 @@ def _old_items(old: Any, schema: Schema) -> Callable[[Any], Any]:
     return lambda item: known.get(key_of(item), _ABSENT)
 
 
-def _judge_all(run: _Run, node: Node, value: Any, old: Any, path: str) -> None:
+def _judge_all(run: _Run, node: Node, value: Any, old: Any, path: Place | str) -> None:
     kind = node.schema.get("type", "")
     try:
         self_value = node.declared.value(value)
@@ -178,11 +179,11 @@ def _judge_all(run: _Run, node: Node, value: Any, old: Any, path: str) -> None:
             variables["oldSelf"] = old_value
         if not _holds(run, rule, variables, path, kind):
             text = _message(run, rule, message, variables)
-            where = (path + rule.given.get("fieldPath", "")).removeprefix(".")
+            where = f"{path}{rule.given.get('fieldPath', '')}".removeprefix(".")
             run.causes.append(_cause(rule.given.get("reason"), where, value, text))
 
 
-def _holds(run: _Run, rule: Rule, variables: dict[str, Any], path: str, kind: str) -> bool:
+def _holds(run: _Run, rule: Rule, variables: dict[str, Any], path: Place | str, kind: str) -> bool:
     """Whether a rule holds; what cannot be evaluated is noted and counts as holding."""
     frame = Frame(variables, PER_CALL_LIMIT)
     problem: EvaluationError | None = None

@@ -12,17 +12,20 @@ from typing import Any
 
 from bayplan.api.patch import identity, same
 from bayplan.api.patterns import PatternError, compile_pattern
+from bayplan.api.place import Place, below
 from bayplan.apiserver.crd.formats import matches_format
 from bayplan.apiserver.crd.pruning import is_whole
 from bayplan.apiserver.validation.causes import (
     Cause,
     duplicate,
     invalid,
+    kept,
     not_supported,
     quote,
     required,
     too_long,
     too_many,
+    trying,
 )
 
 Schema = Mapping[str, Any]
@@ -31,7 +34,7 @@ NO_FIELD = "<nil>"
 EMBEDDED = "x-kubernetes-embedded-resource"
 
 
-def validate_value(value: Any, schema: Schema, path: str = "") -> list[Cause]:
+def validate_value(value: Any, schema: Schema, path: Place | str = "") -> list[Cause]:
     """All problems of a value; `path` is the field it is in (empty for a whole object)."""
     if value is None and (schema.get("nullable") or not path):
         return []
@@ -71,7 +74,7 @@ def _has_type(value: Any, wanted: str | None) -> bool:
     return True
 
 
-def _not_whole(value: Any, schema: Schema, path: str) -> list[Cause]:
+def _not_whole(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
     """A second complaint of upstream's about numbers where integers belong."""
     if schema.get("type") != "integer" or not isinstance(value, float):
         return []
@@ -81,22 +84,22 @@ def _not_whole(value: Any, schema: Schema, path: str) -> list[Cause]:
     return [Cause("FieldValueInvalid", NO_FIELD, f'Invalid value: "": {text}')]
 
 
-def _wrong_type(value: Any, schema: Schema, path: str) -> Cause:
+def _wrong_type(value: Any, schema: Schema, path: Place | str) -> Cause:
     return _type_cause(path, value, str(schema.get("type", "object")))
 
 
-def _type_cause(path: str, value: Any, wanted: str) -> Cause:
+def _type_cause(path: Place | str, value: Any, wanted: str) -> Cause:
     found = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
     name = "null" if value is None else found.get(type(value), "object")
     text = f'Invalid value: "{name}": {path} in body must be of type {wanted}: "{name}"'
     return Cause("FieldValueTypeInvalid", path, text)
 
 
-def _bad(path: str, value: Any, text: str) -> Cause:
+def _bad(path: Place | str, value: Any, text: str) -> Cause:
     return invalid(path, value, f"{path} in body {text}")
 
 
-def _enum(value: Any, schema: Schema, path: str) -> list[Cause]:
+def _enum(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
     allowed = schema.get("enum")
     if not allowed or any(same(value, item) for item in allowed):
         return []
@@ -104,7 +107,7 @@ def _enum(value: Any, schema: Schema, path: str) -> list[Cause]:
     return [not_supported(path, value, texts)]
 
 
-def _string(value: str, schema: Schema, path: str) -> list[Cause]:
+def _string(value: str, schema: Schema, path: Place | str) -> list[Cause]:
     causes = []
     most, least = schema.get("maxLength"), schema.get("minLength")
     if most is not None and len(value) > most:
@@ -129,7 +132,7 @@ def _found(pattern: str, value: str) -> bool:
         return True
 
 
-def _number(value: float, schema: Schema, path: str) -> list[Cause]:
+def _number(value: float, schema: Schema, path: Place | str) -> list[Cause]:
     causes = []
     least, most = schema.get("minimum"), schema.get("maximum")
     if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
@@ -151,7 +154,7 @@ def _number_text(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)
 
 
-def _list(value: list[Any], schema: Schema, path: str) -> list[Cause]:
+def _list(value: list[Any], schema: Schema, path: Place | str) -> list[Cause]:
     causes = []
     most, least = schema.get("maxItems"), schema.get("minItems")
     if most is not None and len(value) > most:
@@ -162,11 +165,11 @@ def _list(value: list[Any], schema: Schema, path: str) -> list[Cause]:
     items = schema.get("items")
     if isinstance(items, Mapping):
         for index, item in enumerate(value):
-            causes += validate_value(item, items, f"{path}[{index}]")
+            causes += validate_value(item, items, Place(path, index))
     return causes
 
 
-def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
+def _duplicates(value: list[Any], schema: Schema, path: Place | str) -> list[Cause]:
     list_type = schema.get("x-kubernetes-list-type")
     if list_type != "map":
         unique = schema.get("uniqueItems") or list_type == "set"
@@ -178,28 +181,27 @@ def _duplicates(value: list[Any], schema: Schema, path: str) -> list[Cause]:
         if isinstance(item, dict):
             keys.append((index, {name: item.get(name) for name in names}))
         else:
-            causes.append(invalid(f"{path}[{index}]", item, text))
+            causes.append(invalid(Place(path, index), item, text))
     return causes + _repeated(keys, path)
 
 
-def _repeated(keys: list[tuple[int, Any]], path: str) -> list[Cause]:
+def _repeated(keys: list[tuple[int, Any]], path: Place | str) -> list[Cause]:
     causes = []
     seen: set[object] = set()
     for index, key in keys:
         known = identity(key)
         if known in seen:
-            causes.append(duplicate(f"{path}[{index}]", key))
+            causes.append(duplicate(Place(path, index), key))
         seen.add(known)
     return causes
 
 
-def _object(value: dict[str, Any], schema: Schema, path: str) -> list[Cause]:
-    prefix = f"{path}." if path else ""
+def _object(value: dict[str, Any], schema: Schema, path: Place | str) -> list[Cause]:
     wanted = schema.get("required") or ()
-    causes = [required(f"{prefix}{name}") for name in wanted if name not in value]
+    causes = [required(below(path, name)) for name in wanted if name not in value]
     if schema.get(EMBEDDED):
         missing = [name for name in ("apiVersion", "kind") if not value.get(name)]
-        causes += [required(f"{prefix}{name}") for name in missing]
+        causes += [required(below(path, name)) for name in missing]
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if most is not None and len(value) > most:
         causes.append(too_many(path, len(value), most))
@@ -212,11 +214,11 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> list[Cause]:
             continue
         inner = properties.get(key, other)
         if isinstance(inner, Mapping):
-            causes += validate_value(item, inner, f"{prefix}{key}")
+            causes += validate_value(item, inner, below(path, key))
     return causes
 
 
-def _combined(value: Any, schema: Schema, path: str) -> list[Cause]:
+def _combined(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
     """allOf, anyOf, oneOf and not; upstream's complaints about the whole have no field."""
     causes: list[Cause] = []
     for inner in schema.get("allOf") or ():
@@ -225,22 +227,27 @@ def _combined(value: Any, schema: Schema, path: str) -> list[Cause]:
             causes += [*problems, _whole(path, "must validate all the schemas (allOf)")]
     any_of = schema.get("anyOf")
     if any_of and not schema.get("x-kubernetes-int-or-string"):
-        tried = [validate_value(value, inner, path) for inner in any_of]
+        tried = [_tried(value, inner, path) for inner in any_of]
         if all(tried):
             whole = _whole(path, "must validate at least one schema (anyOf)")
-            causes += [whole, *min(tried, key=len)]
+            causes += [whole, *kept(min(tried, key=len))]
     one_of = schema.get("oneOf")
     if one_of:
-        tried = [validate_value(value, inner, path) for inner in one_of]
+        tried = [_tried(value, inner, path) for inner in one_of]
         passing = sum(not problems for problems in tried)
         found = "none valid" if not passing else f"{passing} valid alternatives"
         if passing != 1:
             text = f"must validate one and only one schema (oneOf). Found {found}"
-            causes += [_whole(path, text), *([] if passing else min(tried, key=len))]
-    if schema.get("not") is not None and not validate_value(value, schema["not"], path):
+            causes += [_whole(path, text), *([] if passing else kept(min(tried, key=len)))]
+    if schema.get("not") is not None and not _tried(value, schema["not"], path):
         causes.append(_whole(path, "must not validate the schema (not)"))
     return causes
 
 
-def _whole(path: str, text: str) -> Cause:
+def _tried(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
+    with trying():
+        return validate_value(value, schema, path)
+
+
+def _whole(path: Place | str, text: str) -> Cause:
     return Cause("FieldValueInvalid", NO_FIELD, f'Invalid value: "": "{path}" {text}')

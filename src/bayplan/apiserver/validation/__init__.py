@@ -20,7 +20,12 @@ by `bayplan.apiserver.crd`.
 
 from __future__ import annotations
 
-from bayplan.apiserver.validation.causes import Cause, invalid_message, quoting
+from bayplan.apiserver.validation.causes import (
+    Cause,
+    TooManyProblems,
+    invalid_message,
+    quoting,
+)
 from bayplan.apiserver.validation.registry import (
     canonicalize,
     create_on_update,
@@ -35,6 +40,7 @@ from bayplan.apiserver.validation.registry import (
 
 __all__ = [
     "Cause",
+    "TooManyProblems",
     "canonicalize",
     "create_on_update",
     "invalid_message",

@@ -10,23 +10,34 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.place import Place
+from bayplan.errors import BayplanError
 
 
-class Cause(NamedTuple):
+class _Cause(NamedTuple):
+    reason: str
+    field: str
+    message: str
+
+
+class Cause(_Cause):
     """One problem of one field: an entry of `details.causes` of a 422 answer.
 
     `reason` is the cause's type, `field` a path such as `spec.containers[0].name`, `message` the
     text without the path.
     """
 
-    reason: str
-    field: str
-    message: str
+    __slots__ = ()
+
+    def __new__(cls, reason: str, field: Place | str, message: str) -> Self:
+        field = str(field)
+        _count(CAUSE + len(field) + len(message))
+        return super().__new__(cls, reason, field, message)
 
 
 Causes = list[Cause]
@@ -36,18 +47,53 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 POSITIVE = "must be greater than zero"
 
 
-MAX_QUOTED = 8 << 20  # characters of one object's causes
+MAX_QUOTED = 8 << 20  # characters of values in one object's causes
+MAX_TOLD = 16 << 20  # characters of all its causes, each of which is CAUSE besides its text
+CAUSE = 100
 _left: ContextVar[int] = ContextVar("_left")
+_told: ContextVar[int] = ContextVar("_told")
+
+
+class TooManyProblems(BayplanError):
+    """An object has more problems than anybody reads."""
 
 
 @contextmanager
 def quoting() -> Iterator[None]:
-    """While an object is judged: a list that is quoted for each of its elements ends somewhere."""
-    token = _left.set(MAX_QUOTED)
+    """While an object is judged: what is told of each of a list's elements ends somewhere.
+
+    Raises TooManyProblems where the problems are too many or too long even so.
+    """
+    token, told = _left.set(MAX_QUOTED), _told.set(0)
     try:
         yield
     finally:
         _left.reset(token)
+        _told.reset(told)
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """While it is open whether what is found will be told; what is kept counts with `kept`."""
+    told = _told.get(None)
+    try:
+        yield
+    finally:
+        if told is not None:
+            _told.set(told)
+
+
+def kept(causes: Causes) -> Causes:
+    """Return what was found while `trying` and is told after all."""
+    _count(sum(CAUSE + len(cause.field) + len(cause.message) for cause in causes))
+    return causes
+
+
+def _count(length: int) -> None:
+    if (told := _told.get(None)) is not None:
+        if told > MAX_TOLD:
+            raise TooManyProblems("too many problems to tell them all")
+        _told.set(told + length)
 
 
 def quote(value: object) -> str:
@@ -69,20 +115,20 @@ def bounded(write: Callable[[], str], instead: str = "…") -> str:
     return text
 
 
-def required(field: str, detail: str = "") -> Cause:
+def required(field: Place | str, detail: str = "") -> Cause:
     return Cause("FieldValueRequired", field, _with_detail("Required value", detail))
 
 
-def invalid(field: str, value: object, detail: str) -> Cause:
+def invalid(field: Place | str, value: object, detail: str) -> Cause:
     return Cause("FieldValueInvalid", field, _with_detail(f"Invalid value: {quote(value)}", detail))
 
 
-def invalid_unshown(field: str, detail: str) -> Cause:
+def invalid_unshown(field: Place | str, detail: str) -> Cause:
     """A value that is wrong, but too long or too secret to be repeated."""
     return Cause("FieldValueInvalid", field, f"Invalid value: {detail}")
 
 
-def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
+def not_supported(field: Place | str, value: object, supported: Sequence[str]) -> Cause:
     listed = ", ".join(f'"{name}"' for name in supported)
     text = _with_detail(
         f"Unsupported value: {quote(value)}", listed and f"supported values: {listed}"
@@ -90,33 +136,33 @@ def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
     return Cause("FieldValueNotSupported", field, text)
 
 
-def forbidden(field: str, detail: str = "") -> Cause:
+def forbidden(field: Place | str, detail: str = "") -> Cause:
     return Cause("FieldValueForbidden", field, _with_detail("Forbidden", detail))
 
 
-def duplicate(field: str, value: object) -> Cause:
+def duplicate(field: Place | str, value: object) -> Cause:
     return Cause("FieldValueDuplicate", field, f"Duplicate value: {quote(value)}")
 
 
-def not_found(field: str, value: object) -> Cause:
+def not_found(field: Place | str, value: object) -> Cause:
     return Cause("FieldValueNotFound", field, f"Not found: {quote(value)}")
 
 
-def too_long(field: str, max_bytes: int) -> Cause:
+def too_long(field: Place | str, max_bytes: int) -> Cause:
     return Cause("FieldValueTooLong", field, f"Too long: may not be more than {max_bytes} bytes")
 
 
-def too_many(field: str, actual: int, max_items: int) -> Cause:
+def too_many(field: Place | str, actual: int, max_items: int) -> Cause:
     unit = "item" if max_items == 1 else "items"
     text = f"Too many: {actual}: must have at most {max_items} {unit}"
     return Cause("FieldValueTooMany", field, text)
 
 
-def internal(field: str, why: str) -> Cause:
+def internal(field: Place | str, why: str) -> Cause:
     return Cause("InternalError", field, f"Internal error: {why}")
 
 
-def immutable(field: str, new: object, old: object) -> Causes:
+def immutable(field: Place | str, new: object, old: object) -> Causes:
     """Return one cause if a field changed that may not; empty and absent are the same."""
     if (new or None) == (old or None):
         return []
@@ -138,23 +184,23 @@ def _at(obj: Any, path: str) -> Any:
     return obj
 
 
-def one_of(field: str, value: object, supported: Sequence[str]) -> Causes:
+def one_of(field: Place | str, value: object, supported: Sequence[str]) -> Causes:
     """Demand one of the given words; empty is a missing value."""
     if value in supported:
         return []
     return [not_supported(field, value, supported) if value else required(field)]
 
 
-def allowed(field: str, value: object, supported: Sequence[str]) -> Causes:
+def allowed(field: Place | str, value: object, supported: Sequence[str]) -> Causes:
     """Demand one of the given words if something is given."""
     return [] if value is None or value in supported else [not_supported(field, value, supported)]
 
 
-def non_negative(field: str, value: int | None) -> Causes:
+def non_negative(field: Place | str, value: int | None) -> Causes:
     return [invalid(field, value, NOT_NEGATIVE)] if value is not None and value < 0 else []
 
 
-def positive(field: str, value: int) -> Causes:
+def positive(field: Place | str, value: int) -> Causes:
     return [invalid(field, value, POSITIVE)] if value <= 0 else []
 
 
