@@ -6,14 +6,17 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bayplan.store import MemoryStore, SqliteStore, Store
+from bayplan.store import etcd as etcd_store
 from bayplan.store.etcd import EtcdStore
 from bayplan.testing.etcd import EtcdServer, find_etcd, start_etcd
+from tests.store.plain_etcd import PlainEtcd
 
-KINDS = ["memory", "sqlite", "etcd"]
+KINDS = ["memory", "sqlite", "etcd", "plain etcd"]
 OpenStore = Callable[..., Awaitable[Store]]
 _numbers = itertools.count()
 
@@ -40,6 +43,13 @@ def fresh_root() -> str:
     return f"/test-{next(_numbers)}"
 
 
+async def open_plain(server: PlainEtcd, **options: Any) -> EtcdStore:
+    """Open the store for etcd on one that is lists and dictionaries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(etcd_store, "EtcdClient", server.client)
+        return await EtcdStore.open(["plain"], **options)
+
+
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -52,6 +62,7 @@ async def open_store(
     """A function that opens the test's store; the durable kinds open the same one again."""
     root = fresh_root()
     server: EtcdServer | None = request.getfixturevalue("etcd") if kind == "etcd" else None
+    plain = PlainEtcd()
     async with AsyncExitStack() as stack:
 
         async def open_(**options: int) -> Store:
@@ -60,6 +71,8 @@ async def open_store(
                 store = MemoryStore(**options)
             elif kind == "sqlite":
                 store = await SqliteStore.open(tmp_path / "data", **options)
+            elif kind == "plain etcd":
+                store = await open_plain(plain, **options)
             else:
                 assert server is not None
                 store = await EtcdStore.open([server.url], root=root, **options)

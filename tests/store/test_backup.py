@@ -10,11 +10,26 @@ from click.testing import CliRunner
 
 from bayplan.cli.backup import command
 from bayplan.cli.restore import command as restore
-from bayplan.store import Compacted, Put, SqliteStore, StoreError, etcd_backup, sqlite_file
+from bayplan.store import (
+    Compacted,
+    Event,
+    KeyValue,
+    Put,
+    SqliteStore,
+    StoreError,
+    etcd_backup,
+    sqlite_file,
+    sqlite_salvage,
+)
+from bayplan.store import etcd as etcd_store
 from bayplan.store.errors import Locked
 from bayplan.store.etcd import EtcdStore
-from bayplan.store.sqlite_backup import backup
-from bayplan.store.sqlite_salvage import _last_row, salvage
+from bayplan.store.etcd_wire import last_place
+from bayplan.store.sqlite_backup import AHEAD, backup
+from bayplan.store.sqlite_file import Loaded
+from bayplan.store.sqlite_salvage import GAP, _last_row, salvage
+from tests.store.conftest import open_plain
+from tests.store.plain_etcd import PlainEtcd, Trouble
 
 
 async def test_a_backup_of_a_busy_store_is_a_state_it_once_had(tmp_path):
@@ -93,6 +108,98 @@ def test_a_file_that_is_no_database_leaves_no_copy(tmp_path):
         backup(tmp_path, tmp_path / "copy")
 
     assert [] == list((tmp_path / "copy").iterdir())
+
+
+async def test_a_copy_that_is_found_damaged_is_not_kept(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    for number in range(300):
+        await store.put(f"a/{number}", b"%d" % number * 300)
+    await store.close()
+    path = tmp_path / "data" / "bayplan.db"
+    data = bytearray(path.read_bytes())
+    middle = data.index(b"150" * 300) // 8192 * 8192
+    data[middle : middle + 8192] = b"\xff" * 8192
+    path.write_bytes(data)
+
+    with pytest.raises(StoreError, match=r'data" is damaged: Page .*; the copy was not kept'):
+        backup(tmp_path / "data", tmp_path / "copy")
+
+    assert [] == list((tmp_path / "copy").iterdir())
+
+
+@pytest.mark.parametrize("save", [backup, salvage])
+async def test_a_store_that_is_there_is_not_written_over(tmp_path, save):
+    for name in ("data", "copy"):
+        store = await SqliteStore.open(tmp_path / name)
+        await store.put(f"of/{name}", b"x")
+        await store.close()
+
+    with pytest.raises(StoreError, match=r'copy" has a store already; choose another directory'):
+        save(tmp_path / "data", tmp_path / "copy")
+
+    assert ["of/copy"] == [kv.key for kv in sqlite_file.read(tmp_path / "copy").items]
+
+
+@pytest.mark.parametrize(("save", "ahead"), [(backup, AHEAD), (salvage, GAP)])
+@pytest.mark.parametrize("compacted", [False, True], ids=["", "compacted"])
+@pytest.mark.parametrize("deleted", [False, True], ids=["", "deleted last"])
+async def test_a_copy_goes_on_so_far_ahead_of_the_last_revision(
+    tmp_path, save, ahead, compacted, deleted
+):
+    store = await SqliteStore.open(tmp_path / "data")
+    last = [await store.put("a/b", b"x"), await store.put("a/c", b"x")][-1].mod_revision
+    if deleted:
+        last = (await store.delete("a/b")).mod_revision
+    if compacted:
+        await store.compact(last - 1)
+    await store.close()
+
+    save(tmp_path / "data", tmp_path / "copy")
+    copy = sqlite_file.read(tmp_path / "copy")
+
+    assert (last + ahead, last + ahead, []) == (copy.revision, copy.compacted, copy.events)
+    assert (["a/c"] if deleted else ["a/b", "a/c"]) == sorted(kv.key for kv in copy.items)
+
+
+async def test_a_store_whose_past_is_all_compacted_goes_on_from_there(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    await store.put("a/b", b"x")
+    last = (await store.delete("a/b")).mod_revision
+    await store.compact(last)
+    await store.close()
+
+    backup(tmp_path / "data", tmp_path / "copy")
+
+    assert last + AHEAD == sqlite_file.read(tmp_path / "copy").revision
+
+
+async def test_many_objects_are_saved_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_salvage, "BATCH", 3)
+    store = await SqliteStore.open(tmp_path / "data", synchronous="NORMAL")
+    await asyncio.gather(*(store.put(f"a/{number}", b"%d" % number) for number in range(8)))
+    before = (await store.range("")).items
+    await store.close()
+
+    assert (8, 0) == salvage(tmp_path / "data", tmp_path / "saved")
+    saved = sqlite_file.read(tmp_path / "saved").items
+    assert before == sorted(saved, key=lambda kv: kv.key)
+
+
+async def test_where_the_past_cannot_be_read_the_objects_tell_how_far_it_went(tmp_path):
+    store = await SqliteStore.open(tmp_path / "data")
+    last = (await store.put("a/b", b"x")).mod_revision
+    await store.close()
+    database = sqlite3.connect(tmp_path / "data" / "bayplan.db")
+    database.execute("DROP TABLE events")
+    database.close()
+
+    assert (1, 0) == salvage(tmp_path / "data", tmp_path / "saved")
+    assert last + GAP == sqlite_file.read(tmp_path / "saved").revision
+
+
+def test_only_a_store_is_salvaged(tmp_path):
+    with pytest.raises(StoreError, match=r"has no bayplan\.db; give the --data directory"):
+        salvage(tmp_path, tmp_path / "saved")
 
 
 async def test_a_damaged_store_says_what_to_do(tmp_path):
@@ -312,6 +419,74 @@ async def test_what_was_deleted_counts_for_what_clients_have_seen(own_etcd, tmp_
 
     assert "1 object restored" in said.stdout, said.output
     assert "warning: this etcd counts from below what clients have seen" in said.stderr
+
+
+OBJECT = KeyValue("a/b", b"x", 3, 7)
+PAST = Event(OBJECT, None, False)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "seen"),
+    [
+        pytest.param(Loaded([OBJECT], [PAST], 9, 0), 9, id="a server's own: all of it"),
+        pytest.param(Loaded([OBJECT], [PAST], AHEAD + 9, 0), AHEAD + 9, id="a copy in use: too"),
+        pytest.param(Loaded([OBJECT], [], 9, 9), 9, id="compacted, never moved ahead"),
+        pytest.param(Loaded([OBJECT], [], AHEAD + 9, 0), 9, id="a copy of a file"),
+        pytest.param(Loaded([OBJECT], [], (AHEAD << 7) + 9, 0), 9, id="a copy of an etcd"),
+        pytest.param(Loaded([OBJECT], [], AHEAD + 5, 0), 7, id="never less than an object's own"),
+        pytest.param(Loaded([], [], 5, 0), 5, id="no objects"),
+    ],
+)
+def test_how_far_clients_of_a_copied_store_can_have_seen(loaded, seen):
+    assert seen == etcd_backup._seen(loaded)
+
+
+async def objects_in(plain, count):
+    store = await open_plain(plain, compact_seconds=0)
+    await asyncio.gather(*(store.put(f"a/{number}", b"x") for number in range(count)))
+    await store.close()
+
+
+def on_plain(monkeypatch, objects):
+    """Let copies be made of, and restored into, an etcd of lists; return it and its clients."""
+    plain, clients = PlainEtcd(), []
+    asyncio.run(objects_in(plain, objects))
+    monkeypatch.setattr(
+        etcd_store,
+        "EtcdClient",
+        lambda *given, **more: clients.append(plain.client()) or clients[-1],
+    )
+    return plain, clients
+
+
+def test_a_backup_ends_its_connections_however_it_ends(tmp_path, monkeypatch):
+    plain, clients = on_plain(monkeypatch, 3)
+    written = plain.revision
+
+    assert 3 == etcd_backup.backup(["plain"], tmp_path / "copy")
+    plain.troubles.append(Trouble("range", StoreError("no")))
+    with pytest.raises(StoreError, match="no"):
+        etcd_backup.backup(["plain"], tmp_path / "other")
+
+    assert [True, True] == [client.closed for client in clients]
+    assert ["copy"] == [path.name for path in tmp_path.iterdir()]
+    copy = sqlite_file.read(tmp_path / "copy")
+    assert 0 <= copy.revision - (AHEAD << 7) - last_place(written) <= 2 << 7
+
+
+def test_a_restore_that_fails_says_so_and_can_be_done_again(tmp_path, monkeypatch):
+    on_plain(monkeypatch, 3)
+    etcd_backup.backup(["plain"], tmp_path / "copy")
+    fresh, clients = on_plain(monkeypatch, 0)
+    monkeypatch.setattr(etcd_backup, "AT_ONCE", 2)
+    fresh.troubles.append(Trouble("txn", StoreError("away"), after=2))  # its opening, a write
+    with pytest.raises(StoreError, match="away"):
+        etcd_backup.restore(tmp_path / "copy", ["plain"], tls=None)
+    done = etcd_backup.restore(tmp_path / "copy", ["plain"], tls=None)
+
+    assert (3, False) == done
+    assert [True, True] == [client.closed for client in clients]
+    assert 3 == sum(b"/a/" in key for _, key in fresh.log), "what was there is not written again"
 
 
 @pytest.mark.parametrize("key", ["a/05", "z/other"])

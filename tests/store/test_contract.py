@@ -418,7 +418,7 @@ async def test_a_closed_store_refuses_writes_and_ends_watchers(store: Store) -> 
         store.watch("/e/", after=0)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "etcd"], indirect=False)
+@pytest.mark.parametrize("kind", ["sqlite", "etcd", "plain etcd"], indirect=False)
 async def test_a_reopened_store_is_where_it_was(open_store: OpenStore) -> None:
     store = await open_store()
     a = await store.put("/r/a", b"1")

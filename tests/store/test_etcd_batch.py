@@ -52,6 +52,16 @@ def test_a_key_is_read_without_its_root_and_with_its_place() -> None:
     assert KeyValue("/a/b", b"text", 5 << PLACE_BITS, 7 << PLACE_BITS | 3) == found
 
 
+def test_a_write_asks_for_when_its_key_was_created_not_for_its_value() -> None:
+    """One that creates knows that itself."""
+    known = Keys("/r").request([Put("/a", b"x")], 3)["requestTxn"]
+    new = Keys("/r").request([Put("/a", b"x", 0)], 3)["requestTxn"]
+
+    put = {"requestPut": {"key": "L3IvYQ==", "value": "AwF4"}}
+    assert [put, {"requestRange": {"key": "L3IvYQ==", "keysOnly": True}}] == known["success"]
+    assert [put] == new["success"]
+
+
 def test_what_cannot_be_one_transaction_is_refused() -> None:
     check_ops([Put("/a", b""), Put("/b", b"")], 2)
     with pytest.raises(ValueError, match="a transaction of 2 operations; etcd takes 1"):

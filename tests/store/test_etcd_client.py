@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
+from bayplan.clock import run_virtual
 from bayplan.store import StoreError, Unavailable
 from bayplan.store.errors import Full, TooLarge
 from bayplan.store.etcd_client import EtcdClient, Refused
@@ -112,6 +114,97 @@ async def test_a_watch_that_breaks_is_unavailable():
     async with answering(None) as (client, _):
         with pytest.raises(Unavailable, match="watching etcd: "):
             await anext(client.watch({}))
+
+
+async def test_a_watch_that_breaks_is_tried_at_the_next_endpoint():
+    async with answering(None) as (client, _):
+        client._endpoints.append("http://next")
+        with pytest.raises(Unavailable):
+            await anext(client.watch({}))
+
+        assert "http://next" == client._endpoint()
+
+
+class Pieces:
+    """What a connection says, piece by piece."""
+
+    connection = None
+
+    def __init__(self, pieces):
+        self.content, self.pieces = self, pieces
+
+    async def iter_any(self):
+        for piece in self.pieces:
+            yield piece
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *given):
+        return None
+
+
+async def test_what_a_watch_says_is_read_however_it_is_cut(monkeypatch):
+    said = b"".join(b'{"result":{"header":{"revision":"%d"}}}\n' % n for n in (7, 8, 9))
+    client = EtcdClient(["http://a"])
+    for cuts in [*((cut,) for cut in range(len(said))), range(1, len(said))]:
+        pieces = [said[low:high] for low, high in pairwise([0, *cuts, len(said)])]
+        monkeypatch.setattr(client._session, "post", lambda *a, said=pieces, **k: Pieces(said))
+        seen = [result.header.revision async for result in client.watch({})]
+        assert [7, 8, 9] == seen, cuts
+    await client.close()
+
+
+async def test_a_page_instead_of_an_answer_is_quoted_by_its_beginning():
+    async with answering(reply(b"x" * 300, b"400 No")) as (client, _):
+        with pytest.raises(Refused) as problem:
+            await client.call("/v3/kv/put", {}, dict, safe=False)
+
+    assert "etcd answered: " + "x" * 200 == str(problem.value)
+
+
+class Nowhere(EtcdClient):
+    """Finds nobody, and tells when and where it looked."""
+
+    def __init__(self, *given, **more):
+        super().__init__(*given, **more)
+        self.looked = []
+
+    async def _post(self, path, body):
+        self.looked.append((round(asyncio.get_running_loop().time(), 2), self._endpoint()))
+        raise Unavailable("away")
+
+
+@pytest.mark.parametrize(
+    ("deadline", "moments"),
+    [
+        pytest.param(0.04, [0], id="no time for a second try"),
+        pytest.param(0.05, [0, 0.05], id="just time for one"),
+        pytest.param(4.0, [0, 0.05, 0.15, 0.35, 0.75, 1.55, 2.55, 3.55], id="ever more seldom"),
+    ],
+)
+def test_a_read_is_tried_until_the_deadline_at_one_endpoint_after_the_other(deadline, moments):
+    async def main():
+        client = Nowhere(["http://a", "http://b"], deadline=deadline)
+        where = "ab"[len(moments) % 2]
+        with pytest.raises(
+            Unavailable, match=f"^calling etcd at http://{where}: away; is it running"
+        ):
+            await client.call("/v3/kv/range", {}, dict, safe=True)
+        await client.close()
+        return client.looked
+
+    looked = run_virtual(main())
+
+    assert [(moment, f"http://{'ab'[n % 2]}") for n, moment in enumerate(moments)] == looked
+
+
+async def test_who_answers_something_else_is_no_etcd():
+    async with answering(reply(b"<html>")) as (client, heard):
+        with pytest.raises(Refused, match="does not answer as etcd; check --etcd-servers"):
+            await client.call("/v3/kv/range", {}, dict, safe=True)
+
+    assert 1 == len(heard)
 
 
 async def test_an_etcd_is_somewhere():

@@ -91,6 +91,28 @@ def test_batches_are_bounded_those_of_the_past_and_those_of_now(limit, batches):
     assert batches == [batch for batch in got if batch]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        pytest.param([10] * 5, 5, id="events: a quarter more than the bound"),
+        pytest.param([10] * 6, 4, id="events: one more"),
+        pytest.param([25] * 5, 5, id="bytes: a quarter more than the bound"),
+        pytest.param([25] * 4 + [26], 3, id="bytes: one more"),
+        pytest.param([90, 10, 10, 10, 10], 4, id="bytes: what is large goes first"),
+        pytest.param([10, 10, 10, 10, 90], 2, id="bytes: what is large stays last"),
+        pytest.param([10, 10, 500], 1, id="the newest stays, however large"),
+        pytest.param([0, 30, 10, 10, 10, 10], 4, id="events first, what is left fits"),
+    ],
+)
+def test_how_much_of_the_past_is_kept(sizes, kept):
+    """Bounds of 4 events and 100 bytes; it is cut to them when it is a quarter over one."""
+    past = History(revision=0, max_events=4, max_bytes=100)
+    for revision, size in enumerate(sizes, 1):
+        publish(past, range(revision, revision + 1), size=size)
+
+    assert (kept, len(sizes) - kept) == (len(past), past.compacted)
+
+
 def test_a_transaction_is_forgotten_as_a_whole_or_not():
     past = History(revision=0, max_events=4)
     past.publish(1, [change(1, f"/a/{n}") for n in range(4)])
@@ -127,8 +149,8 @@ def test_what_is_remembered_of_directories_is_bounded(monkeypatch):
     reader = past.watch("/a/", after=0)
     for revision in range(1, 30):
         past.publish(revision, [change(revision, key=f"/a/{revision}/x")])
+        assert len(past._memo) <= 4
 
-    assert len(past._memo) <= 4
     assert 29 == len(reader.take())
 
 
@@ -280,4 +302,17 @@ async def test_who_no_longer_waits_for_a_revision_is_forgotten():
         wait.cancel()
     await asyncio.gather(*waits, return_exceptions=True)
 
+    assert 0 == past.awaited
+
+
+async def test_who_leaves_while_others_wait_for_a_revision_takes_nobody_along():
+    """It is cancelled and has not run since when the revision comes."""
+    past = History(revision=0)
+    leaving, staying = (asyncio.create_task(past.wait_for(2)) for _ in range(2))
+    await asyncio.sleep(0)
+
+    leaving.cancel()
+    past.publish(2, [change(2)])
+
+    await asyncio.wait_for(staying, 60)
     assert 0 == past.awaited

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from bayplan.clock import VirtualLoop
 from bayplan.store import (
     Check,
     Compacted,
@@ -36,11 +37,14 @@ from bayplan.store import (
     Put,
     SqliteStore,
     Store,
+    Unavailable,
     Watcher,
 )
+from bayplan.store import etcd as etcd_store
 from bayplan.store.etcd import EtcdStore
 from bayplan.testing.etcd import EtcdServer
-from tests.store.conftest import fresh_root
+from tests.store.conftest import fresh_root, open_plain
+from tests.store.plain_etcd import PlainEtcd
 
 T = TypeVar("T")
 KEYS = [f"/{folder}/{name}" for folder in ("a", "a/b", "ab", "c") for name in ("x", "y", "xy")]
@@ -88,10 +92,11 @@ class Model:
 class StoreMachine(RuleBasedStateMachine):
     kind: ClassVar[str] = "memory"
     server: ClassVar[EtcdServer | None] = None
+    loop: ClassVar[Callable[[], asyncio.AbstractEventLoop] | None] = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=self.loop)
         self.folder = tempfile.TemporaryDirectory()
         self.root = fresh_root()
         self.store: Store
@@ -241,7 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.close())
         self.watchers.clear()
         self.store = self.run(self.open())
-        if self.kind == "etcd":
+        if "etcd" in self.kind:
             # It can only compact whole transactions, and remembers what it did.
             self.model.compacted = min(self.model.compacted, self.store.compacted)
 
@@ -264,6 +269,24 @@ class SqliteMachine(StoreMachine):
 
 class EtcdMachine(StoreMachine):
     kind = "etcd"
+
+
+class PlainEtcdMachine(StoreMachine):
+    """In virtual time, with streams that break at any moment."""
+
+    kind = "plain etcd"
+    loop = VirtualLoop
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = PlainEtcd()
+
+    async def open(self) -> Store:
+        return await open_plain(self.plain, compact_seconds=0)
+
+    @rule()
+    def break_the_stream(self) -> None:
+        self.plain.break_streams(Unavailable("it broke"))
 
 
 def run_machine(machine: type[StoreMachine], examples: int) -> None:
@@ -291,3 +314,12 @@ def test_sqlite_store_agrees_with_the_model() -> None:
 def test_etcd_store_agrees_with_the_model(etcd: EtcdServer) -> None:
     EtcdMachine.server = etcd
     run_machine(EtcdMachine, 8)
+
+
+@pytest.mark.parametrize("page", [1, 3])
+def test_a_store_in_a_plain_etcd_agrees_with_the_model(
+    page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few keys an answer of etcd holds."""
+    monkeypatch.setattr(etcd_store, "PAGE", page)
+    run_machine(PlainEtcdMachine, 20)

@@ -236,3 +236,38 @@ async def test_nothing_is_kept_of_those_who_left_while_they_were_handed_events()
     await settled()
 
     assert (False, 0) == (bool(group.listeners), len(group.errands))
+
+
+async def test_who_is_handed_an_event_sleeps_on_also_when_another_came_between_the_slices():
+    past = History(revision=0)
+    readers = [Reader(past) for _ in range(2 * sleepers.SLICE)]
+    await asyncio.sleep(0)
+    waits = [reader.watcher._future for reader in readers]
+
+    say(past, "x")
+    await asyncio.sleep(0)  # the first slice
+    say(past, "y")
+    await settled()
+
+    assert {(1, 2)} == {tuple(reader.got) for reader in readers}
+    assert {2} == {reader.handed for reader in readers}
+    assert waits == [reader.watcher._future for reader in readers], "nobody was woken"
+    for reader in readers:
+        await reader.end()
+
+
+async def test_who_asks_for_what_comes_later_is_not_handed_what_comes_before():
+    past = History(revision=0)
+    early, late = Reader(past), Reader(past)
+    late.watcher.close()
+    late.watcher = past.watch("/a/", after=2)
+    late.watcher.direct = late._direct
+    late.task = asyncio.ensure_future(late._follow())
+    await settled()
+    for _ in range(4):
+        say(past, "x")
+        await settled()
+
+    assert ([1, 2, 3, 4], [3, 4]) == (early.got, late.got)
+    await early.end()
+    await late.end()

@@ -58,7 +58,7 @@ class _Group:
         self.prefix = prefix
         self.failures = failures
         self.max_lag = max_lag
-        self.trim_at = max_lag // 4 + 1
+        self.trim_at = max_lag // 4
         self.log: list[Event] = []
         self.bytes = 0
         self.base = 0  # absolute position of log[0]
@@ -126,20 +126,19 @@ class _Group:
         end = self.end
         awake = (watcher.cursor for watcher in self.watchers if not watcher.asleep)
         slowest = min(min(awake, default=end), min((e.at for e in self.errands), default=end))
-        self._drop(max(slowest, end - self.max_lag) - self.base)
+        self._drop(max(slowest, end - self.max_lag, self.base) - self.base)
         if self.bytes > MAX_LAG_BYTES:
             size, count = self.bytes, 0
             while size > MAX_LAG_BYTES // 2 and count < len(self.log) - 1:
                 size -= len(self.log[count].kv.value)
                 count += 1
             self._drop(count)
-        self.trim_at = len(self.log) + self.max_lag // 4 + 1
+        self.trim_at = len(self.log) + self.max_lag // 4
 
     def _drop(self, count: int) -> None:
-        if count > 0:
-            self.bytes -= sum(len(event.kv.value) for event in self.log[:count])
-            del self.log[:count]
-            self.base += count
+        self.bytes -= sum(len(event.kv.value) for event in self.log[:count])
+        del self.log[:count]
+        self.base += count
 
 
 def _fitting(events: list[Event], start: int, limit: int) -> int:
@@ -195,19 +194,16 @@ class HistoryWatcher:
             raise Compacted(asked=self._progress, compacted=self._gone)
         if self._closed:
             return []
-        # Nearly always, where lists are remembered by a watcher.
-        if self.cursor == group.base + len(group.log) and not self._backlog:
-            if self._progress < self._history.revision:
-                self._progress = self._history.revision
+        if self.cursor == group.end and not self._backlog:
+            # Nearly always, where lists are remembered by a watcher.
+            self._progress = max(self._progress, self._history.revision)
             return []
         if self.cursor < group.base:
             self.invalidate(self._history.revision)
             raise Compacted(asked=self._progress, compacted=self._history.revision)
         batch = self._cut()
-        if self.behind:
-            self._progress = max(self._progress, batch[-1].kv.mod_revision - 1)
-        elif self._progress < self._history.revision:
-            self._progress = self._history.revision
+        told = batch[-1].kv.mod_revision - 1 if self.behind else self._history.revision
+        self._progress = max(self._progress, told)
         if batch and batch[0].kv.mod_revision <= self._after:
             # Opened ahead of the store: what comes up to then was asked to be left out.
             batch = [event for event in batch if event.kv.mod_revision > self._after]
@@ -222,9 +218,6 @@ class HistoryWatcher:
     def _cut(self) -> list[Event]:
         batch: list[Event] = []
         log, start = self._group.log, self.cursor - self._group.base
-        if start + 1 == len(log) and not self._backlog:  # nearly always
-            self.cursor += 1
-            return log[start:]
         if self._backlog:
             end = _fitting(self._backlog, 0, self.batch_bytes)
             batch, self._backlog = self._backlog[:end], self._backlog[end:]
@@ -232,7 +225,7 @@ class HistoryWatcher:
                 return batch
         end = _fitting(log, start, self.batch_bytes)
         self.cursor += end - start
-        return batch + log[start:end] if batch else log[start:end]
+        return batch + log[start:end]
 
     def __aiter__(self) -> HistoryWatcher:
         return self
@@ -374,10 +367,8 @@ class History:
 
     def compact(self, revision: int) -> None:
         """Forget the events up to and including `revision`."""
-        if revision <= self.compacted:
-            return
         self._cut(bisect_right(self._events, revision, key=_revision_of))
-        self.compacted = revision
+        self.compacted = max(self.compacted, revision)
 
     def rebase(self, revision: int) -> None:
         """Start anew at `revision`: a part of the past is unknown, so every watcher must list."""

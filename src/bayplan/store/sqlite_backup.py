@@ -32,10 +32,11 @@ def backup(source: Path, target: Path) -> int:
     private.write(unfinished, b"")
     try:
         count = _copy(source, unfinished)
+        unfinished.replace(target / FILE_NAME)
     except sqlite3.Error as error:
-        unfinished.unlink(missing_ok=True)
         raise StoreError(f'copying "{source / FILE_NAME}": {error}') from error
-    unfinished.replace(target / FILE_NAME)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return count
 
 
@@ -47,7 +48,8 @@ def _copy(source: Path, target: Path) -> int:
         other.execute("PRAGMA journal_mode = DELETE")  # one file, no journal beside it
         (verdict,) = other.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise StoreError(f'"{source}" is damaged: {verdict}; the copy was not kept')
+            found = verdict.splitlines()[-1]  # below the name of the database
+            raise StoreError(f'"{source}" is damaged: {found}; the copy was not kept')
         _move_ahead(other)
         (count,) = other.execute("SELECT count(*) FROM objects").fetchone()
         return int(count)

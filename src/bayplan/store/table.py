@@ -52,9 +52,6 @@ class Table:
         self._keys = SortedKeys(self._values)
         self.get = self._values.get
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def commit(self, revision: int, events: Sequence[Event]) -> None:
         """Apply the events of one revision and publish them."""
         for event in events:

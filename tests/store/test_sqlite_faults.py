@@ -1,0 +1,246 @@
+"""The file when the disk is full, other programs were there, or nothing can be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bayplan.store import Event, KeyValue, SqliteStore, StoreError, sqlite_file, sqlite_writer
+from bayplan.store.sqlite_file import FILE_NAME, RESERVE_NAME, Reserve, SqliteFile
+from bayplan.store.sqlite_writer import Write, Writer
+
+FULL = "database or disk is full"
+OLD = KeyValue("/a", b"1", 2, 2)
+CREATE = Event(KeyValue("/b", b"1", 3, 3), None, False)
+CHANGE = Event(KeyValue("/a", b"2", 2, 3), OLD, False)
+DELETE = Event(KeyValue("/a", b"1", 2, 3), OLD, True)
+
+
+class Disk(Reserve):
+    """A disk of which the test says when there is room for the reserve."""
+
+    room = True
+
+    def restore(self) -> bool:
+        self._there = self._there or self.room
+        return self._there
+
+    def give_up(self) -> bool:
+        was, self._there = self._there, False
+        return was
+
+
+class OnDisk(SqliteFile):
+    """A file that takes as many writes as it is let, and tells what was done for room."""
+
+    reserve_type = Disk
+    problems: Sequence[str] = ()
+    shortening_helps = False
+
+    def __init__(self, directory: Path) -> None:
+        self.done: list[str] = []
+        super().__init__(directory)
+
+    def _write(self, events: Sequence[Event]) -> None:
+        problem, *self.problems = self.problems or [""]
+        self.done.append(problem or "written")
+        if problem:
+            raise sqlite3.OperationalError(problem)
+
+    def _shorten_log(self) -> None:
+        there = self._reserve._there
+        self.done.append("shortened" if there else "shortened without reserve")
+        if self.shortening_helps:
+            self._reserve.room = True
+
+
+@pytest.mark.parametrize(
+    ("event", "problems", "done"),
+    [
+        pytest.param(CREATE, [], ["written"], id="room"),
+        pytest.param(CREATE, [FULL], [FULL, "shortened", "written"], id="create: the log is cut"),
+        pytest.param(
+            CHANGE,
+            [FULL],
+            [FULL, "shortened without reserve", "written"],
+            id="change: the reserve is given up",
+        ),
+        pytest.param(
+            DELETE,
+            [FULL],
+            [FULL, "shortened without reserve", "written"],
+            id="deletion: the reserve is given up",
+        ),
+    ],
+)
+def test_a_full_disk_is_given_what_can_be_spared(
+    tmp_path: Path, event: Event, problems: list[str], done: list[str]
+) -> None:
+    file = OnDisk(tmp_path)
+    file.problems = problems
+    file.write([event])
+    file.close()
+
+    assert done == file.done
+
+
+@pytest.mark.parametrize(
+    ("problems", "text", "done"),
+    [
+        pytest.param([FULL] * 2, FULL, [FULL, "shortened without reserve", FULL], id="full"),
+        pytest.param(["disk I/O error"], "I/O", ["disk I/O error"], id="another: not again"),
+    ],
+)
+def test_what_cannot_be_written_all_the_same_fails(
+    tmp_path: Path, problems: list[str], text: str, done: list[str]
+) -> None:
+    file = OnDisk(tmp_path)
+    file.problems = problems
+    with pytest.raises(sqlite3.OperationalError, match=text):
+        file.write([DELETE])
+    file.close()
+
+    assert done == file.done
+
+
+@pytest.mark.parametrize("helps", [False, True])
+def test_nothing_is_created_until_there_is_room_for_the_reserve_again(
+    tmp_path: Path, helps: bool
+) -> None:
+    file = OnDisk(tmp_path)
+    file.problems = [FULL]
+    file._reserve.room = False
+    file.write([DELETE])
+    file.done.clear()
+    file.shortening_helps = helps
+
+    if helps:
+        file.write([CHANGE, CREATE])
+    else:
+        with pytest.raises(sqlite3.OperationalError, match=r"disk is full \(in reserve\)"):
+            file.write([CHANGE, CREATE])
+        file.write([CHANGE])
+    file.close()
+
+    assert ["shortened without reserve", "written"] == file.done
+
+
+def test_the_reserve_is_taken_when_there_is_room_and_given_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve, file = Reserve(tmp_path / RESERVE_NAME), tmp_path / RESERVE_NAME
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full, raising=False)
+        assert not reserve.restore()
+        assert not file.exists(), "what could not be taken is not left half"
+        assert not reserve.give_up()
+    assert reserve.restore()
+    assert file.exists()
+    file.unlink()
+    assert reserve.restore(), "it is looked for once"
+    assert [True, False] == [reserve.give_up(), reserve.give_up()]
+
+
+def test_how_often_the_file_is_synced_is_one_of_two(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match='synchronous "OFF" is not FULL or NORMAL'):
+        SqliteFile(tmp_path / "data", synchronous="OFF")
+
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), sqlite3.OperationalError("bad")])
+def test_a_file_that_cannot_be_opened_says_so_and_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*given: object, **more: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_file.sqlite3, "connect", fails)
+        with pytest.raises(StoreError, match=rf'opening "{tmp_path / FILE_NAME}": .*bad'):
+            SqliteFile(tmp_path)
+
+    SqliteFile(tmp_path).close()
+
+
+def test_a_file_without_our_tables_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"no database" * 1000)
+
+    with pytest.raises(StoreError, match=rf'reading "{tmp_path / FILE_NAME}": .*not a database'):
+        sqlite_file.read(tmp_path)
+
+
+async def test_what_a_killed_server_left_to_all_becomes_private(tmp_path: Path) -> None:
+    """Also its log, which holds as much as the file."""
+    store = await SqliteStore.open(tmp_path)
+    await store.put("/a", b"secret")
+    names = (FILE_NAME, f"{FILE_NAME}-wal", "lock")
+    for name in names:
+        (tmp_path / name).chmod(0o644)
+    sqlite_file._make_private(tmp_path)
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names[:2]}
+    await store.close()
+
+    assert {0o600} == modes
+
+
+class HeldFile(SqliteFile):
+    """Commits when it is let, and tells what it was given at once."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.commits: list[list[int]] = []
+
+    def write(self, events: Sequence[Event]) -> None:
+        self.begun.set()
+        assert self.go.wait(60)
+        self.commits.append([event.kv.mod_revision for event in events])
+
+
+def _write(revision: int) -> Write:
+    return Write(revision, [Event(KeyValue("/a", b"", 2, revision), None, False)], 0)
+
+
+@pytest.mark.parametrize(
+    ("most", "commits"),
+    [
+        pytest.param(256, [[2], [3, 4, 5, 6, 7]], id="all that has come meanwhile"),
+        pytest.param(3, [[2], [3, 4, 5], [6, 7]], id="up to a bound"),
+        pytest.param(2, [[2], [3, 4], [5, 6], [7]], id="one that came in larger pieces"),
+        pytest.param(1, [[2], [3], [4], [5], [6], [7]], id="one by one"),
+    ],
+)
+async def test_what_comes_while_the_disk_is_busy_shares_a_commit_also_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, commits: list[list[int]]
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "MAX_BATCH", most)
+    file, told = HeldFile(tmp_path), []
+    writer = Writer(
+        file,
+        asyncio.get_running_loop(),
+        lambda done, problem: told.extend((one.revision, problem) for one in done),
+    )
+    writer.submit([_write(2)])
+    await asyncio.to_thread(file.begun.wait, 60)
+    for revisions in ((3, 4), (5,), (6, 7)):
+        writer.submit([_write(revision) for revision in revisions])
+    stopping = asyncio.ensure_future(writer.stop())
+    await asyncio.sleep(0)
+    file.go.set()
+    await stopping
+
+    assert commits == file.commits
+    assert [(revision, "") for revision in range(2, 8)] == told
